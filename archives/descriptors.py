@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from evolve.core.errors import UsageError
-from evolve.core.normalise import normalised_length
 from evolve.core.protocols import Describe
-from evolve.core.sketch import sketch
+from evolve.core.source.normalise import normalised_length
+from evolve.core.source.sketch import sketch
 from evolve.worker.judge.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
 
 OTHER = "other"

@@ -14,7 +14,7 @@ from archives.checks import checked_whole
 from archives.descriptors import of_text
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Describe
-from evolve.core.sketch import BINS, overlap, read_sketch
+from evolve.core.source.sketch import BINS, overlap, read_sketch
 
 Row = NDArray[Any]
 
@@ -50,7 +50,7 @@ class Text:
     """The share of what one of two texts has and not the other, estimated from their sketches.
 
     Comments, layout, values of tunables and names of variables do not count; see
-    `evolve.core.sketch`.
+    `evolve.core.source.sketch`.
     """
 
     describes = of_text(["sketch"])

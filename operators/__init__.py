@@ -9,7 +9,7 @@ Without a model:
 - `Remeasure`: known programs once more, where that may change which one leads.
 - `RemeasureHead`: those once more that the selection policy is about to develop.
 
-With one, each a few lines over the prompts of `operators.composition`:
+With one, each a few lines over the prompts of `operators.prompting.composition`:
 
 - `Universal`: one prompt whose context makes the difference (KernelEvolve).
 - `RewriteFull`, `Edit`: a whole program, or search/replace edits of one.
@@ -20,20 +20,20 @@ With one, each a few lines over the prompts of `operators.composition`:
 - `Repair`: failed programs, out of a budget of its own.
 """
 
-from operators.contrastive import Contrastive
-from operators.crossover import Crossover
-from operators.edit import Edit
-from operators.macro_micro import MacroMicro
-from operators.recombine import Recombine
-from operators.remeasure import Remeasure, RemeasureHead
-from operators.repair import Repair
-from operators.rewrite import RewriteFull
-from operators.seed import Seed
-from operators.structural import Structural
-from operators.summarise import Summarise
-from operators.template import Template
-from operators.tune import Tune
-from operators.universal import Universal
+from operators.llm.contrastive import Contrastive
+from operators.llm.crossover import Crossover
+from operators.llm.edit import Edit
+from operators.llm.macro_micro import MacroMicro
+from operators.llm.repair import Repair
+from operators.llm.rewrite import RewriteFull
+from operators.llm.summarise import Summarise
+from operators.llm.template import Template
+from operators.llm.universal import Universal
+from operators.local.recombine import Recombine
+from operators.local.remeasure import Remeasure, RemeasureHead
+from operators.local.seed import Seed
+from operators.local.structural import Structural
+from operators.local.tune import Tune
 
 __all__ = [
     "Contrastive",

@@ -9,7 +9,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.model import Exchange
 from evolve.core.program import Assignment
 from evolve.core.protocols import Attempt, Elite, Facts
-from evolve.core.tunables import render
+from evolve.core.source.tunables import render
 
 Instance = tuple[str, Assignment]
 """The digest of a program, and an assignment of its tunables."""

@@ -5,7 +5,7 @@ import pkgutil
 import sys
 import threading
 
-PACKAGES = ("evolve.cli", "evolve.search", "evolve.store", "evolve.report", "operators", "archives")
+PACKAGES = ("evolve.cli", "evolve.app", "evolve.search", "evolve.store", "evolve.report", "operators", "archives")
 HEAVY = ("evolve.report.export.", "operators.inductor.device_functions")  # torch, triton
 
 for name in PACKAGES:

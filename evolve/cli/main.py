@@ -13,17 +13,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import evolve
-from evolve.cli.stopping import Stopped, stoppable
-from evolve.cli.unattended import outliving_the_terminal, silence
+from evolve.cli.console.logs import show_warnings
+from evolve.cli.detached_output import outliving_the_terminal, silence
+from evolve.cli.exit_status import FAILED, INTERRUPTED, OK, RESUMABLE, USAGE
+from evolve.cli.signals import Stopped, stoppable
 from evolve.core.errors import EvolveError, StoreError, UsageError
 from evolve.report.text import one_line
 
 LOADING = "evolve-loading"  # name of the thread in which a library is loaded
-OK = 0
-FAILED = 1  # our side: device, worker
-USAGE = 2  # what a person has to mend: the words, the database's place, the disk
-RESUMABLE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
-INTERRUPTED = 130
 
 GROUPS = {
     "run": {
@@ -117,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str], *, for_good: bool) -> int:
     try:
         _print_what_can_be()
+        show_warnings()
         code = _dispatch(words, for_good=for_good)
         print(end="", flush=True)
         return code
@@ -168,8 +166,13 @@ def _dispatch(words: list[str], *, for_good: bool) -> int:
         outliving_the_terminal() if long else nullcontext(),
         stoppable(for_good=for_good) if long else nullcontext(),
     ):
-        code: int = importlib.import_module(f"evolve.cli.{verb}").main(rest)
+        code: int = importlib.import_module(_module(verb)).main(rest)
     return code
+
+
+def _module(verb: str) -> str:
+    group = next(group for group, verbs in GROUPS.items() if verb in verbs)
+    return f"evolve.cli.commands.{group}.{verb}"
 
 
 def _listed(group: str) -> str:

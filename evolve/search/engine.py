@@ -31,18 +31,18 @@ from evolve.core.protocols import (
     SelectionPolicy,
     described,
 )
-from evolve.core.tunables import parse, render
+from evolve.core.source.tunables import parse, render
+from evolve.search.archive_replay import submit
 from evolve.search.gains import BASELINE, rise
 from evolve.search.methods import Method
 from evolve.search.population import Held
-from evolve.search.projection import submit
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import RunRow, Store, Ticket, TicketState
-from evolve.store.attempts import DUPLICATE
 from evolve.store.champion import refuted_instances
-from evolve.store.evaluations import refutes
 from evolve.store.rows import Credit
+from evolve.store.tables.attempts import DUPLICATE
+from evolve.store.tables.evaluations import refutes
 
 _CONTENDERS = 16  # of the best elites, among which the surest is looked for
 

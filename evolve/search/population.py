@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import overload
 
 from evolve.core.protocols import Elite, Offer, Population, Visits
-from evolve.search.forest import Forest
+from evolve.search.ancestry_tree import Forest
 from evolve.search.ranking import Ranking
 from evolve.store import Store
 

@@ -9,8 +9,8 @@ from evolve.core.program import Language, detect_language
 from evolve.serve.jobs import Job
 from evolve.serve.messages import JobAnswer, TaskAnswer, VerdictAnswer
 from evolve.serve.service import Findings, Service
-from operators.material import judged_text
-from operators.prompting import render_prompt
+from operators.prompting.prompt_context import judged_text
+from operators.prompting.templates import render_prompt
 from operators.quoting import Quoted
 
 

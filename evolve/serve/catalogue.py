@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
-from evolve.core.normalise import normalised_digest
+from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.tasks.kernelbench import PREFIX

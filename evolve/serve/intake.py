@@ -6,7 +6,7 @@ from evolve.core.model import ReplyStatus
 from evolve.serve.catalogue import Catalogue, Setup
 from evolve.serve.messages import Submission
 from evolve.serve.orders import Order
-from operators.replies import read_program
+from operators.prompting.replies import read_program
 
 
 def order_of(submission: Submission, catalogue: Catalogue) -> Order:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
 from evolve.serve.jobs import Fault, State
-from operators.replies import MAX_REPLY_CHARS
+from operators.prompting.replies import MAX_REPLY_CHARS
 
 MAX_TEXT = MAX_REPLY_CHARS  # characters of a module; a reply may be longer, but is not read then
 MAX_BATCH = 256

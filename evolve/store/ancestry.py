@@ -2,11 +2,11 @@
 
 from sqlalchemy import Connection, and_, bindparam, select
 
-from evolve.store import lineage, programs
 from evolve.store.champion import champion
+from evolve.store.database.schema import instance, program, request, ticket, ticket_parent
 from evolve.store.rows import RunRow
-from evolve.store.schema import instance, program, request, ticket, ticket_parent
 from evolve.store.store import Store
+from evolve.store.tables import lineage, programs
 
 _MAKER = (
     select(ticket.c.sequence, ticket_parent.c.program)

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
-from evolve.store import archive, lineage, requests, runs, tickets
-from evolve.store.connection import Database
+from evolve.store.database.connection import Database
+from evolve.store.database.schema import instance, ticket
 from evolve.store.rows import Ticket
-from evolve.store.schema import instance, ticket
+from evolve.store.tables import archive, lineage, requests, runs, tickets
 
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")

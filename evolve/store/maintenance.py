@@ -7,11 +7,9 @@ from pathlib import Path
 from sqlalchemy import bindparam, func, select, update
 
 from evolve.core.errors import UsageError
-from evolve.store import lease, runs, schema
-from evolve.store.connection import Database
-from evolve.store.lineage import ancestry
-from evolve.store.rows import Pruned
-from evolve.store.schema import (
+from evolve.store.database import lease, schema
+from evolve.store.database.connection import Database
+from evolve.store.database.schema import (
     archive_offer,
     archive_slot,
     blob,
@@ -23,6 +21,9 @@ from evolve.store.schema import (
     run,
     ticket,
 )
+from evolve.store.rows import Pruned
+from evolve.store.tables import runs
+from evolve.store.tables.lineage import ancestry
 
 _USES = {
     "sources": program.c.source,

@@ -15,27 +15,26 @@ from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, R
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Failed, Offer, Progress, Proposal, Trial
 from evolve.core.task import Task
-from evolve.store import (
+from evolve.store import dump, maintenance
+from evolve.store.database import lease
+from evolve.store.database.connection import Database
+from evolve.store.rows import Arm, Cost, Credit, Pruned, RunRow, Ticket
+from evolve.store.tables import (
     archive,
     arms,
     attempts,
     calls,
     costs,
-    dump,
     evaluations,
     facts,
-    lease,
     lineage,
-    maintenance,
+    parent_stats,
+    program_stats,
     programs,
     requests,
     runs,
-    standing,
     tickets,
-    visits,
 )
-from evolve.store.connection import Database
-from evolve.store.rows import Arm, Cost, Credit, Pruned, RunRow, Ticket
 
 
 class Store:
@@ -353,7 +352,7 @@ class Store:
         Those of told tickets and of this one, which is about to be told. None where none holds.
         """
         with self._database.read() as connection:
-            return standing.of_program(connection, run, ticket)
+            return program_stats.of_program(connection, run, ticket)
 
     def credit(self, ticket: Ticket) -> Credit | None:
         """What the ticket that was first to measure the same instance is credited with."""
@@ -363,22 +362,22 @@ class Store:
     def pooled(self, run: int, ticket: Ticket) -> Interval | None:
         """The fitness of an instance with the verdict that a ticket is told; None: refuted."""
         with self._database.read() as connection:
-            return standing.of_instance(connection, run, ticket)
+            return program_stats.of_instance(connection, run, ticket)
 
     def visits(self, run: int, program: str) -> dict[str, Visits]:
         """The visits of a program, then of its ancestors along main parents."""
         with self._database.read() as connection:
-            return visits.of_line(connection, run, program)
+            return parent_stats.of_line(connection, run, program)
 
     def held_visits(self, run: int) -> dict[str, Visits]:
         """The visits of every program that the archive holds."""
         with self._database.read() as connection:
-            return visits.of_held(connection, run)
+            return parent_stats.of_held(connection, run)
 
     def held_links(self, run: int) -> dict[str, str]:
         """The main parent of every program that the archive holds, and of their ancestors."""
         with self._database.read() as connection:
-            return visits.links(connection, run)
+            return parent_stats.links(connection, run)
 
     def arms(self, run: int) -> list[Arm]:
         """What each method's operators have cost and brought with each model, in told tickets."""

@@ -8,8 +8,8 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.model import Exchange, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import Attempt, Elite, EvaluationRequest, Trial
+from evolve.core.source.tunables import render
 from evolve.core.task import Task
-from evolve.core.tunables import render
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 
 

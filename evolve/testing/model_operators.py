@@ -16,7 +16,7 @@ from evolve.core.protocols import (
     Proposal,
     Reading,
 )
-from evolve.core.tunables import parse
+from evolve.core.source.tunables import parse
 from evolve.testing.operators import RELATIVES, OperatorConformance
 from evolve.testing.parts import make_context
 

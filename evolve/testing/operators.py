@@ -6,7 +6,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.model import ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Elite, Failed, Operator, Proposal
-from evolve.core.tunables import parse, render
+from evolve.core.source.tunables import parse, render
 from evolve.testing.parts import MemoryFacts, make_context
 from evolve.testing.synthetic import SEED_SOURCE
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from evolve.core.digest import framed_digest
 from evolve.llm.secrets import scrub
-from evolve.search.judging import Told
+from evolve.search.execution.judging import Told
 from evolve.store import RunRow
 from evolve.trackers.tracker import Tracker, TrackerFailed, point
 

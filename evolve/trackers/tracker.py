@@ -9,7 +9,7 @@ from evolve.core.errors import EvolveError, UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Progress
-from evolve.search.judging import Told
+from evolve.search.execution.judging import Told
 
 _KINDS = {Fidelity.SEARCH: "step", Fidelity.SCREEN: "screen", Fidelity.VERIFY: "verified"}
 

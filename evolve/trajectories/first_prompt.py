@@ -8,7 +8,7 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.model import Exchange, Message, ModelRequest
 from evolve.core.protocols import Attempt, Context, Trial
 from evolve.core.task import Task
-from operators.rewrite import RewriteFull
+from operators.llm.rewrite import RewriteFull
 
 
 class NoFacts:

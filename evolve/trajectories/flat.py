@@ -7,8 +7,8 @@ from typing import Any
 
 from evolve.core.evaluation import Evaluation
 from evolve.core.measurement import Ratio
-from evolve.trajectories.licences import licence_of
-from evolve.trajectories.splits import family_of
+from evolve.trajectories.decontamination.licences import licence_of
+from evolve.trajectories.decontamination.splits import family_of
 from evolve.trajectories.step import Step
 
 _CANDIDATE = "candidate"

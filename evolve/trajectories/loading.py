@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
+from evolve.trajectories.decontamination.splits import TRAIN
+from evolve.trajectories.exporters.manifest import read_manifest
 from evolve.trajectories.exporters.shards import read_shard
-from evolve.trajectories.manifest import read_manifest
-from evolve.trajectories.splits import TRAIN
 
 
 def load_dataset(folder: str | Path, view: str, split: str = TRAIN) -> Iterator[dict[str, Any]]:

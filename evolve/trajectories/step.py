@@ -16,9 +16,9 @@ from evolve.core.model import (
 )
 from evolve.core.program import Assignment, Language
 from evolve.core.protocols import AddStatus
+from evolve.core.source.tunables import render
 from evolve.core.task import Task
-from evolve.core.tunables import render
-from operators.answers import REPAIR
+from operators.prompting.reply_handling import REPAIR
 
 PARENT = "parent"
 """What an evaluation calls the main parent where both were timed side by side."""

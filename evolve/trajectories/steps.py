@@ -12,7 +12,7 @@ from evolve.core.program import Language
 from evolve.core.protocols import AddStatus
 from evolve.store import RunRow, Store
 from evolve.store.ancestry import best_path, models_behind
-from evolve.store.trajectory import Reader, Record
+from evolve.store.training.trajectory import Reader, Record
 from evolve.trajectories.step import Known, Made, Step, speedup
 
 _NAMED = re.compile(r"program ([0-9a-f]{8}):$", re.MULTILINE)
@@ -43,7 +43,7 @@ def steps(
 def named_programs(prompt: str) -> Collection[str]:
     """Beginnings of the digests of the programs whose text a prompt shows.
 
-    The prompts of our operators put a line with its name before each (operators/material.py).
+    The prompts of our operators put a line with its name before each (`prompt_context`).
     """
     return {
         found[1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
-from evolve.core.tunables import parse
+from evolve.core.source.tunables import parse
 
 PRAGMA = re.compile(r"#pragma omp simd(?! simdlen)")
 

@@ -8,9 +8,9 @@ Invariants:
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.compatibility import refuse_missing_descriptors
-from evolve.cli.config.compose import compose, to_plain
+from evolve.app import components
+from evolve.app.compatibility import refuse_missing_descriptors
+from evolve.app.config.compose import compose, to_plain
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
 from evolve.testing.parts import make_elite
@@ -20,7 +20,7 @@ PARTS = ("topk", "map_elites", "compiled", "priority", "tree", "pareto", "novelt
 
 
 def built(*words: str) -> Archive:
-    return parts.build_archive(to_plain(compose(["task=softmax", *words])))
+    return components.build_archive(to_plain(compose(["task=softmax", *words])))
 
 
 def held(archive: Archive, count: int = 100) -> int:

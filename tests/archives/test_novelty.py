@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from archives import MapElites, Novelty, TopK
 from archives.distances import Embedding, Numbers, Text
 from evolve.core.errors import UsageError
-from evolve.core.sketch import sketch
+from evolve.core.source.sketch import sketch
 from evolve.testing.parts import make_elite
 
 KERNEL = """

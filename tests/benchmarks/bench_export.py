@@ -22,11 +22,11 @@ from itertools import islice
 from pathlib import Path
 
 from evolve.store import Store
-from evolve.trajectories.recipes import find_recipe
-from evolve.trajectories.rescoring import rescore
 from evolve.trajectories.rewards import pipeline
+from evolve.trajectories.rewards.rescoring import rescore
 from evolve.trajectories.steps import steps
 from evolve.trajectories.tally import Tally
+from evolve.trajectories.views.recipes import find_recipe
 from tests.benchmarks.bench_store import grow
 from tests.benchmarks.conditions import memory_mb, print_conditions
 from tests.benchmarks.store_filling import distinct_source

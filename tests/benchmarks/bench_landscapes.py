@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evolve.cli.config.locate import config_dir
+from evolve.app.config.locate import config_dir
 from evolve.core.protocols import SelectionPolicy
 from evolve.search import selection
 from evolve.search.methods import Method

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolve.cli.mutation import audit_text
-from evolve.cli.text import table
+from evolve.app.text import table
+from evolve.cli.commands.judge.mutation import audit_text
 from evolve.core.errors import EvolveError
 from evolve.core.evaluation import Status
 from evolve.core.program import Language, detect_language

@@ -27,7 +27,7 @@ from pathlib import Path
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Elite, Offer, Proposal
 from evolve.store import Store
-from evolve.store.programs import normalised_digest
+from evolve.store.tables.programs import normalised_digest
 from tests.benchmarks.store_filling import distinct_source, fill
 from tests.store.facts import evaluation, new_run
 

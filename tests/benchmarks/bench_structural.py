@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 import triton.testing
 
-from evolve.core import tunables
 from evolve.core.compiled import Compiled
+from evolve.core.source import tunables
 from evolve.worker.build.inductor import compile_model, settings
-from operators.inductor import convert
-from operators.structure import REWRITES, NotApplicable, TritonProgram
+from operators.local.inductor import convert
+from operators.local.structure import REWRITES, NotApplicable, TritonProgram
 from tests.gpu.test_compiler_seeds import Reference, _imported
 
 REFERENCES = {

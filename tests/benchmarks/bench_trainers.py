@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 from evolve.store import Store
-from evolve.trajectories.exclusions import Rules
+from evolve.trajectories.decontamination.exclusions import Rules
+from evolve.trajectories.decontamination.holdout import hold_out
 from evolve.trajectories.exporters.export import Plan, export
 from evolve.trajectories.exporters.formats import find_format
-from evolve.trajectories.holdout import hold_out
-from evolve.trajectories.recipes import find_recipe
+from evolve.trajectories.views.recipes import find_recipe
 from tests.benchmarks.bench_export import converse
 from tests.benchmarks.bench_store import grow
 from tests.benchmarks.conditions import memory_mb, print_conditions

@@ -27,8 +27,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.core import tunables
-from operators.tune import Tune
+from evolve.core.source import tunables
+from operators.local.tune import Tune
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.gpu_forks import Turns, hush, prepare
 from tests.benchmarks.tuner_parent import Measuring, described, put_together

@@ -27,8 +27,8 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.build import inductor
 from evolve.worker.evidence.eager_rounding import CONVOLUTIONS, Watch
 from evolve.worker.reference.placing import made_on
-from operators.compiler_seed import CompilerSeed
-from operators.template_seed import TemplateSeed
+from operators.local.compiler_seed import CompilerSeed
+from operators.local.template_seed import TemplateSeed
 from tests.benchmarks import json_lines
 from tests.benchmarks.gpu_forks import FAULTS, Compiling, Turns, is_lost
 from tests.operators.inductor_running import imported

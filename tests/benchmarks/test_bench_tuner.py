@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from operators.tune import Tune
+from operators.local.tune import Tune
 from tests.benchmarks.bench_tuner import replay
 from tests.benchmarks.tuner_parent import described, put_together
 from tests.benchmarks.tuner_problems import Problem, planned

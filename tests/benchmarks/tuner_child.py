@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from evolve.core import tunables
 from evolve.core.program import Assignment
+from evolve.core.source import tunables
 from evolve.core.task import Task
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.reference.task_module import execute

@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from evolve.core import tunables
 from evolve.core.compiled import Compiled
 from evolve.core.program import Assignment, TunableValue
+from evolve.core.source import tunables
 from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.worker.build.inductor import compile_model, settings
 from evolve.worker.reference.task_module import execute
-from operators.inductor import convert
-from operators.templates import Products
-from operators.templates.matmul import How
-from operators.tuning import Limits, fits
+from operators.local.inductor import convert
+from operators.local.templates import Products
+from operators.local.templates.operations.matmul import How
+from operators.local.tuning import Limits, fits
 from tests.benchmarks.tuner_replay import Table
 
 MODULE = """

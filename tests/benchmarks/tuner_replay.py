@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.core import tunables
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, Program, TunableValue
 from evolve.core.protocols import Context, Elite, Operator, Proposal, Trial
+from evolve.core.source import tunables
 from evolve.core.task import Task
-from operators.structure.program import Choices, TritonProgram
+from operators.local.structure.program import Choices, TritonProgram
 
 _SCREEN_NOISE, _NOISE = 0.01, 0.002  # of a time, as standard deviations
 

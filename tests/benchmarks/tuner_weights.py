@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.tuner_weights TABLE.json --draws 40
 
-Draws numbers at random in the place of those in `operators.tuning.expectation`, each up to four
+Draws numbers at random in place of those in `operators.local.tuning.expectation`, each up to four
 times as large or as small. For each program it takes the draw that does best on all the other ones
 (mean gap after a tenth of the evaluations, one above 30 % counted as 30 %), and prints how close
 the tuner comes with that: whoever had chosen the numbers without this program would have seen it.
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 
-from operators.tuning import expectation
+from operators.local.tuning import expectation
 from tests.benchmarks.bench_tuner import CLOSE, SMALL, run
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.tuner_replay import Table

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.cli import parts
-from evolve.cli.config.compose import compose, to_plain
+from evolve.app import components
+from evolve.app.config.compose import compose, to_plain
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 
 
@@ -36,9 +36,9 @@ def record(
     search = Search(
         store=store,
         run=run,
-        archive=parts.build_archive(config),
-        selection=parts.build_selection(config),
-        operators=parts.build_operators(config),
+        archive=components.build_archive(config),
+        selection=components.build_selection(config),
+        operators=components.build_operators(config),
     )
-    asyncio.run(Pipeline(search, judge, parts.build_termination(config)).run())
+    asyncio.run(Pipeline(search, judge, components.build_termination(config)).run())
     return run

@@ -3,7 +3,7 @@
 python -m tests.cli.sitting DATABASE LATENCY_S [KEY=VALUE ...]
 
 Besides settings of the run there are `verify=`, the latency of verifications, `slow_from=`, the
-number of the first evaluation that takes a minute, and `late=`, `evolve.search.pipeline.LATE_S`.
+number of the first evaluation that takes a minute, and `late=`, `LATE_S` of the pipeline.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
+from evolve.cli.detached_output import outliving_the_terminal
 from evolve.cli.main import LOADING, USAGE
-from evolve.cli.session import search
-from evolve.cli.stopping import stoppable
-from evolve.cli.unattended import outliving_the_terminal
+from evolve.cli.signals import stoppable
 from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.protocols import EvaluationRequest
-from evolve.search.pipeline import LATE_S
+from evolve.search.execution.pipeline import LATE_S
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 

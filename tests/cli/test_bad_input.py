@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import run
-from evolve.cli.flags import split_step
+from evolve.cli.args import split_step
+from evolve.cli.commands.run import run
+from evolve.cli.commands.run.run import check_python
 from evolve.cli.main import main
-from evolve.cli.run import check_python
 from evolve.core.errors import UsageError
 
 LONG = "x" * 300  # more than file systems take

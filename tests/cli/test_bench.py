@@ -21,19 +21,21 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import bench_plan, benching
-from evolve.cli.bench import report
-from evolve.cli.bench_plan import BenchConfig, Plan, make_plan
-from evolve.cli.benching import RESERVE_S, Bench
-from evolve.cli.config.compose import compose_other
+from evolve.app.bench import plan as planning
+from evolve.app.bench import runner
+from evolve.app.bench.plan import BenchConfig, Plan, make_plan
+from evolve.app.bench.runner import RESERVE_S, Bench
+from evolve.app.config.compose import compose_other
+from evolve.cli.commands.run.bench import report
+from evolve.cli.console.frontend import Terminal
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
-from evolve.core.protocols import EvaluationRequest
+from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.evaluation import LocalEvaluator
-from evolve.report.suite import read_suite
-from evolve.report.suite_figures import figures
-from evolve.search.judging import MAX_ATTEMPTS
+from evolve.report.suite.figures import figures
+from evolve.report.suite.results import read_suite
+from evolve.search.execution.judging import MAX_ATTEMPTS
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.report.page import read
@@ -60,10 +62,17 @@ def planned(*words: str) -> Plan:
     return make_plan([*WORDS, f"store.path={DB}", "initial=[mine.py]", *words])
 
 
+def at_terminal(plan: Plan, store: Store, judge: Evaluator, *, say=print, **settings) -> Bench:
+    """As `evolve bench` makes it."""
+    return Bench(plan, store, judge, say=say, interruptible=Terminal().interruptible, **settings)
+
+
 def bench(plan: Plan, judge: SyntheticEvaluator | None = None, **settings) -> str:
     """Run it; why it ended early."""
     with Store.open(DB, create=True) as store:
-        return asyncio.run(Bench(plan, store, judge or SyntheticEvaluator(), **settings).run())
+        return asyncio.run(
+            at_terminal(plan, store, judge or SyntheticEvaluator(), **settings).run()
+        )
 
 
 class Gone(SyntheticEvaluator):
@@ -240,8 +249,8 @@ def test_work_that_is_cancelled_without_a_stop_is_no_success(calls: int):
 
 
 def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
-    monkeypatch.setattr(benching, "DRAIN_S", 0.2)
-    monkeypatch.setattr(benching, "PATIENCE_S", 0.7)
+    monkeypatch.setattr(runner, "DRAIN_S", 0.2)
+    monkeypatch.setattr(runner, "PATIENCE_S", 0.7)
 
     class Deaf(SyntheticEvaluator):
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -285,7 +294,7 @@ def test_every_setting_of_the_suite_is_read(name: str, monkeypatch):
     def without(*words: Any) -> dict[str, Any]:
         return {key: value for key, value in compose_other(*words).items() if key != name}
 
-    monkeypatch.setattr(bench_plan, "compose_other", without)
+    monkeypatch.setattr(planning, "compose_other", without)
     with pytest.raises(KeyError, match=name):
         planned()
 
@@ -368,7 +377,7 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
         judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
         try:
             with Store.open(DB, create=True) as store:
-                return await Bench(plan, store, judge, say=said.append).run()
+                return await at_terminal(plan, store, judge, say=said.append).run()
         finally:
             await judge.close()
 
@@ -387,7 +396,7 @@ def test_a_judge_that_fails_under_every_task_ends_the_bench():
         judge = LocalEvaluator({"CPU 0": command}, dict(os.environ), slots=1)
         try:
             with Store.open(DB, create=True) as store:
-                await Bench(plan, store, judge).run()
+                await at_terminal(plan, store, judge).run()
         finally:
             await judge.close()
 

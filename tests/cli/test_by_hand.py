@@ -17,9 +17,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.cli.main import main
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import record
@@ -328,9 +328,9 @@ def test_what_was_told_is_judged_by_the_next_sitting(evolve, asked, database):
     evolve("tell", "demo", "out")
     with Store.open(database) as store:
         run = store.run("demo")
-        search = parts.build_search(store, run, run.config)
+        search = components.build_search(store, run, run.config)
         judge = SyntheticEvaluator()
-        rule = parts.build_termination(run.config)
+        rule = components.build_termination(run.config)
         asyncio.run(Pipeline(search, judge, rule, verify=False).run())
         step = store.step(run.id, int(stems(asked)[0].partition("-")[0]))
         assert step.status is not None

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.compare import main, methods_of
-from evolve.cli.comparing import Entry, plan, plan_notes, search_all
-from evolve.cli.main import RESUMABLE
+from evolve.app.compare.methods import methods_of
+from evolve.app.compare.runner import Entry, plan, plan_notes, search_all
+from evolve.cli.commands.look.compare import main
+from evolve.cli.console.frontend import Terminal
+from evolve.cli.exit_status import OK, RESUMABLE
+from evolve.cli.signals import stoppable
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
@@ -52,7 +55,8 @@ def planned(*words: str, methods=METHODS, seeds: int = 2) -> list[Entry]:
 
 
 def search(entries: list[Entry], judge: SyntheticEvaluator | None = None) -> int:
-    return asyncio.run(search_all(entries, judge or SyntheticEvaluator()))
+    done = search_all(entries, Terminal(), judge or SyntheticEvaluator(), during=stoppable)
+    return OK if asyncio.run(done) else RESUMABLE
 
 
 class Stopping(SyntheticEvaluator):

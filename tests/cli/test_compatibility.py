@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.cli.compatibility import refuse_late_migration, refuse_unknown_cases
+from evolve.app.compatibility import refuse_late_migration, refuse_unknown_cases
 from evolve.core.errors import UsageError
 from evolve.core.task import Case
 from evolve.testing.synthetic import synthetic_task

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.compiled import usable, variants
+from evolve.app.compiler_seeds import usable, variants
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import Store

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.cli import parts
-from evolve.cli.config.build import build, check_types
-from evolve.cli.config.compose import compose, to_plain
-from evolve.cli.config.locate import config_dir
-from evolve.cli.resume import overridden
+from evolve.app import components
+from evolve.app.config.build import build, check_types
+from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.locate import config_dir
+from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
@@ -44,22 +44,22 @@ def test_the_groups_are_those_that_are_promised():
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str, option: str):
     config = composed(f"{group}={option}")
-    assert isinstance(parts.build_archive(config), Archive)
-    assert callable(parts.build_selection(config).select)
-    built = {*parts.build_operators(config)}
+    assert isinstance(components.build_archive(config), Archive)
+    assert callable(components.build_selection(config).select)
+    built = {*components.build_operators(config)}
     if group == "search":
         assert "seed" in built
     elif group != "operators":
         assert {"seed", "tune", "recombine"} <= built
-    assert parts.build_methods(config) or option != "portfolio"
-    parts.build_termination(config)
+    assert components.build_methods(config) or option != "portfolio"
+    components.build_termination(config)
     assert canonical_json(config)  # what the database stores
 
 
 @pytest.mark.parametrize("archive", [option for group, option in OPTIONS if group == "archive"])
 def test_a_capacity_that_is_typed_reaches_the_archive(archive: str):
     config = composed(f"archive={archive}", "archive.capacity=7")
-    assert parts.build_archive(config).capacity == 7
+    assert components.build_archive(config).capacity == 7
 
 
 def test_a_preset_selects_parts_and_what_is_typed_wins_over_it():
@@ -85,8 +85,10 @@ def test_the_last_of_two_words_for_one_setting_wins():
 
 
 def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
-    config = composed("operators.recombine=null", "+operators.mine._target_=operators.tune.Tune")
-    operators = parts.build_operators(config)
+    config = composed(
+        "operators.recombine=null", "+operators.mine._target_=operators.local.tune.Tune"
+    )
+    operators = components.build_operators(config)
     assert set(operators) == {"seed", "inductor", "template_seed", "tune", "mine"}
     assert operators["mine"].weight == 1.0
 
@@ -139,9 +141,9 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
 def test_what_cannot_be_is_refused_by_name(word: str, says: str):
     with pytest.raises(UsageError, match=r".+") as refused:
         config = composed(word)
-        parts.build_archive(config)
-        parts.build_operators(config)
-        parts.build_termination(config)
+        components.build_archive(config)
+        components.build_operators(config)
+        components.build_termination(config)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -149,35 +151,35 @@ def test_what_cannot_be_is_refused_by_name(word: str, says: str):
 @pytest.mark.parametrize("word", ["knowledge.folders=[./nope]", "knowledge.limit=-1"])
 def test_knowledge_that_cannot_be_is_refused_even_if_nobody_asks_for_it(word: str):
     with pytest.raises(UsageError, match="knowledge"):
-        parts.build_all(composed(word))
+        components.build_all(composed(word))
 
 
 def test_prompts_that_cannot_be_read_are_refused_before_anything_is_judged(tmp_path: Path):
     model = "llm.model=openai/gpt-4o"
     with pytest.raises(UsageError, match=r"operators\.edit\.prompts: .* is no folder"):
-        parts.build_all(composed(model, f"operators.edit.prompts={tmp_path}/absent"))
+        components.build_all(composed(model, f"operators.edit.prompts={tmp_path}/absent"))
     (tmp_path / "mend.j2").write_text("{% if %}")
     with pytest.raises(UsageError, match=r"mend\.j2, line 1"):
-        parts.build_all(composed(model, f"operators.edit.prompts={tmp_path}"))
+        components.build_all(composed(model, f"operators.edit.prompts={tmp_path}"))
 
 
 def test_a_planner_that_is_no_model_is_refused_before_anything_is_judged():
     words = ("llm.model=openai/gpt-4o", "operators=macro_micro")
     with pytest.raises(UsageError, match="model nobody: there is no such model or role"):
-        parts.build_all(composed(*words, "operators.macro_micro.planner=nobody"))
-    parts.build_all(composed(*words, "operators.macro_micro.planner=openai/gpt-4o"))
+        components.build_all(composed(*words, "operators.macro_micro.planner=nobody"))
+    components.build_all(composed(*words, "operators.macro_micro.planner=openai/gpt-4o"))
 
 
 def test_a_setting_that_operators_share_is_named_with_the_operator():
     config = composed("llm.model=openai/gpt-4o", "operators.edit.prompt_tokens=3")
     with pytest.raises(UsageError, match=r"operators\.edit\.prompt_tokens"):
-        parts.build_operators(config)
+        components.build_operators(config)
 
 
 def test_no_limit_at_all_is_refused():
     none = [f"termination.{name}=null" for name in ("evaluations", "wall_time", "stagnation")]
     with pytest.raises(UsageError, match="a run needs an end"):
-        parts.build_termination(composed(*none))
+        components.build_termination(composed(*none))
 
 
 def test_what_comes_from_the_environment_is_stored_by_name_and_not_by_value(monkeypatch):

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from evolve.cli.device import start_evaluator, start_local
+from evolve.app.device import start_evaluator, start_local
 from evolve.core.errors import UsageError
 from tests.cli.recording import settings
 

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import device
-from evolve.cli.device import as_judged, kind_here, kind_of
-from evolve.cli.finding import MISSING, NOTE, OK
-from evolve.cli.gpus import findings, why_no_gpu, why_not_these
-from evolve.cli.inputs import load_task
+from evolve.app import device
+from evolve.app.device import as_judged, kind_here, kind_of
+from evolve.app.finding import MISSING, NOTE, OK
+from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
+from evolve.app.inputs import load_task
+from evolve.cli.console.logs import show_warnings
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
 from evolve.store import Store
@@ -183,6 +184,7 @@ def test_auto_takes_a_gpu_that_the_workers_interpreter_sees(interpreter, tmp_pat
 
 
 def test_auto_says_why_it_takes_the_cpu_beside_a_driver(interpreter, capsys):
+    show_warnings()
     facts = but(torch__gpus=[], torch__cuda="")
     assert kind_of(settings("device=auto", f"device.python={interpreter(facts)}")) == "cpu"
     assert "device=auto takes the CPU: this torch" in capsys.readouterr().err

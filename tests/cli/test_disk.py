@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.session import search
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.conftest import ROOT
 
 EVOLVE = f"{sys.executable} -m evolve.cli.main"

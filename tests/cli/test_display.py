@@ -26,21 +26,22 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import display, parts
-from evolve.cli.display import Tally
-from evolve.cli.forecast import forecast_text
-from evolve.cli.session import search
-from evolve.cli.text import speedup_text
+from evolve.app import components
+from evolve.app.estimate.forecast import forecast_text
+from evolve.app.text import speedup_text
+from evolve.cli.console import live
+from evolve.cli.console.live import Tally
 from evolve.core.evaluation import Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Failed
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.store.champion import CHAMPION, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.conftest import ROOT
 from tests.cli.recording import record, settings
 from tests.search.conftest import make_search
@@ -48,7 +49,7 @@ from tests.search.conftest import make_search
 
 def tally_of(store: Store) -> Tally:
     config = settings("termination.evaluations=12")
-    tally = Tally(config["termination"], parts.build_termination(config), "eager")
+    tally = Tally(config["termination"], components.build_termination(config), "eager")
     tally.recall(store, store.run("demo"))
     return tally
 
@@ -63,7 +64,7 @@ def test_counts_and_best_are_those_of_the_store(recorded: Path):
 
 
 def test_of_a_very_long_run_only_the_sitting_is_counted(recorded: Path, monkeypatch):
-    monkeypatch.setattr(display, "MAX_RECOUNTED", 3)
+    monkeypatch.setattr(live, "MAX_RECOUNTED", 3)
     with Store.open(recorded) as store:
         assert tally_of(store).counts_text() == "none since the run was resumed"
 
@@ -77,14 +78,14 @@ def test_a_better_program_is_not_verified_yet(tmp_path: Path):
         engine = Search(
             store=store,
             run=run,
-            archive=parts.build_archive(config),
-            selection=parts.build_selection(config),
-            operators=parts.build_operators(config),
+            archive=components.build_archive(config),
+            selection=components.build_selection(config),
+            operators=components.build_operators(config),
         )
         pipeline = Pipeline(
             engine,
             SyntheticEvaluator(),
-            parts.build_termination(config),
+            components.build_termination(config),
             listeners=[tally.add],
             verify=False,
         )
@@ -200,7 +201,7 @@ def test_what_is_under_way_is_on_the_panel_and_ctrl_c_leaves_it_whole(tmp_path: 
 def test_what_is_under_way_is_a_line_now_and_then_where_there_is_no_terminal(
     tmp_path: Path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(display, "QUIET_S", 0.5)
+    monkeypatch.setattr(live, "QUIET_S", 0.5)
     config = settings("termination.evaluations=2")
     with Store.open(tmp_path / "evolve.db", create=True) as store:
         run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.display import MAX_RECOUNTED
-from evolve.cli.session import search
+from evolve.cli.console.live import MAX_RECOUNTED
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.benchmarks.bench_store import grow
+from tests.cli.at_terminal import search
 from tests.cli.conftest import ROOT
 from tests.cli.recording import settings
 

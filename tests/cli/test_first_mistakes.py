@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import device
+from evolve.app import device
 from evolve.cli.main import main
 from evolve.llm.secrets import KEY_VARIABLES
 from tests.cli.test_bad_input import files

@@ -8,7 +8,7 @@ Invariants:
 
 from pathlib import Path
 
-from evolve.cli.inputs import read_baseline, with_seeds
+from evolve.app.inputs import read_baseline, with_seeds
 from evolve.testing.synthetic import SEED_SOURCE, synthetic_task
 from tests.cli.recording import settings
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.config.schema import Accumulation, Precision, Size, Tier
+from evolve.app.config.schema import Accumulation, Precision, Size, Tier
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
 from evolve.store import Store
 from evolve.store.champion import champion

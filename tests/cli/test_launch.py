@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import launch as launching
-from evolve.cli.launch import launch
+from evolve.app import launch as launching
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation import LocalEvaluator
 from evolve.store import Store
+from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
 from tests.cli.test_compiler_seeds import TASK
 

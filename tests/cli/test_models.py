@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts, resume
-from evolve.cli.budget import budget_notes
-from evolve.cli.dry_run import forecast_lines
-from evolve.cli.launch import launch
-from evolve.cli.models import build_model, key_notes
-from evolve.cli.request import read_request
-from evolve.cli.resume import overridden
-from evolve.cli.run import check_word
-from evolve.cli.sample_call import call_lines, forecast, sample_calls
-from evolve.cli.session import search
+from evolve.app import components
+from evolve.app.budget import budget_notes
+from evolve.app.estimate.dry_run import forecast_lines
+from evolve.app.estimate.llm_probe import call_lines, forecast, sample_calls
+from evolve.app.models import build_model, key_notes
+from evolve.app.validation import read_request
+from evolve.cli.commands.run import resume
+from evolve.cli.commands.run.resume import overridden
+from evolve.cli.commands.run.run import check_word
 from evolve.core.errors import UsageError
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import launch, search
 from tests.cli.recording import settings
 
 KEY = "sk-very-secret-0123456789abcdef"
@@ -79,8 +79,8 @@ def record(server: ModelServer, *more: str) -> None:
 
     async def body(store: Store) -> None:
         run = store.create_run(name="demo", task=task, config=config, seed=config["seed"])
-        search = parts.build_search(store, run, config)
-        rule = parts.build_termination(config)
+        search = components.build_search(store, run, config)
+        rule = components.build_termination(config)
         judge = SyntheticEvaluator()
         await Pipeline(search, judge, rule, serial=config["deterministic"]).run()
         await search.model.close()
@@ -151,11 +151,11 @@ def test_a_replay_that_was_killed_in_a_call_has_paid_for_nothing(folder):
     with Store.open("runs/evolve.db", create=True) as store:
         task = store.run("demo").task
         run = store.create_run(name="again", task=task, config=config, seed=0)
-        search = parts.build_search(store, run, config)
+        search = components.build_search(store, run, config)
         ticket = search.ask(operators=["rewrite_full"])
         store.begin_call(ticket, search.model.reserve(ticket.request))
         assert store.costs(run.id) == []
-        parts.build_search(store, run, config).open_tickets()
+        components.build_search(store, run, config).open_tickets()
         assert store.costs(run.id) == []
 
 
@@ -187,7 +187,7 @@ def test_a_run_does_not_become_a_replay_of_itself(folder, of):
         run = store.run("demo")
         config = overridden(run.config, ["llm=replay", f"llm.run={of}"])
         for build in (
-            lambda: parts.build_all(config, run=run.name),
+            lambda: components.build_all(config, run=run.name),
             lambda: asyncio.run(search(store, run, config, SyntheticEvaluator())),
         ):
             with pytest.raises(UsageError, match=r"demo replays (again replays )?demo.*llm=none"):
@@ -235,8 +235,8 @@ def test_keys_are_nowhere(folder, monkeypatch, capfd):
     with Store.open("runs/evolve.db", read_only=True) as store:
         dump = "\n".join(store.dump(store.run("demo").id))
         config = json.dumps(store.run("demo").config)
-    from evolve.report.facts import gather
-    from evolve.report.html import render
+    from evolve.report.run.facts import gather
+    from evolve.report.run.html import render
 
     with Store.open("runs/evolve.db", read_only=True) as store:
         report = render(gather(store, "demo"))
@@ -284,7 +284,7 @@ def test_a_key_that_the_configuration_spells_out_is_refused_unrepeated(word, kin
     with pytest.raises(
         UsageError, match=r"keys stay in the environment.*\$\{oc\.env:NAME"
     ) as caught:
-        parts.build_all(settings("llm.model=openai/x", *kind, word))
+        components.build_all(settings("llm.model=openai/x", *kind, word))
     assert "0123456789abcdef" not in str(caught.value)
 
 
@@ -332,7 +332,7 @@ def test_a_usd_budget_for_an_unpriced_model_is_refused_with_the_remedy():
 def test_one_word_is_enough_and_brings_the_operators():
     config = settings("llm.model=openai/gpt-4o")
     assert build_model(config).models[0].name == "openai/gpt-4o"
-    assert "rewrite_full" in parts.build_operators(config)
+    assert "rewrite_full" in components.build_operators(config)
 
 
 def test_without_a_word_there_is_no_model():
@@ -353,7 +353,7 @@ def test_several_models_are_given_by_name():
 def test_a_model_that_no_operator_asks_is_said_to_have_no_effect():
     config = settings("llm.model=openai/gpt-4o", "operators=default")
     with pytest.raises(UsageError, match=r"no operator asks a model.*operators=llm"):
-        parts.build_all(config)
+        components.build_all(config)
 
 
 def test_a_task_without_programs_needs_a_model_that_writes_the_first(folder):

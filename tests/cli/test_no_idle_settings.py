@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.build import locate
-from evolve.cli.differences import flatten
-from evolve.cli.launch import launch
+from evolve.app import components
+from evolve.app.config.build import locate
+from evolve.app.config.diff import flatten
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
 from evolve.testing.synthetic import synthetic_task
+from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
 
 COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")
@@ -92,7 +92,7 @@ def test_every_limit_can_be_one_of_several_that_count_together(name: str):
 
 
 def build_termination(limits: dict[str, Any]):
-    return parts.build_termination(settings() | {"termination": limits})
+    return components.build_termination(settings() | {"termination": limits})
 
 
 def limits(**given: Any) -> dict[str, Any]:
@@ -158,6 +158,6 @@ def names_in(target: type) -> set[str]:
 
 
 def test_the_weight_of_an_operator_is_its_share_of_the_proposals():
-    heavy = parts.build_operators(settings("operators.recombine.weight=9"))
+    heavy = components.build_operators(settings("operators.recombine.weight=9"))
     assert heavy["recombine"].weight == 9.0
     assert heavy["seed"].weight == float("inf")

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.compose import compose, to_plain
-from evolve.cli.config.locate import config_dir
+from evolve.app import components
+from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.locate import config_dir
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer, Request
 from evolve.testing.operators import RELATIVES
@@ -54,14 +54,14 @@ def searched(
 ) -> Outcome:
     """A finished run `demo` of the synthetic task, with whatever model the words name."""
     config = settings("name=demo", f"termination.evaluations={evaluations}", *words) | {"audit": []}
-    parts.build_all(config | {"device": config["device"] | {"kind": "cpu"}})
+    components.build_all(config | {"device": config["device"] | {"kind": "cpu"}})
     run = store.create_run(
         name="demo", task=synthetic_task(seeds=seeds), config=config, seed=config["seed"]
     )
-    search = parts.build_search(store, run, config)
+    search = components.build_search(store, run, config)
 
     async def body() -> Outcome:
-        pipeline = Pipeline(search, SyntheticEvaluator(), parts.build_termination(config))
+        pipeline = Pipeline(search, SyntheticEvaluator(), components.build_termination(config))
         try:
             return await pipeline.run()
         finally:
@@ -132,7 +132,7 @@ def test_the_portfolio_without_a_model_searches_by_its_arms_that_need_none(store
 
 def test_a_bandit_knows_what_the_run_may_spend():
     config = settings("search=portfolio", "termination.usd=5", "termination.wall_time=2h")
-    used = parts.build_schedule(config).limit.usage(Progress(usd=1.0, wall_time_s=360.0))
+    used = components.build_schedule(config).limit.usage(Progress(usd=1.0, wall_time_s=360.0))
     assert (used["usd"], used["wall_time"]) == (0.2, 0.05)
 
 
@@ -218,7 +218,7 @@ CONTRADICTIONS: dict[tuple[str, ...], tuple[str, str]] = {
 @pytest.mark.parametrize("words", CONTRADICTIONS, ids=" ".join)
 def test_parts_that_contradict_each_other_are_refused_with_the_remedy(words: tuple[str, ...]):
     with pytest.raises(UsageError) as refused:
-        parts.build_all(composed("device=cpu", *words))
+        components.build_all(composed("device=cpu", *words))
     for said in CONTRADICTIONS[words]:
         assert said in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -13,7 +13,7 @@ import pytest
 
 from evolve.cli.main import main
 from evolve.store import Store
-from evolve.trajectories.agreement import agreement
+from evolve.trajectories.rewards.agreement import agreement
 from tests.trajectories.searched import Searched, source, story, verdict
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import stopping
+from evolve.cli import signals
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer
 from tests import forked
@@ -152,7 +152,7 @@ def test_signals_after_the_first_do_not_replace_the_exit_status(tmp_path: Path):
 
 UNDER_FIRE = """
 import asyncio, contextlib, os, signal, threading
-from evolve.cli import stopping
+from evolve.cli import signals
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # between the rounds
 target = os.getpid()
@@ -162,8 +162,8 @@ if os.fork() == 0:
     os._exit(0)
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # whom no mask of ours is for
 for _ in range(100):
-    with contextlib.suppress(stopping.Stopped):
-        stopping.run(asyncio.sleep(30))
+    with contextlib.suppress(signals.Stopped):
+        signals.run(asyncio.sleep(30))
         raise SystemExit("not stopped")
 """
 
@@ -179,7 +179,7 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
     heard: list[signal.Signals] = []
 
     async def search() -> None:
-        with stopping.handling(heard.append):
+        with signals.handling(heard.append):
             os.kill(os.getpid(), signal.SIGUSR1)
             await asyncio.sleep(0.05)
             os.kill(os.getpid(), signal.SIGUSR1)

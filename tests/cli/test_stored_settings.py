@@ -7,24 +7,25 @@ Invariants:
 """
 
 import asyncio
+import re
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.complete import complete, completed
-from evolve.cli.device import as_judged
-from evolve.cli.differences import differences, flatten
-from evolve.cli.resume import overridden
-from evolve.cli.session import search
+from evolve.app import components
+from evolve.app.config.diff import differences, flatten
+from evolve.app.config.upgrade import complete, completed
+from evolve.app.device import as_judged
+from evolve.cli.commands.run.resume import overridden
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
-from evolve.report.accounts import budget_lines
-from evolve.report.facts import gather
+from evolve.report.run.cost_report import budget_lines
+from evolve.report.run.facts import gather
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SyntheticEvaluator
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 LATER = ("device.ids", "llm.trace", "termination.speed_of_light", "store.reuse", "deterministic")
@@ -51,16 +52,46 @@ def test_a_bandit_whose_prior_was_in_dollars_has_that_of_today():
     node = {name: value for name, value in today["schedule"].items() if name != "prior_asks"}
     stored = {**today, "schedule": {**node, "prior_usd": 0.25}}
     assert complete(stored) == today
-    parts.build_all(complete(stored))
+    components.build_all(complete(stored))
     assert differences(complete(stored), today) == {}
     theirs = {**today, "schedule": {"_target_": "mine.Bandit", "prior_usd": 0.25}}
     assert complete(theirs) == theirs
 
 
+def in_old_modules(config: dict) -> dict:
+    """A configuration as it was stored while every operator was a module of `operators` itself."""
+    nodes = {
+        name: node and {**node, "_target_": re.sub(r"\.(llm|local)\.", ".", node["_target_"])}
+        for name, node in config["operators"].items()
+    }
+    return {**config, "operators": nodes}
+
+
+@pytest.mark.parametrize("preset", ["portfolio", "shinka", "mtmc", "kernel_evolve"])
+def test_operators_that_have_moved_since_are_found_where_they_are_now(preset: str):
+    today = settings(f"search={preset}", "llm.model=openai/x")
+    old = in_old_modules(today)
+    assert old != today
+    assert complete(old) == today
+    components.build_all(complete(old))
+
+
+def test_a_run_whose_operators_have_moved_since_is_continued(recorded: Path):
+    with Store.open(recorded) as store:
+        run = store.run("demo")
+        old = in_old_modules(dict(run.config))
+        assert old != run.config
+        store.claim(run.id)
+        store.reconfigure(run.id, old)
+        store.release(run.id, run.state, run.reason)
+        assert differences(complete(old), run.config) == {}
+    assert sit(recorded, "termination.evaluations=16").state == "finished"
+
+
 def test_a_limit_that_was_not_set_is_not_set_now():
     stored = without("termination.stagnation")
     assert complete(stored)["termination"]["stagnation"] is None
-    assert "stagnation" not in parts.build_termination(complete(stored)).usage(Progress())
+    assert "stagnation" not in components.build_termination(complete(stored)).usage(Progress())
 
 
 def test_nothing_that_is_stored_is_changed():

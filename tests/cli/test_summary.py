@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.byhand import ByHand
+from evolve.app.attach import sitting
+from evolve.app.manual.files import ByHand
+from evolve.cli.console.summary import summary
 from evolve.cli.main import main
-from evolve.cli.sitting import sitting
-from evolve.cli.summary import summary
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
-from evolve.report.facts import gather
-from evolve.report.funnel import funnel
-from evolve.search.pipeline import Outcome
+from evolve.report.run.acceptance_rates import funnel
+from evolve.report.run.facts import gather
+from evolve.search.execution.pipeline import Outcome
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task

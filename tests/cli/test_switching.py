@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from archives import TopK
-from evolve.cli import parts
-from evolve.cli.config.compose import compose, to_plain
-from evolve.cli.config.locate import config_dir
-from evolve.cli.inputs import WARM, take_over, with_seeds
+from evolve.app import components
+from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.locate import config_dir
+from evolve.app.inputs import WARM, take_over, with_seeds
 from evolve.core.protocols import Archive, Elite, Offer, described, rank
-from evolve.core.tunables import render
+from evolve.core.source.tunables import render
+from evolve.search.archive_replay import project
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
-from evolve.search.projection import project
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
-from evolve.store.adoption import create_from
+from evolve.store.warm_start import create_from
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
 from tests.search.conftest import make_search, variants
@@ -37,7 +37,7 @@ OPTIONS = sorted(path.stem for path in (config_dir() / "archive").glob("*.yaml")
 def empty(option: str) -> Archive:
     """A small one, so that programs lose their places."""
     config = to_plain(compose(["task=any", f"archive={option}", "archive.capacity=12"]))
-    return parts.build_archive(config)
+    return components.build_archive(config)
 
 
 class Watched(TopK):
@@ -72,11 +72,11 @@ def watched(tmp_path_factory) -> tuple[Path, dict[str, Archive]]:
             store=store,
             run=run,
             archive=Watched(watchers, store.source),
-            selection=parts.build_selection(config),
-            operators=parts.build_operators(config),
+            selection=components.build_selection(config),
+            operators=components.build_operators(config),
         )
         judge = SyntheticEvaluator(noise=0.05)
-        asyncio.run(Pipeline(search, judge, parts.build_termination(config)).run())
+        asyncio.run(Pipeline(search, judge, components.build_termination(config)).run())
     return path, watchers
 
 
@@ -113,8 +113,8 @@ def search_of(store: Store, run: RunRow, config, option: str) -> Search:
         store=store,
         run=run,
         archive=empty(option),
-        selection=parts.build_selection(config),
-        operators=parts.build_operators(config),
+        selection=components.build_selection(config),
+        operators=components.build_operators(config),
     )
 
 
@@ -162,7 +162,7 @@ def test_a_warm_start_goes_on_with_numbers_and_evaluations_of_its_own(watched, t
         run_of = taken_over(path, store, "topk").run
         search = make_search(store, run_of, archive=empty("topk"), operators=variants())
         evaluator = SyntheticEvaluator(noise=0.05)
-        rule = parts.build_termination(settings("termination.evaluations=5"))
+        rule = components.build_termination(settings("termination.evaluations=5"))
         outcome = asyncio.run(Pipeline(search, evaluator, rule).run())
         assert "evaluations" in outcome.reason
         assert store.progress(search.run.id).evaluations == 5
@@ -202,7 +202,7 @@ def test_where_verdicts_do_not_hold_the_seeds_are_what_the_other_archive_would_h
     with store:
         held = {
             elite.program: elite
-            for elite in project(store, run, parts.build_archive(config)).slots().values()
+            for elite in project(store, run, components.build_archive(config)).slots().values()
         }
         best = sorted(held.values(), key=rank)[:WARM]
         wanted = [render(store.source(elite.program), elite.assignment) for elite in best]

@@ -5,7 +5,7 @@ Invariants:
 - times by KernelBench's method are shown as what they are, and their lack is said.
 """
 
-from evolve.cli.told import graph_lines, kernelbench_lines
+from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 
 TOLD = {"cold_ms": 0.5, "warm_ms": 0.25, "end_to_end_ms": 0.75, "kernelbench_ms": 0.5125}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from evolve import __version__
-from evolve.cli import doctor
+from evolve.cli.commands.judge import doctor
 from evolve.cli.main import VERBS
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
@@ -122,7 +122,7 @@ def test_doctor_knows_a_network_file_system(tmp_path: Path, monkeypatch):
     assert "write-ahead log works here" in doctor.database().detail
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"35 21 0:40 / {tmp_path} rw shared:20 - nfs4 server:/home rw\n")
-    monkeypatch.setattr("evolve.store.filesystem.MOUNTS", mounts)
+    monkeypatch.setattr("evolve.store.database.filesystem.MOUNTS", mounts)
     assert doctor.database().detail.endswith("no write-ahead log, one host at a time")
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.parts import build_termination
-from evolve.cli.session import search
-from evolve.cli.verdict import verdict_text
+from evolve.app.components import build_termination
+from evolve.cli.console.verdict import verdict_text
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests.cli.at_terminal import search
 from tests.cli.recording import record, settings
 
 FOUND = {"name": "zeros", "passed_by": "only", "detail": "zeros is judged correct on 2 seeds"}

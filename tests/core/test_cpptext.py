@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.cpptext import functions, includes, is_code, mask, names, normalise
+from evolve.core.source.cpptext import functions, includes, is_code, mask, names, normalise
 
 CODE = r"""
 #include <cmath>  // the usual

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evolve.core.normalise import normalised_digest
-from evolve.core.tunables import parse, render
+from evolve.core.source.normalise import normalised_digest
+from evolve.core.source.tunables import parse, render
 
 SOURCE = '''\
 """A kernel."""

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.core.pytext import Edit, Module, apply, write_literal
+from evolve.core.source.pytext import Edit, Module, apply, write_literal
 
 
 def test_edits_are_made_at_their_places_in_any_order():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.sketch import BINS, overlap, read_sketch, sketch
+from evolve.core.source.sketch import BINS, overlap, read_sketch, sketch
 
 SOURCE = '''
 import torch

@@ -5,7 +5,7 @@ from collections import Counter
 
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.protocols import EvaluationRequest, Evaluator
-from evolve.core.tunables import parse, render
+from evolve.core.source.tunables import parse, render
 from evolve.testing.synthetic import (
     OPTIMUM,
     PEAK_SPEEDUP,

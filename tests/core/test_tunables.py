@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.core.tunables import Space, Tunable, freeze, parse, render
+from evolve.core.source.tunables import Space, Tunable, freeze, parse, render
 
 PYTHON = '''\
 """Docstring: BLOCK = 64."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import UsageError
-from evolve.core.normalise import normalised_digest
+from evolve.core.source.normalise import normalised_digest
 from evolve.evaluation.mutation.mutant import Kind, generate, sample
 from evolve.tasks.shipped import library_folder
 

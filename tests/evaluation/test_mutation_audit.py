@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli.mutation import audit_text
+from evolve.cli.commands.judge.mutation import audit_text
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.task import Case, Task

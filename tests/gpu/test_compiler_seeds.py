@@ -19,9 +19,9 @@ from evolve.worker.build.inductor import compile_model, settings
 for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the package of operators needs it")
 
-from operators.inductor import convert  # noqa: E402
-from operators.structure import REWRITES, NotApplicable, TritonProgram  # noqa: E402
-from operators.templates import Products  # noqa: E402
+from operators.local.inductor import convert  # noqa: E402
+from operators.local.structure import REWRITES, NotApplicable, TritonProgram  # noqa: E402
+from operators.local.templates import Products  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

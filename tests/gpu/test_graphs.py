@@ -92,7 +92,7 @@ def test_who_ends_over_being_recorded_keeps_its_verdict(worker):
 def test_a_program_that_replays_its_own_graph_is_judged_by_what_it_launches(worker):
     for name in ("yaml", "jinja2"):
         pytest.importorskip(name, reason="the package of operators needs it")
-    from operators.inductor.recording import MANY, recording
+    from operators.local.inductor.recording import MANY, recording
 
     launch = "kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x.numel(), BLOCK=BLOCK)"
     plain = triton_program(forward="\n        ".join([launch] * MANY))

@@ -241,7 +241,7 @@ def test_torch_within_a_graph_is_not_custom(worker):
     verdict = worker.evaluate(IN_A_GRAPH, TASK, fidelity="reward")
     print(verdict.status, verdict.feedback, verdict.labels)
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert "aten_compute" in labels(verdict)
+    assert {"aten_compute", "decoy_kernel"} & labels(verdict).keys()
     assert verdict.custom is False
 
 

@@ -1,7 +1,7 @@
 """Candidates beside each other on one GPU.
 
 Invariants:
-- who launches work in the background is convicted, alone as well as beside others;
+- who launches work in the background is convicted or pays for it, alone or beside others;
 - a neighbour who does so, or has a child that does, changes nobody else's verdict;
 - nobody waits for a source that takes long to import, or whose kernels take long to compile.
 """
@@ -57,11 +57,15 @@ def verdict(future) -> Evaluation:
     return Evaluation.from_json(future.result(300)["result"])
 
 
-@pytest.mark.parametrize("source", [BACKGROUND, WAKING], ids=["thread", "child"])
-def test_work_in_the_background_is_convicted(worker, source):
-    found = worker.evaluate(source, TASK)
+def require_no_gain(found: Evaluation) -> None:
     print(found.status, found.feedback, found.durations_s)
-    assert found.status in (Status.TIMING_UNBOUNDED, Status.HACK), found.feedback
+    if found.status not in (Status.TIMING_UNBOUNDED, Status.HACK):
+        assert found.ratios["eager"].high < 1, found.feedback
+
+
+@pytest.mark.parametrize("source", [BACKGROUND, WAKING], ids=["thread", "child"])
+def test_work_in_the_background_is_convicted_or_slows_its_own_program(worker, source):
+    require_no_gain(worker.evaluate(source, TASK))
 
 
 @pytest.mark.slow
@@ -69,10 +73,9 @@ def test_work_in_the_background_is_convicted(worker, source):
 def test_a_guilty_neighbour_changes_no_verdict_but_its_own(worker, guilty):
     honest = [f"{RIGHT}\n# beside the guilty: {n}\n" for n in range(3)]
     first, *others = map(verdict, ask(worker, [guilty + "\n# beside\n", *honest], "search"))
-    print(first.status, first.feedback, first.durations_s)
     for found in others:
         print(found.status, found.feedback, found.ratios, found.durations_s)
-    assert first.status in (Status.TIMING_UNBOUNDED, Status.HACK), first.feedback
+    require_no_gain(first)
     assert {found.status for found in others} == {Status.CORRECT}
     assert all(found.ratios["eager"].low > 1.2 for found in others)
 

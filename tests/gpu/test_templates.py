@@ -11,7 +11,7 @@ import pytest
 for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the operators need it")
 
-from operators.inductor import PRECISIONS  # noqa: E402
+from operators.local.inductor import PRECISIONS  # noqa: E402
 from tests.operators.even_cases import EVEN_CASES  # noqa: E402
 from tests.operators.output_code import instance  # noqa: E402
 from tests.operators.packed_cases import PACKED_CASES  # noqa: E402

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from evolve.core.compiled import Compiled
-from operators.inductor import convert
+from operators.local.inductor import convert
 from tests.operators import interpreter
 
 INTERPRETED = ("ieee",)

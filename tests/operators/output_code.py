@@ -6,11 +6,11 @@ from math import prod
 
 import torch
 
-from evolve.core import tunables
 from evolve.core.compiled import Argument, ArgumentKind, Compiled, CompiledCase
 from evolve.core.program import TunableValue
-from operators.inductor import PRECISIONS, convert
-from operators.templates import Products
+from evolve.core.source import tunables
+from operators.local.inductor import PRECISIONS, convert
+from operators.local.templates import Products
 
 TASK = """
 import torch

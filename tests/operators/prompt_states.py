@@ -11,7 +11,7 @@ from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Program
 from evolve.core.task import ONLY_CASE, Task
 from evolve.tasks.registry import find_task
-from operators.template_seed import TemplateSeed
+from operators.local.template_seed import TemplateSeed
 from tests.operators import proposing
 from tests.operators.history import History
 from tests.operators.output_code import compiled, matrix, relu, room

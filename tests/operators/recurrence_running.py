@@ -12,7 +12,7 @@ import multiprocessing
 import torch
 from triton.runtime import interpreter as triton_interpreter
 
-from operators.templates.kernels import recurrence
+from operators.local.templates.kernels import recurrence
 from tests.operators import interpreter
 from tests.worker.whole_running import recurrence as expected_states
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from evolve.core.evaluation import Status
 from evolve.core.model import CallStatus, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import MAX_ROUNDS, Declined, Failed, Proposal
-from evolve.core.tunables import parse
+from evolve.core.source.tunables import parse
 from operators import (
     Contrastive,
     Crossover,
@@ -29,8 +29,8 @@ from operators import (
     Template,
     Universal,
 )
-from operators.relatives import contrasting
-from operators.replies import three_parts
+from operators.prompting.inspirations import contrasting
+from operators.prompting.replies import three_parts
 from tests.operators.history import (
     PLAIN,
     History,

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from evolve.core.compiled import Compiled
-from operators.inductor import convert
-from operators.templates import library
+from operators.local.inductor import convert
+from operators.local.templates import library
 from tests.operators.compiling import LOADS, STORES, accesses, compiled, launches
 from tests.operators.even_cases import EVEN_CASES
 from tests.operators.output_code import image, matrix

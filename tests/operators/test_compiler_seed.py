@@ -14,7 +14,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Declined, Failed, Proposal
 from evolve.core.task import Task
-from operators.compiler_seed import CompilerSeed
+from operators.local.compiler_seed import CompilerSeed
 from tests.operators.proposing import propose
 
 FIXTURE = json.loads((Path(__file__).parent / "inductor_fixtures" / "softmax.json").read_text())

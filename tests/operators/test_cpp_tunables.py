@@ -9,10 +9,10 @@ import textwrap
 import pytest
 import torch
 
-from evolve.core import tunables
-from operators.inductor.cpp import library
-from operators.inductor.cpp_tunables import declaration
-from operators.inductor.reading import RawCpp
+from evolve.core.source import tunables
+from operators.local.inductor.cpp import library
+from operators.local.inductor.cpp_tunables import declaration
+from operators.local.inductor.reading import RawCpp
 
 VECTOR = "at::vec::Vectorized<float>"
 WIDTH = {"AVX512": 16, "AVX2": 8}.get(torch.backends.cpu.get_cpu_capability(), 4)

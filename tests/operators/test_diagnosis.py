@@ -12,9 +12,9 @@ import pytest
 from evolve.core.evaluation import CaseResult, Evaluation
 from evolve.core.measurement import Interval
 from evolve.worker.base.feedback import KernelFacts, bound, compose, kernels
-from operators.diagnosis import bottleneck, diagnose
 from operators.knowledge import Knowledge
-from operators.material import exhibit
+from operators.prompting.diagnosis import bottleneck, diagnose
+from operators.prompting.prompt_context import exhibit
 from tests.operators.history import PLAIN, History
 
 GPU = {"device_class": "cuda: NVIDIA H200"}

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.edits import (
+from operators.prompting.edits import (
     MAX_EDITS,
     EditFault,
     Refusal,
@@ -23,7 +23,7 @@ from operators.edits import (
     apply_edits,
     read_edits,
 )
-from operators.scope import EditScope, breach
+from operators.source.scope import EditScope, breach
 
 SOURCE = """\
 import torch

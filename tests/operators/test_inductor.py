@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.core import tunables
 from evolve.core.compiled import Compiled
-from operators.inductor import PRECISIONS, NotConvertible, convert, precisions
-from operators.inductor.cpp import library
-from operators.inductor.reading import RawCpp
-from operators.inductor.tidy import tidy
+from evolve.core.source import tunables
+from operators.local.inductor import PRECISIONS, NotConvertible, convert, precisions
+from operators.local.inductor.cpp import library
+from operators.local.inductor.reading import RawCpp
+from operators.local.inductor.tidy import tidy
 from tests.operators.differences import differences_by
 from tests.operators.output_code import matrix
 from tests.operators.output_code import program as written

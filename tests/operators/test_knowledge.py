@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.cli import knowledge as verb
+from evolve.cli.commands.data import knowledge as verb
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.lineage import VERIFY, Step

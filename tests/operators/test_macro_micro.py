@@ -24,9 +24,9 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, ReplyStatus
 from evolve.core.protocols import Attempt, Failed, Proposal
 from operators import MacroMicro
-from operators.actions import load_actions, offered, read_choice, steps_of
-from operators.ladder import past_rewards, reward, upper_bounds
-from operators.regions import KINDS, find_regions
+from operators.llm.action_bandit import past_rewards, reward, upper_bounds
+from operators.llm.actions import load_actions, offered, read_choice, steps_of
+from operators.source.regions import KINDS, find_regions
 from tests.operators.history import PLAIN, History, answer, constants_set, prompt_of, request_of
 from tests.operators.scripted import edits_between
 

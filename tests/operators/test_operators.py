@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.normalise import normalised_digest
 from evolve.core.program import Program
 from evolve.core.protocols import Declined, Proposal
-from evolve.core.tunables import parse, render
+from evolve.core.source.normalise import normalised_digest
+from evolve.core.source.tunables import parse, render
 from evolve.testing.operators import RELATIVES, OperatorConformance
 from evolve.testing.parts import MemoryFacts, make_context
 from evolve.testing.synthetic import (

@@ -14,7 +14,7 @@ import random
 import pytest
 import torch
 
-from evolve.core import tunables
+from evolve.core.source import tunables
 from tests.operators.output_code import image, matrix, quick
 from tests.operators.packed_cases import PACKED, PACKED_CASES, WIDE_CASES, several
 from tests.operators.templates_cases import convolution, product
@@ -71,7 +71,9 @@ def test_one_part_stands_for_tf32(precisions, first):
 
 
 def test_runs_that_are_divided_differently_share_no_tunables(monkeypatch):
-    monkeypatch.setattr("operators.templates.products._OWN_TUNABLES", 0)  # all of a family share
+    monkeypatch.setattr(
+        "operators.local.templates.products._OWN_TUNABLES", 0
+    )  # all of a family share
     depths = [t.choices for t in tunables.parse(several()["source"]) if "BLOCK_K" in t.name]
     assert sorted(map(max, depths)) == [32, 64, 64]  # runs have room for 96, 192 and 256 elements
 

@@ -20,10 +20,10 @@ from evolve.core.evaluation import Status
 from evolve.core.program import Program
 from evolve.core.task import Case
 from operators import Crossover, Edit, RewriteFull, Template
-from operators.excerpts import differing
 from operators.knowledge import Diagnosis, Knowledge, load, parse
 from operators.knowledge.retrieval import is_proven
-from operators.precision import allowed_error
+from operators.prompting.excerpts import differing
+from operators.prompting.precision import allowed_error
 from operators.quoting import shortened
 from tests.operators.history import prompt_of, request_of
 from tests.operators.prompt_states import (
@@ -76,7 +76,7 @@ def test_the_allowed_error_is_the_judges(accumulation, precision, terms):
 
 def test_the_factors_of_the_rule_are_the_judges():
     from evolve.worker.correctness import tolerance
-    from operators import precision
+    from operators.prompting import precision
 
     assert (precision.OWN_ERROR, precision.LARGEST) == (tolerance.KAPPA, tolerance.PEAK)
     assert precision.MOST_TERMS == tolerance.MOST_TERMS

@@ -37,8 +37,8 @@ from operators import (
     Template,
     Universal,
 )
-from operators.budget import PromptTooLong, Section, fit
 from operators.knowledge import Knowledge
+from operators.prompting.budget import PromptTooLong, Section, fit
 from operators.quoting import quote, visible
 from tests.operators.history import PLAIN, History, constants_set, name_of, prompt_of, request_of
 

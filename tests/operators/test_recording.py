@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from operators.inductor.recording import MANY, recording
+from operators.local.inductor.recording import MANY, recording
 
 FORWARD = "def forward(self, x):\n    y = torch.empty_like(x)\n{}    return {}"
 ADD = "    kernel[(1,)](x, y, self.weight)\n"

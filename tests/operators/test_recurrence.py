@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from evolve.core import tunables
 from evolve.core.compiled import Compiled
-from operators.inductor import NotConvertible, convert
-from operators.templates import Products
+from evolve.core.source import tunables
+from operators.local.inductor import NotConvertible, convert
+from operators.local.templates import Products
 from tests.operators.compiling import compiled, launches
 from tests.operators.differences import differences_by
 from tests.operators.recurrence_cases import GATES, layer

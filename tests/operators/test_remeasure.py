@@ -21,7 +21,7 @@ from evolve.search.schedule import Scheduled
 from evolve.testing.operators import OperatorConformance
 from evolve.testing.parts import MemoryFacts, make_context
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, true_speedup
-from operators.remeasure import Remeasure, worth_of
+from operators.local.remeasure import Remeasure, worth_of
 from tests.search.conftest import make_search, run_to_end, variants
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.model import ReplyStatus
-from operators.replies import MAX_REPLY_CHARS, read_program
+from operators.prompting.replies import MAX_REPLY_CHARS, read_program
 
 PROGRAM = 'import torch\n\nBLOCK = 64\n\n\nclass ModelNew:\n    """One."""\n'
 OTHER = "class ModelNew:\n    other = 1\n"

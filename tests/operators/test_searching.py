@@ -22,7 +22,7 @@ from evolve.core.evaluation import Status
 from evolve.core.model import ReplyStatus
 from evolve.core.protocols import ModelOperator, Operator
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.search.termination import from_config

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.compose import compose, to_plain
+from evolve.app import components
+from evolve.app.config.compose import compose, to_plain
 from operators import Contrastive, Edit
-from operators.composition import Prompted
+from operators.prompting.composition import Prompted
 
 OPTIONS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "conf/operators").glob("*.yaml")
@@ -42,7 +42,7 @@ def names_in(target: type) -> set[str]:
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_piece_adds_its_operator_to_the_defaults(piece):
     config = composed(f"operators=[default,{piece}]")
-    built = parts.build_operators(config)
+    built = components.build_operators(config)
     assert {*built} == {"seed", "inductor", "template_seed", "tune", "recombine", piece}
     operator = built[piece].operator
     used = names_in(type(operator))
@@ -61,14 +61,14 @@ def test_what_is_not_said_is_what_the_class_does():
 
 
 def test_the_mixture_has_every_operator_that_its_page_names():
-    built = parts.build_operators(composed("operators=llm"))
+    built = components.build_operators(composed("operators=llm"))
     model = {"edit", "rewrite_full", "crossover", "template", "summarise", "repair"}
     assert {*built} == {"seed", "inductor", "template_seed", "tune", "recombine"} | model
 
 
 def test_settings_of_one_operator_and_of_the_knowledge_base_reach_it():
     words = ("operators=llm", "operators.edit.top=5", "knowledge.limit=1", "operators.repair=null")
-    built = parts.build_operators(composed(*words))
+    built = components.build_operators(composed(*words))
     assert built["edit"].operator.top == 5
     assert built["rewrite_full"].operator.top == 2
     assert built["edit"].operator.knowledge.limit == 1

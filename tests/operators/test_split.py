@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from evolve.core import tunables
-from operators.structure import REWRITES, NotApplicable, TritonProgram
+from evolve.core.source import tunables
+from operators.local.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators.row_sums import SOURCE
 
 KERNEL = "row_sums_kernel"

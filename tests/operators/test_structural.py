@@ -14,11 +14,11 @@ from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import Attempt, Declined, Proposal
-from evolve.core.tunables import parse
+from evolve.core.source.tunables import parse
 from evolve.testing.operators import OperatorConformance
 from evolve.testing.parts import MemoryFacts, make_context, make_elite
-from operators.inductor import convert
-from operators.structural import Structural
+from operators.local.inductor import convert
+from operators.local.structural import Structural
 
 FIXTURE = json.loads((Path(__file__).parent / "inductor_fixtures/softmax_online.json").read_text())
 PARENT = Program(convert(FIXTURE["task"], "softmax", Compiled.from_json(FIXTURE["compiled"])))

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from evolve.core import tunables
 from evolve.core.compiled import Compiled
-from operators.inductor import convert
-from operators.structure import REWRITES, NotApplicable, TritonProgram
+from evolve.core.source import tunables
+from operators.local.inductor import convert
+from operators.local.structure import REWRITES, NotApplicable, TritonProgram
 from tests.operators import row_sums
 from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED

@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from evolve.core import tunables
 from evolve.core.compiled import EXACT_CONVOLUTIONS, Compiled, convolution_key
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Declined, Failed, Proposal
+from evolve.core.source import tunables
 from evolve.core.task import Task
-from operators.template_seed import TemplateSeed
+from operators.local.template_seed import TemplateSeed
 from tests.operators import proposing
 from tests.operators.output_code import TASK, compiled, matrix, relu, room
 

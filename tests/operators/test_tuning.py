@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 import torch
 
-from evolve.core import tunables
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
+from evolve.core.source import tunables
 from evolve.testing.parts import MemoryFacts, make_context, make_elite
-from operators.tune import History, Tune, candidates
-from operators.tuning import Limits, fits, suggest
-from operators.tuning.groups import by_kernel
-from operators.tuning.surrogate import Places
+from operators.local.tune import History, Tune, candidates
+from operators.local.tuning import Limits, fits, suggest
+from operators.local.tuning.groups import by_kernel
+from operators.local.tuning.surrogate import Places
 from tests.benchmarks.tuner_replay import Run, Table
 from tests.operators.history import failing
 from tests.operators.output_code import matrix

@@ -19,8 +19,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve.core import tunables
-from operators.tuning import Limits, expected, suggest
+from evolve.core.source import tunables
+from operators.local.tuning import Limits, expected, suggest
 from tests.operators.templates_cases import attention
 from tests.operators.test_tuning import B200, H200, KERNEL, PRODUCT, USUAL, source_of, space_of
 

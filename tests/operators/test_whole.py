@@ -16,8 +16,8 @@ import ast
 import pytest
 import torch
 
-from evolve.core import tunables
-from operators.inductor import NotConvertible, convert
+from evolve.core.source import tunables
+from operators.local.inductor import NotConvertible, convert
 from tests.operators.output_code import TASK, compiled, matrix, program
 from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers, interpreted

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WORKER = "evolve/worker"
 HEAVY = ("torch", "triton", "litellm", "hydra", "omegaconf", "sqlalchemy", "networkx", "numpy")
 
 
@@ -63,8 +64,8 @@ def test_a_verb_with_flags_imports_neither_hydra_nor_torch(verb: str, tmp_path: 
 
 def test_the_parts_of_a_run_are_built_without_torch():
     code = (
-        "import sys; from evolve.cli import parts; from evolve.cli.config.compose import *; "
-        "c = to_plain(compose(['task=x'])); parts.build_archive(c); parts.build_operators(c); "
+        "import sys; from evolve.app.components import *; from evolve.app.config.compose import *; "
+        "c = to_plain(compose(['task=x'])); build_archive(c); build_operators(c); "
         "print('torch' in sys.modules)"
     )
     assert python(code).strip() == "False"
@@ -79,9 +80,20 @@ def test_imports_point_downwards_only():
 @pytest.mark.parametrize(
     ("module", "added", "contract"),
     [
-        ("runner/probes.py", "from evolve.worker.session import prepared_task", "trust:"),
-        ("runner/probes.py", "from evolve.worker.correctness import compare", "trust:"),
-        ("session/admission.py", "from evolve.worker.judge import referee", "rooms of the worker:"),
+        (f"{WORKER}/runner/probes.py", "from evolve.worker.session import prepared_task", "trust:"),
+        (f"{WORKER}/runner/probes.py", "from evolve.worker.correctness import compare", "trust:"),
+        (
+            f"{WORKER}/session/admission.py",
+            "from evolve.worker.judge import referee",
+            "rooms of the worker:",
+        ),
+        (
+            "operators/prompting/replies.py",
+            "from operators.llm import edit",
+            "rooms of the operators:",
+        ),
+        ("evolve/app/session.py", "import argparse", "the application has no terminal:"),
+        ("evolve/app/session.py", "from evolve.cli import signals", "imports point downwards"),
     ],
 )
 def test_a_contract_notices_an_import_that_it_forbids(
@@ -90,7 +102,7 @@ def test_a_contract_notices_an_import_that_it_forbids(
     for package in ("evolve", "operators", "archives"):
         shutil.copytree(ROOT / package, tmp_path / package)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    with (tmp_path / "evolve/worker" / module).open("a") as file:
+    with (tmp_path / module).open("a") as file:
         file.write(f"\n{added}\n")
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter, "--no-cache"], cwd=tmp_path, capture_output=True, text=True,
@@ -100,7 +112,19 @@ def test_a_contract_notices_an_import_that_it_forbids(
     assert any(line.startswith(contract) for line in broken), done.stdout
 
 
-def test_no_room_of_the_worker_has_more_than_twenty_modules():
-    rooms = [path for path in (ROOT / "evolve/worker").rglob("*") if path.is_dir()]
+def test_the_application_prints_nothing(tmp_path: Path):
+    target = tmp_path / "evolve/app/session.py"
+    target.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    target.write_text((ROOT / "evolve/app/session.py").read_text() + "\n\nprint(1)\n")
+    ruff = Path(sys.executable).with_name("ruff")
+    done = subprocess.run([ruff, "check", "--no-cache", "--output-format=concise", target],
+                          cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert "T201" in done.stdout
+
+
+def test_no_room_has_more_than_twenty_modules():
+    tops = ("evolve", "operators", "archives")
+    rooms = [path for top in tops for path in (ROOT / top).rglob("*") if path.is_dir()]
     counts = {str(room): len(list(room.glob("*.py"))) for room in rooms}
     assert max(counts.values()) <= 21, counts  # and `__init__`

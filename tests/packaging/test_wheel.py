@@ -95,8 +95,8 @@ def test_prompts_are_found_where_the_wheel_is_unpacked(wheel: Path, tmp_path: Pa
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     code = (
-        "import operators; from operators.actions import load_actions; "
-        "from operators.prompting import render_prompt; "
+        "import operators; from operators.llm.actions import load_actions; "
+        "from operators.prompting.templates import render_prompt; "
         "print(operators.__file__, len(load_actions()), render_prompt('edit')[:10])"
     )
     environment = {"PYTHONPATH": str(tmp_path / "site")}

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from archives import Islands, MapElites, TopK
-from evolve.report.archive_map import coordinates, heat_map, ranked
+from evolve.report.run.archive_map import coordinates, heat_map, ranked
 from evolve.testing.parts import make_elite
 
 AXES = {"block": [8, 32, 128], "kind": ["a", "b"]}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.report.html import write_report
+from evolve.report.run.html import write_report
 from tests.report.filling import Filling
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")

@@ -22,7 +22,8 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Program
 from evolve.core.protocols import Failed, Proposal
-from evolve.report.compare import (
+from evolve.report.comparison.chart import charts
+from evolve.report.comparison.compare import (
     caveats,
     comparison_csv,
     differing_settings,
@@ -32,8 +33,7 @@ from evolve.report.compare import (
     verdict,
     write_comparison,
 )
-from evolve.report.compare_chart import charts
-from evolve.report.compare_curves import ENOUGH, read_curve, spread, wins
+from evolve.report.comparison.curves import ENOUGH, read_curve, spread, wins
 from evolve.store import Store
 from tests.report.filling import CONFIG, TASK, Filling, evaluation, source
 from tests.report.page import read

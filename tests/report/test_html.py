@@ -20,7 +20,7 @@ from evolve.core.lineage import OPPONENT
 from evolve.core.program import Program
 from evolve.core.protocols import Failed, Proposal
 from evolve.core.task import Task
-from evolve.report.html import SECTIONS, write_report
+from evolve.report.run.html import SECTIONS, write_report
 from evolve.report.text import TIMES
 from evolve.store import Store
 from tests.report.filling import CONFIG, Filling, evaluation, ratio, source

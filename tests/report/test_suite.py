@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from evolve.core.measurement import Ratio
 from evolve.core.task import Task
-from evolve.report.suite import Found, SuiteTask, TaskResult, read_result, task_line
-from evolve.report.suite_figures import categories, counting, figures, geometric_mean, groups
-from evolve.report.suite_page import caveats, render_suite
+from evolve.report.suite.figures import categories, counting, figures, geometric_mean, groups
+from evolve.report.suite.page import caveats, render_suite
+from evolve.report.suite.results import Found, SuiteTask, TaskResult, read_result, task_line
 from evolve.store import RunRow, Store
 from evolve.store.champion import CHAMPION, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task

@@ -13,7 +13,7 @@ from evolve.rl.trl import environment, environment_reward, reward_function
 from evolve.trajectories.exporters.export import Plan, export
 from evolve.trajectories.exporters.formats import find_format
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.recipes import find_recipe
+from evolve.trajectories.views.recipes import find_recipe
 from tests.serve.serving import candidate, serving
 from tests.trajectories.conftest import search, store
 from tests.trajectories.searched import Searched, story

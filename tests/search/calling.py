@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.termination import from_config
 from evolve.testing.synthetic import SyntheticEvaluator
 from tests.search.conftest import make_search

@@ -8,8 +8,8 @@ from typing import Any
 from archives import Tree
 from evolve.core.protocols import Archive, SelectionPolicy
 from evolve.search.engine import Search
+from evolve.search.execution.verification import verify_champion
 from evolve.search.schedule import Scheduled
-from evolve.search.verification import verify_champion
 from evolve.store import RunRow, Store, Ticket
 from evolve.testing.landscapes import Landscape
 from evolve.testing.landscapes_parts import LandscapeEvaluator, Mutate, climb

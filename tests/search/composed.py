@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.core.model import LanguageModel
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import RunRow, Store
 from evolve.store.champion import champion
@@ -40,7 +40,7 @@ def searched(
         name=f"run-{next(_numbers)}", task=landscape.task(), config=dict(config), seed=seed
     )
     model = model or LandscapeModel(landscape=landscape, seed=seed)
-    search = parts.build_search(store, run, config, model=model)
+    search = components.build_search(store, run, config, model=model)
     judge = LandscapeEvaluator(landscape=landscape, seed=seed)
     limit = from_config({"evaluations": evaluations})
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.core.protocols import Context, EvaluationRequest, Proposal
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evolve.core.model import Commit, LanguageModel, ModelReply, ModelRequest, not_committed
 from evolve.llm import LiteLLM
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task

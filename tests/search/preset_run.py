@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.core.model import ModelReply, ModelRequest
-from evolve.search.pipeline import Outcome, Pipeline
+from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
@@ -38,7 +38,7 @@ def searched(
     task = synthetic_task(seeds=seeds)
     run = store.create_run(name="demo", task=task, config=config, seed=config["seed"])
     model = model or ScriptedModel(script=script)
-    search = parts.build_search(store, run, config, model=model)
-    judge, limit = judge or SyntheticEvaluator(), parts.build_termination(config)
+    search = components.build_search(store, run, config, model=model)
+    judge, limit = judge or SyntheticEvaluator(), components.build_termination(config)
     sitting = Pipeline(search, judge, limit, serial=serial, verify=False)
     return asyncio.run(sitting.run()), run

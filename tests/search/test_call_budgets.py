@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.model import Reservation
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import TicketState
 from evolve.testing.synthetic import SyntheticEvaluator

@@ -18,13 +18,13 @@ from evolve.core.errors import ModelUnavailable
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus
 from evolve.core.program import Program
 from evolve.core.protocols import MAX_ROUNDS, Declined, Proposal
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store, TicketState
 from evolve.store.champion import champion
 from evolve.testing.synthetic import PEAK_SPEEDUP, SEED_SOURCE, SyntheticEvaluator
-from operators.tune import Tune
+from operators.local.tune import Tune
 from tests.search.calling import readings, run_with, tickets, writing
 from tests.search.conftest import make_search, operators, variants
 from tests.search.models import (

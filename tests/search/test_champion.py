@@ -17,13 +17,13 @@ import pytest
 from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
 from evolve.core.lineage import REMEASURE, VERIFY
 from evolve.core.measurement import OUT_OF_REACH, Ratio
-from evolve.search.finals import play_finals
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.final_evaluation import play_finals
+from evolve.search.execution.pipeline import Pipeline
+from evolve.search.execution.verification import MAX_CONTENDERS
 from evolve.search.termination import from_config
-from evolve.search.verification import MAX_CONTENDERS
-from evolve.store.adoption import create_from, judged_steps
 from evolve.store.ancestry import best_path
 from evolve.store.champion import CHAMPION, RUNNER_UP, champion
+from evolve.store.warm_start import create_from, judged_steps
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
 from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
 from tests.search.models import ScriptedModel, writer

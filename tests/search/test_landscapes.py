@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from archives import Islands, Priority, TopK, Tree
-from evolve.cli import parts
+from evolve.app import components
 from evolve.search.engine import Search
 from evolve.search.methods import Method
 from evolve.search.schedule import Bandit, Scheduled
@@ -208,9 +208,9 @@ def polca_as_it_ships() -> dict[str, Any]:
     """Archive, policy and measuring again of `search=polca`."""
     config = preset("polca")
     return {
-        "archive": parts.build_archive(config),
-        "selection": parts.build_selection(config),
-        "remeasure_head": parts.build_operators(config)["remeasure_head"],
+        "archive": components.build_archive(config),
+        "selection": components.build_selection(config),
+        "remeasure_head": components.build_operators(config)["remeasure_head"],
     }
 
 

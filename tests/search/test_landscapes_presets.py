@@ -8,7 +8,7 @@ Invariants:
 
 import pytest
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.core.randomness import stream
 from evolve.store import RunRow, Store
 from evolve.testing.landscapes import family
@@ -35,7 +35,7 @@ def test_a_scripted_model_climbs_behind_real_operators(engine: str, store):
 
     with ModelServer(script) as server:
         config = preset(ENGINES[engine], "llm.slots=1", f"llm.api_base={server.api_base}")
-        model = parts.build_model(config)
+        model = components.build_model(config)
         search = searched(store, landscape, config, seed=2, evaluations=30, model=model)
         assert server.deliveries > 10
     made = verified_progress(store, search.run, landscape)

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.locate import config_dir
-from evolve.cli.differences import flatten
+from evolve.app import components
+from evolve.app.config.diff import flatten
+from evolve.app.config.locate import config_dir
 from evolve.core.evaluation import Status
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.protocols import Elite
-from evolve.search.firing import too_late
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.firing import too_late
+from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
@@ -66,7 +66,7 @@ def by_hand(store: Store, preset: str, steps: int) -> Counter[bool]:
     """
     config = settings(f"search={preset}", *MODEL, "operators.tune=null") | {"audit": []}
     run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
-    search = parts.build_search(store, run, config, model=ScriptedModel())
+    search = components.build_search(store, run, config, model=ScriptedModel())
     judge, found = SyntheticEvaluator(noise=0.15), Counter[bool]()
 
     def bound(elite: Elite, step: int) -> tuple[float, int]:
@@ -140,7 +140,7 @@ def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts
     """The largest count of steps without a rise was 60, at the root, which is never left."""
     without_tuning(store, "mcts")
     run = store.run("demo")
-    search = parts.build_search(store, run, run.config, model=ScriptedModel())
+    search = components.build_search(store, run, run.config, model=ScriptedModel())
     limit = run.config["selection"]["dead_stale"]
     roots = {elite.program for elite in search.population.roots}
     stale = [each.stale for name, each in search.population.visited.items() if name not in roots]
@@ -156,15 +156,15 @@ ASKING = sorted({path.stem for path in (config_dir() / "search").glob("*.yaml")}
 def said(*words: str) -> list[str]:
     """What a search says of its budget before it starts, without any store of its own."""
     config = settings(*words)
-    policy, archive = parts.build_selection(config), parts.build_archive(config)
-    operators = parts.build_operators(config)
+    policy, archive = components.build_selection(config), components.build_archive(config)
+    operators = components.build_operators(config)
     built = [("archive", archive), ("selection", policy)]
     built += [(f"operators.{name}", each.operator) for name, each in operators.items()]
     built += [
         (f"methods.{name}.selection", method.selection)
-        for name, method in parts.build_methods(config).items()
+        for name, method in components.build_methods(config).items()
     ]
-    return list(too_late(built, parts.build_termination(config)))
+    return list(too_late(built, components.build_termination(config)))
 
 
 @pytest.mark.parametrize("preset", ASKING)
@@ -193,11 +193,11 @@ def test_a_run_says_so_before_its_first_step(store: Store):
     words = ("search=mcts", "selection.dead_stale=100", *MODEL)
     config = settings("name=demo", *words) | {"audit": []}
     run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
-    search = parts.build_search(store, run, config, model=ScriptedModel(script=other_programs))
+    search = components.build_search(store, run, config, model=ScriptedModel(script=other_programs))
     sitting = Pipeline(
         search,
         SyntheticEvaluator(),
-        parts.build_termination(config),
+        components.build_termination(config),
         say=lambda line: heard.append((line, store.next_sequence(run.id))),
         serial=True,
         verify=False,

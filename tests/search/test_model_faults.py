@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.model_replies import usage

@@ -17,7 +17,7 @@ from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
 from evolve.core.evaluation import NO_ROOM, OCCUPIED, Evaluation, Fidelity, Label, Stage, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import Failed
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store.champion import champion

@@ -19,11 +19,11 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
-from evolve.core.sketch import sketch
+from evolve.core.source.sketch import sketch
 from evolve.evaluation.replay import ReplayEvaluator
+from evolve.search.archive_replay import project, submit
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
-from evolve.search.projection import project, submit
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.termination import from_config
 from evolve.store import Store, Ticket, TicketState

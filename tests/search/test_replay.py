@@ -6,7 +6,7 @@ import pytest
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation import ReplayEvaluator
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator

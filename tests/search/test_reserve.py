@@ -8,7 +8,7 @@ Invariants:
 """
 
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
-from evolve.search.reserve import VERIFICATION, Reserve
+from evolve.search.execution.reserve import VERIFICATION, Reserve
 
 
 def judged(reserve, seconds, pairs=1, fidelity=Fidelity.SEARCH, **stages):

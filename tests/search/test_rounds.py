@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.core.errors import UsageError
 from evolve.core.model import ModelReply, ModelRequest
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Bandit, Shares
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator
@@ -66,12 +66,12 @@ def test_a_round_waits_for_what_an_earlier_sitting_left_behind(tmp_path: Path):
         model = ScriptedModel(script=Watching(store), slots=8, latency_s=0.002)
         _, run = searched(store, *words, model=model, serial=False)
         config = run.config | {"termination": run.config["termination"] | {"proposals": 12}}
-        search = parts.build_search(store, run, config, model=model)
+        search = components.build_search(store, run, config, model=model)
         for number in range(3):
             search.offer(f"class ModelNew:\n    OFFERED = {number}\n")
         watching = Watching(store)
         model.script = watching
-        judge, limit = SyntheticEvaluator(latency_s=0.01), parts.build_termination(config)
+        judge, limit = SyntheticEvaluator(latency_s=0.01), components.build_termination(config)
         asyncio.run(Pipeline(search, judge, limit, verify=False).run())
         assert watching.open == [1] * len(watching.open)
         assert watching.open

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.cli import parts
+from evolve.app import components
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
 from evolve.core.protocols import Visits
@@ -190,7 +190,7 @@ def test_explore_exploit_keeps_its_three_shares():
 @pytest.mark.parametrize("preset", ["openevolve", "kernel_smith"])
 def test_openevolve_exploits_any_program_of_an_island_at_the_presets_own_budget(preset):
     """Of four elites the best was drawn in 77 of 100 cases."""
-    policy = parts.build_selection(settings(f"search={preset}"))
+    policy = components.build_selection(settings(f"search={preset}"))
     elites = [make_elite(f"p{n}", speedup=1 + n, sequence=n) for n in range(4)]
     population = MemoryPopulation(elites, slots={f"p{n}": f"0/{n}" for n in range(4)})
     rng = random.Random(0)

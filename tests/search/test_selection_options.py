@@ -12,9 +12,9 @@ import inspect
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.config.compose import compose, to_plain
-from evolve.cli.config.locate import config_dir
+from evolve.app import components
+from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.locate import config_dir
 from evolve.search import selection
 
 OPTIONS = sorted(path.stem for path in (config_dir() / "selection").glob("*.yaml"))
@@ -26,7 +26,7 @@ def configured(option: str) -> dict:
 
 
 def test_every_policy_is_an_option():
-    built = {type(parts.build_selection(configured(option))).__name__ for option in OPTIONS}
+    built = {type(components.build_selection(configured(option))).__name__ for option in OPTIONS}
     assert built >= {*selection.__all__}
 
 

@@ -22,13 +22,13 @@ from pathlib import Path
 import pytest
 
 from archives import TopK
-from evolve.cli.config.locate import config_dir
+from evolve.app.config.locate import config_dir
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
-from evolve.core.tunables import parse, render
-from evolve.search.pipeline import Pipeline
+from evolve.core.source.tunables import parse, render
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Greedy
 from evolve.search.termination import from_config

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from evolve.cli import stopping
+from evolve.cli import signals
 from evolve.evaluation import LocalEvaluator
 from evolve.serve.app import create_app
 from evolve.serve.catalogue import Catalogue
@@ -43,4 +43,4 @@ async def serve(options: dict) -> None:
 
 
 # As the command does: what a shell starts in the background ignores SIGINT by itself.
-stopping.run(serve(json.loads(sys.argv[1])))
+signals.run(serve(json.loads(sys.argv[1])))

@@ -15,8 +15,9 @@ import sys
 import httpx
 import pytest
 
-from evolve.cli import device, serve
-from evolve.cli.serve import TOKEN_VARIABLE, compose, read_token, require_token
+from evolve.app import device
+from evolve.cli.commands.judge import serve
+from evolve.cli.commands.judge.serve import TOKEN_VARIABLE, compose, read_token, require_token
 from evolve.core.errors import UsageError
 from evolve.serve.app import OPEN_PATHS
 from tests.serve.serving import serving, submission

@@ -21,9 +21,9 @@ from evolve.core.errors import StoreError, UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.store import Store
-from evolve.store.connection import choose_journal
-from evolve.store.filesystem import type_of
-from evolve.store.schema import VERSION
+from evolve.store.database.connection import choose_journal
+from evolve.store.database.filesystem import type_of
+from evolve.store.database.schema import VERSION
 from tests.nobody import as_nobody
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
 
@@ -213,7 +213,7 @@ def test_a_file_at_its_size_limit_is_told_from_other_errors(store: Store) -> Non
 def test_without_the_write_ahead_log_a_journal_is_used_and_said(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evolve.store.filesystem.is_shared_between_hosts", lambda _: True)
+    monkeypatch.setattr("evolve.store.database.filesystem.is_shared_between_hosts", lambda _: True)
     with Store.open(path, create=True) as store:
         (notice,) = store.notices
         assert notice.startswith(f"{path}: the write-ahead log does not work")

@@ -212,7 +212,7 @@ def test_who_lost_a_run_moves_no_ticket_on(store: Store) -> None:
 def test_without_a_write_ahead_log_no_second_host_works_in_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evolve.store.filesystem.is_shared_between_hosts", lambda _: True)
+    monkeypatch.setattr("evolve.store.database.filesystem.is_shared_between_hosts", lambda _: True)
     with Store.open(path, create=True) as store:
         one, two = new_run(store, "one").id, new_run(store, "two").id
         with another_process_holding(path, one):

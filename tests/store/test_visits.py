@@ -17,7 +17,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Interval
 from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
 from evolve.store import Store
-from evolve.store.visits import GENERATIONS
+from evolve.store.tables.parent_stats import GENERATIONS
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 
 

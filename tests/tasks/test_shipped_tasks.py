@@ -18,8 +18,8 @@ import torch
 from judging import faults, module_of
 
 from evolve.core.program import Language, detect_language
+from evolve.core.source.tunables import parse, render
 from evolve.core.task import SIZES
-from evolve.core.tunables import parse, render
 from evolve.tasks import find_task, list_tasks
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.ipc.pytree import tensors_of

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from evolve.cli import parts
-from evolve.cli.session import search
+from evolve.app import components
 from evolve.core.errors import UsageError
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_seeds, synthetic_task
 from evolve.trackers import Feed, TrackerFailed
 from evolve.trackers.tracker import require
+from tests.cli.at_terminal import search
 from tests.cli.recording import settings
 
 KEY = "sk-very-secret-0123456789abcdef"
@@ -89,7 +89,7 @@ def test_neither_keys_nor_sources_are_shown(store, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     words = ("trackers=tensorboard", f"termination.stop_file=/nowhere/{KEY}", "operators=llm")
     run, config = begin(store, *words, opponents={"file:mine.py": "SECRET_SOURCE = 1"})
-    with Feed(parts.build_trackers(config), run, print):
+    with Feed(components.build_trackers(config), run, print):
         pass
     [path] = Path("runs/tensorboard/demo").iterdir()
     written = path.read_bytes()
@@ -141,14 +141,14 @@ class Failing:
 
 
 def test_a_tracker_that_fails_is_left_out_from_then_on(store):
-    from evolve.search.pipeline import Pipeline
+    from evolve.search.execution.pipeline import Pipeline
 
     run, config = begin(store)
     said: list[str] = []
     failing = Failing()
-    engine = parts.build_search(store, run, config)
+    engine = components.build_search(store, run, config)
     with Feed({"mine": failing}, run, said.append) as feed:
-        rule = parts.build_termination(config)
+        rule = components.build_termination(config)
         asyncio.run(Pipeline(engine, SyntheticEvaluator(), rule, listeners=[feed]).run())
     assert failing.added == 2
     assert said == ["trackers.mine: the disk is full; the search goes on without it"]

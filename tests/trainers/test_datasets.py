@@ -17,7 +17,7 @@ from datasets import load_dataset as load_with_datasets
 
 from evolve.trajectories.exporters.formats import FORMATS
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.recipes import RECIPES
+from evolve.trajectories.views.recipes import RECIPES
 from tests.trainers.conftest import Exported
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.model import Message
-from evolve.trajectories.asked import job_of, programs_and_job_of
+from evolve.trajectories.views.prompts import job_of, programs_and_job_of
 from operators.quoting import quote
 
 DIGEST = "0123456789abcdef"

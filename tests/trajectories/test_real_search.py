@@ -17,22 +17,22 @@ import pytest
 from archives import TopK
 from evolve.core.evaluation import Fidelity
 from evolve.core.program import Program
-from evolve.core.tunables import render
+from evolve.core.source.tunables import render
 from evolve.search.engine import Search
-from evolve.search.pipeline import Pipeline
+from evolve.search.execution.pipeline import Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.search.termination import from_config
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
-from evolve.trajectories.asked import job_of, programs_and_job_of
 from evolve.trajectories.flat import flat
-from evolve.trajectories.recipes import RECIPES
-from evolve.trajectories.rescoring import rescore
 from evolve.trajectories.rewards import pipeline, reward_names, shaping_names
+from evolve.trajectories.rewards.rescoring import rescore
 from evolve.trajectories.step import Made, Step
 from evolve.trajectories.steps import named_programs, steps
 from evolve.trajectories.tally import Tally
+from evolve.trajectories.views.prompts import job_of, programs_and_job_of
+from evolve.trajectories.views.recipes import RECIPES
 from operators import Crossover, Edit, Repair, RewriteFull, Seed, Tune
 from tests.operators.history import PLAIN, constants_set
 from tests.operators.scripted import ScriptedModel

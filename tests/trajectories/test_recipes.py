@@ -17,10 +17,10 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus
 from evolve.store import Store
-from evolve.trajectories.recipes import RECIPES, find_recipe
-from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
 from evolve.trajectories.step import Step
 from evolve.trajectories.tally import Tally
+from evolve.trajectories.views.recipes import RECIPES, find_recipe
+from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly, Row
 from tests.trajectories.searched import Searched, story, verdict
 
 

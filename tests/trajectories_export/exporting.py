@@ -8,9 +8,9 @@ from evolve.core.task import Task
 from evolve.store import Store
 from evolve.trajectories.exporters.export import Plan, export
 from evolve.trajectories.exporters.formats import find_format
+from evolve.trajectories.exporters.manifest import Manifest
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.manifest import Manifest
-from evolve.trajectories.recipes import find_recipe
+from evolve.trajectories.views.recipes import find_recipe
 from tests.trajectories.searched import Searched, verdict
 
 ROOT = Path(__file__).parents[2]

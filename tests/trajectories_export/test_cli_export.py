@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evolve.cli import export
+from evolve.cli.commands.data import export
 from evolve.core.errors import UsageError
 from evolve.trajectories.loading import load_dataset
 from tests.trajectories.searched import Searched, story

@@ -12,8 +12,8 @@ import pytest
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.store import Store
-from evolve.trajectories.exclusions import Rules
-from evolve.trajectories.holdout import hold_out
+from evolve.trajectories.decontamination.exclusions import Rules
+from evolve.trajectories.decontamination.holdout import hold_out
 from tests.trajectories.searched import Searched, verdict
 from tests.trajectories_export.exporting import SOFTMAX, exported, files, run_on, steps
 

@@ -23,15 +23,15 @@ from evolve.core.evaluation import Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import TokenTrace
 from evolve.store import Store
-from evolve.trajectories.exclusions import Rules
+from evolve.trajectories.decontamination.exclusions import Rules
+from evolve.trajectories.decontamination.holdout import hold_out
+from evolve.trajectories.decontamination.splits import family_of
 from evolve.trajectories.exporters.export import Plan, export
 from evolve.trajectories.exporters.folder import building
 from evolve.trajectories.exporters.formats import FORMATS, find_format
-from evolve.trajectories.holdout import hold_out
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.recipes import RECIPES, find_recipe
 from evolve.trajectories.rewards import keeps_match
-from evolve.trajectories.splits import family_of
+from evolve.trajectories.views.recipes import RECIPES, find_recipe
 from tests.trajectories.searched import Searched, source, story, verdict
 from tests.trajectories_export.exporting import ROOT, SOFTMAX, exported, files, run_on, steps
 
@@ -301,7 +301,7 @@ def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Pat
         "from evolve.store import Store\n"
         "from evolve.trajectories.exporters.export import Plan, export\n"
         "from evolve.trajectories.exporters.formats import find_format\n"
-        "from evolve.trajectories.recipes import find_recipe\n"
+        "from evolve.trajectories.views.recipes import find_recipe\n"
         "from pathlib import Path\n"
         "plan = Plan(format=find_format('trl-sft'), recipe=find_recipe('kernel_smith@1'))\n"
         "store = Store.open(sys.argv[1], read_only=True)\n"

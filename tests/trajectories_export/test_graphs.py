@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evolve.core.task import Task
-from evolve.trajectories import graphs
-from evolve.trajectories.graphs import Tracer
-from evolve.trajectories.holdout import hold_out
+from evolve.trajectories.decontamination import graphs
+from evolve.trajectories.decontamination.graphs import Tracer
+from evolve.trajectories.decontamination.holdout import hold_out
 
 MODULE = """
 import torch

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.llm.secrets import scrub
-from evolve.trajectories.keys import environment_keys, holds_key
+from evolve.trajectories.decontamination.keys import environment_keys, holds_key
 
 SECRET = "Zx81-secret-value"
 PIECES = (

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from evolve.trajectories.likeness import Likeness, shape_of
+from evolve.trajectories.decontamination.similarity import Likeness, shape_of
 
 RELU = '''
 import torch

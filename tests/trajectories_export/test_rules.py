@@ -9,9 +9,9 @@ import pytest
 
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
-from evolve.trajectories.licences import UNKNOWN, allows_training, licence_of
-from evolve.trajectories.splits import families_of, family_of
-from evolve.trajectories.splits import test_families as split
+from evolve.trajectories.decontamination.licences import UNKNOWN, allows_training, licence_of
+from evolve.trajectories.decontamination.splits import families_of, family_of
+from evolve.trajectories.decontamination.splits import test_families as split
 
 MODEL = "class Model: ...\n"
 SOFTMAX = """

@@ -19,12 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from evolve.cli import tasks_import
+from evolve.cli.commands.look import tasks_import
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
+from evolve.trajectories.decontamination.task_sets import (
+    Journal,
+    Outcome,
+    audit_all,
+    read_folder,
+)
 from evolve.trajectories.first_prompt import first_prompt
 from evolve.trajectories.loading import load_dataset
-from evolve.trajectories.task_sets import Journal, Outcome, audit_all, read_folder
 
 ROOT = Path(__file__).parents[2]
 MODULE = """
@@ -140,7 +145,7 @@ def test_an_import_that_was_killed_before_its_end_has_every_prompt_once(
     words = [str(folder), "-o", str(tmp_path / "out")]
     script = (
         "import os, signal, sys\n"
-        "from evolve.cli import tasks_import\n"
+        "from evolve.cli.commands.look import tasks_import\n"
         "from evolve.trajectories.exporters.shards import Shards\n"
         "Shards.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "tasks_import.main(sys.argv[1:])\n"

@@ -1,15 +1,15 @@
 """Builds that later processes take over."""
 
-import shutil
+import os
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from evolve.worker.build.cache import BuildCache
-from tests.nobody import as_nobody
+from evolve.worker.build.cache import BUILD, BuildCache, BuildError
 
 pytest.importorskip("triton.runtime.cache")
 
@@ -39,42 +39,91 @@ def run(script: str, folder: str, cwd: Path) -> str:
     return ended.stdout
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    (folder / BUILD).mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def kept(cache: BuildCache, folder: Path) -> Path:
+    with opened(folder) as descriptor:
+        return Path(cache.keep("key", descriptor))
+
+
 def test_kernels_that_triton_has_compiled_are_found_in_the_next_process(tmp_path: Path) -> None:
-    cache = BuildCache(tmp_path / "cache")
-    folder = cache.begin("key")
-    run(KEEPS, folder, tmp_path / "first")
-    kept = cache.commit("key", folder)
-    assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
+    run(KEEPS, str(tmp_path / BUILD), tmp_path / "first")
+    build = kept(BuildCache(tmp_path / "cache"), tmp_path)
+    assert run(FINDS, str(build), tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
 
 
 def test_a_note_that_is_none_hinders_nobody(tmp_path: Path) -> None:
-    cache = BuildCache(tmp_path / "cache")
-    folder = cache.begin("key")
-    run(KEEPS, folder, tmp_path / "first")
-    kept = cache.commit("key", folder)
+    run(KEEPS, str(tmp_path / BUILD), tmp_path / "first")
+    build = kept(BuildCache(tmp_path / "cache"), tmp_path)
     notes = ["", "{", "[]", "[" * 99999, '{"child_paths": 3}', '{"child_paths": ["a"]}']
     for number, text in enumerate(notes):
-        (Path(kept) / "triton" / f"__grp__{number}.json").write_text(text)
-    (Path(kept) / "triton" / "__grp__folder.json").mkdir()
-    assert run(FINDS, kept, tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
+        (build / "triton" / f"__grp__{number}.json").write_text(text)
+    (build / "triton" / "__grp__folder.json").mkdir()
+    assert run(FINDS, str(build), tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
 
 
-def test_a_folder_in_which_nobody_may_write_is_removed_too() -> None:
-    def attempt() -> str:
-        root = Path(tempfile.mkdtemp())
-        cache, kept = BuildCache(root / "cache"), root / "kept"
-        kept.mkdir(0o750)
-        begun = Path(cache.begin("key"))
-        closed = begun / "below" / "closed"
-        closed.mkdir(parents=True)
-        (closed / "file").touch()
-        (begun / "link").symlink_to(kept)
-        closed.chmod(0)
-        closed.parent.chmod(0o500)
-        cache.discard(str(begun))
-        left = [path.name for path in (root / "cache").iterdir()]
-        mode = kept.stat().st_mode & 0o777
-        shutil.rmtree(root)
-        return f"{left}, {mode:o}"
+def test_of_a_build_plain_files_and_folders_are_kept_and_no_link_is_followed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("of the judge")
+    build = tmp_path / BUILD
+    (build / "below").mkdir(parents=True)
+    (build / "below" / "library.so").write_bytes(b"code")
+    (build / "link").symlink_to(tmp_path / "secret" / "key")
+    (build / "folder").symlink_to(tmp_path / "secret")
+    os.mkfifo(build / "pipe")
+    found = kept(BuildCache(tmp_path / "cache"), tmp_path)
+    assert [path.relative_to(found).as_posix() for path in sorted(found.rglob("*"))] == [
+        "below",
+        "below/library.so",
+    ]
+    assert found.stat().st_mode & 0o777 == 0o755
+    assert (found / "below" / "library.so").stat().st_mode & 0o777 == 0o555
 
-    assert as_nobody(attempt) == "[], 750"
+
+def test_a_build_that_is_a_link_or_gone_is_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("of the judge")
+    cache = BuildCache(tmp_path / "cache")
+    with opened(tmp_path) as descriptor:
+        (tmp_path / BUILD).rmdir()
+        assert not list(Path(cache.keep("gone", descriptor)).iterdir())
+        (tmp_path / BUILD).symlink_to(tmp_path / "secret")
+        assert not list(Path(cache.keep("link", descriptor)).iterdir())
+
+
+@pytest.mark.parametrize("kind", ["deep", "large", "many"])
+def test_a_build_without_end_is_refused_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    build = tmp_path / BUILD
+    build.mkdir()
+    if kind == "deep":
+        (build / "/".join(["x"] * 20)).mkdir(parents=True)
+    elif kind == "many":
+        for number in range(20_001):
+            (build / str(number)).touch()
+    else:
+        with (build / "sparse").open("wb") as file:
+            file.truncate((1 << 30) + 1)
+    cache = BuildCache(tmp_path / "cache")
+    with pytest.raises(BuildError, match="its build has"):
+        kept(cache, tmp_path)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_of_two_equal_builds_the_earlier_stays(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path / "cache")
+    build = tmp_path / BUILD
+    build.mkdir()
+    (build / "first").touch()
+    first = kept(cache, tmp_path)
+    (build / "second").touch()
+    assert kept(cache, tmp_path) == first
+    assert [path.name for path in first.iterdir()] == ["first"]
+    assert len(list((tmp_path / "cache").iterdir())) == 1

@@ -19,8 +19,8 @@ from evolve.worker.build.inductor import compile_model
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.evidence import eager_rounding as rounding
 from evolve.worker.judge.referee import Referee
-from operators.templates.calls import SETTINGS
-from operators.templates.tensors import keywords
+from operators.local.templates.calls import SETTINGS
+from operators.local.templates.tensors import keywords
 from tests.worker.judging import task_source
 
 SETUP = "self.layer = nn.Conv2d(8, 16, 3)"

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -140,34 +141,35 @@ def test_what_one_candidate_does_to_torch_the_next_does_not_see(launcher, argume
 def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_path):
     tmp_path.chmod(0o755)
     cache = BuildCache(tmp_path / "builds")
-    directory = cache.begin("key")
-    with launcher.start(Language.CPP, (directory,)) as runner:
-        runner.load("candidate", HONEST_CPP, 60.0, directory, may_build=True)
-    final = cache.commit("key", directory)
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", HONEST_CPP, 60.0, may_build=True)
+        final = cache.keep("key", runner.folder)
     without = "import os; os.environ['PATH'] = '/nowhere'\n"
-    with launcher.start(Language.CPP, (), (final,)) as runner:
+    with launcher.start(Language.CPP, (final,)) as runner:
         runner.load("candidate", without + HONEST_CPP, 20.0, final)
     assert cache.finished("key") == final
 
 
-def test_a_build_that_was_killed_half_way_is_not_used(launcher, tmp_path):
-    tmp_path.chmod(0o755)
+def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launcher, tmp_path):
     cache = BuildCache(tmp_path / "builds")
-    directory = cache.begin("key")
-    with launcher.start(Language.CPP, (directory,)) as runner:
-        with pytest.raises(CandidateFault):
-            runner.load("candidate", HONEST_CPP, 0.3, directory, may_build=True)
-        os.kill(runner.pid, signal.SIGKILL)
-    cache.discard(directory)
-    assert cache.finished("key") is None
-    assert not list((tmp_path / "builds").iterdir())
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", forward("return x", "open('build/before', 'w')"), 20.0, None, True)
+        kept = cache.keep("key", runner.folder)
+        runner.load("candidate", forward("return x", "open('build/after', 'w')"), 20.0, None, True)
+        assert [path.name for path in Path(kept).iterdir() if path.is_file()] == ["before"]
+        cache.keep("other", runner.folder)
+    assert sorted(path.name for path in Path(cache.path("other")).glob("[ab]*")) == [
+        "after",
+        "before",
+    ]
 
 
 def test_a_later_runner_cannot_write_to_a_finished_build(launcher, tmp_path):
     tmp_path.chmod(0o755)
     cache = BuildCache(tmp_path / "builds")
-    final = cache.commit("key", cache.begin("key"))
-    runner = launcher.start(Language.CPP, (), (final,))
+    with launcher.start(Language.CPP) as runner:
+        final = cache.keep("key", runner.folder)
+    runner = launcher.start(Language.CPP, (final,))
     with runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", f"open('{final}/more', 'w')", 20.0)
     assert "Error" in caught.value.feedback

@@ -159,11 +159,11 @@ def test_what_was_built_is_not_built_again(launcher, tmp_path):
     tmp_path.chmod(0o755)
     source = TALKING.format(before=BUILDING.format(), body="assert kernels.one() == 1")
     builds = BuildCache(tmp_path / "builds")
-    fresh = builds.begin("key")
-    with launcher.start(Language.CPP, writable=(fresh,)) as runner:
-        runner.load("candidate", source, 60.0, fresh, may_build=True)
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", source, 60.0, may_build=True)
+        build = builds.keep("key", runner.folder)
     no_compiler = ("/usr/bin/env", "CXX=/nonexistent", "PATH=/nonexistent")
-    said, _ = apart_from(launcher, source, builds.commit("key", fresh), no_compiler)
+    said, _ = apart_from(launcher, source, build, no_compiler)
     assert said.code == 0, said.text
 
 

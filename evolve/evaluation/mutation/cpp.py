@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evolve.core import cpptext
-from evolve.core.pytext import Edit, Module
+from evolve.core.source import cpptext
+from evolve.core.source.pytext import Edit, Module
 from evolve.evaluation.mutation.cpptokens import Code, Token
 from evolve.evaluation.mutation.mutant import Change, Kind
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Set
 
-from evolve.core.pytext import Edit, Module
+from evolve.core.source.pytext import Edit, Module
 from evolve.evaluation.mutation.mutant import Change, Kind
 from evolve.evaluation.mutation.pytree import last_name, wrapped
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evolve.core.errors import UsageError
-from evolve.core.normalise import normalised_digest
-from evolve.core.pytext import Edit, Module, apply, read
+from evolve.core.source.normalise import normalised_digest
+from evolve.core.source.pytext import Edit, Module, apply, read
 
 
 class Kind(StrEnum):

@@ -11,6 +11,7 @@ JSON lines: the first says what to judge by, each later one names a source, each
 import json
 import math
 import os
+import shutil
 import sys
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
@@ -82,7 +83,7 @@ class Oracle:
             invalid = proof is not None and proof.number == 0 and proof.how.startswith("raised")
             kills = self._kills(subject, proof) if proof and not invalid else []
         if build:
-            self._builds.discard(build)
+            shutil.rmtree(build, ignore_errors=True)
         if proof and invalid:
             return {"proof": None, "invalid": proof.how, "kills": []}
         return {"proof": asdict(proof) if proof else None, "invalid": "", "kills": kills}

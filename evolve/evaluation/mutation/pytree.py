@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from evolve.core.pytext import Edit, Module
+from evolve.core.source.pytext import Edit, Module
 
 Names = frozenset[str]
 _PLACES = ("program_id", "arange", "num_programs")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from evolve.core.pytext import Edit, Module
+from evolve.core.source.pytext import Edit, Module
 from evolve.evaluation.mutation.launch import launch_changes
 from evolve.evaluation.mutation.mutant import Change, Kind
 from evolve.evaluation.mutation.pytree import (

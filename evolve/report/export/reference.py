@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 
-from evolve.core.pytext import Edit, Module, apply, read
+from evolve.core.source.pytext import Edit, Module, apply, read
 
 Constants = Mapping[str, int | float | str]
 

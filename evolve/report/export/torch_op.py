@@ -12,8 +12,8 @@ import jinja2
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, Language, Program
+from evolve.core.source.tunables import freeze
 from evolve.core.task import Task
-from evolve.core.tunables import freeze
 from evolve.report.export.examine import Examined, examine
 from evolve.report.export.operator_text import operator_name, operator_values
 from evolve.report.export.reference import with_constants

@@ -12,18 +12,18 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
-from evolve.trajectories.exclusions import Reason, Rules
+from evolve.trajectories.decontamination.exclusions import Reason, Rules
+from evolve.trajectories.decontamination.graphs import Tracer
+from evolve.trajectories.decontamination.licences import licence_of
+from evolve.trajectories.decontamination.splits import TEST, TRAIN, families_of, test_families
 from evolve.trajectories.exporters.extras import extras
 from evolve.trajectories.exporters.folder import building, publish
 from evolve.trajectories.exporters.formats import Format, Kind, Place
+from evolve.trajectories.exporters.manifest import Manifest, Source
 from evolve.trajectories.exporters.shards import SHARD_BYTES, Shards, require_pyarrow
-from evolve.trajectories.graphs import Tracer
-from evolve.trajectories.licences import licence_of
-from evolve.trajectories.manifest import Manifest, Source
-from evolve.trajectories.recipes import Recipe
-from evolve.trajectories.rows import Row
-from evolve.trajectories.splits import TEST, TRAIN, families_of, test_families
 from evolve.trajectories.tally import Tally
+from evolve.trajectories.views.recipes import Recipe
+from evolve.trajectories.views.rows import Row
 
 COMMIT_ROWS = 5_000
 

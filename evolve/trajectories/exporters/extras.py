@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.trajectories.decontamination.splits import TRAIN
 from evolve.trajectories.exporters.formats import Kind
-from evolve.trajectories.splits import TRAIN
 
 _OPENAI_TAGS = {
     "role_tag": "role",

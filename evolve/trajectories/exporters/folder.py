@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evolve.core.errors import UsageError
-from evolve.trajectories import card, manifest
+from evolve.trajectories.exporters import card, manifest
+from evolve.trajectories.exporters.manifest import Manifest
 from evolve.trajectories.exporters.shards import write_atomically
-from evolve.trajectories.manifest import Manifest
 
 
 @contextmanager

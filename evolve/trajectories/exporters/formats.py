@@ -25,7 +25,7 @@ from evolve.trajectories.exporters.columns import (
     WHOLE,
     Columns,
 )
-from evolve.trajectories.rows import Conversation, Example, Preference, PromptOnly, Row
+from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly, Row
 
 SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evolve.core import cpptext
 from evolve.core.errors import UsageError
-from evolve.core.pytext import Module, Text
+from evolve.core.source import cpptext
+from evolve.core.source.pytext import Module, Text
 
 PREAMBLE_LINES = 6
 """Lines that `tvm_ffi.cpp` puts before a source (five includes and a blank one)."""

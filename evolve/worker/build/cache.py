@@ -1,9 +1,9 @@
 """Builds of C++ extensions: made once per candidate, read-only afterwards.
 
-The compile runner builds into an empty directory of the candidate's own. Only when that runner has
-ended well does the referee give the directory its final name; a build that failed or was killed
-half-way never gets one. Runners that come later find the shared library there and need neither
-ninja nor a compiler. Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
+The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the referee
+copies that folder; what is written there later is lost. A build that failed is never copied.
+Processes that come later find the shared library in the copy and need neither ninja nor a compiler.
+Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,13 @@ from typing import Any
 
 from evolve.core.digest import framed_digest
 
+BUILD = "build"
+"""Folder of a runner's own directory that the first process of a candidate builds into."""
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`headers`)."""
+
+
+_DEEPEST, _MOST_FILES, _MOST_BYTES = 8, 20_000, 1 << 30  # of a build
 
 
 class BuildError(Exception):
@@ -34,42 +40,88 @@ class BuildCache:
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o711)
 
+    def path(self, key: str) -> str:
+        """Where a finished build lies."""
+        return str(self._root / key)
+
     def finished(self, key: str) -> str | None:
         """The directory of a finished build."""
-        path = self._root / key
-        return str(path) if path.is_dir() else None
+        path = self.path(key)
+        return path if Path(path).is_dir() else None
 
-    def begin(self, key: str) -> str:
-        """A new empty directory to build in."""
-        return tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=self._root)
+    def keep(self, key: str, folder: int, name: str = BUILD) -> str:
+        """Copy a build that ended well; the earlier of two equal builds stays.
 
-    def commit(self, key: str, directory: str) -> str:
-        """Give a build that ended well its name; the earlier of two equal builds stays."""
+        Args:
+            key: Of the build.
+            folder: Descriptor of the folder in which it lies; its processes may still change it.
+            name: Of the folder of the build there.
+
+        Returns:
+            The path of the copy, which all users may read.
+
+        Raises:
+            BuildError: it is too large or too deep.
+            OSError: the copy cannot be written.
+        """
         final = self._root / key
-        _own(Path(directory))
+        fresh = Path(tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=self._root))
         try:
-            Path(directory).rename(final)
-        except OSError:
-            self.discard(directory)
+            _copy(folder, name, fresh)
+            with contextlib.suppress(OSError):
+                fresh.rename(final)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
         return str(final)
 
-    def discard(self, directory: str) -> None:
-        """Remove it, with folders in which a candidate has forbidden to write."""
-        for folder, names, _ in os.walk(directory):
-            for name in names:  # before they are walked
-                with contextlib.suppress(OSError):
-                    if not (below := Path(folder, name)).is_symlink():
-                        below.chmod(0o700)
-        shutil.rmtree(directory, ignore_errors=True)
+
+def _copy(folder: int, name: str, target: Path) -> None:
+    """Plain files and folders below `name`, as they are met: no link is followed."""
+    target.chmod(0o755)
+    try:
+        build = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError:  # a program may remove it
+        return
+    try:
+        _copy_open(build, target)
+    finally:
+        os.close(build)
 
 
-def _own(directory: Path) -> None:
-    """Take the files over from the runner's user; anybody may read them, nobody write."""
-    uid, gid = os.getuid(), os.getgid()
-    for path in (directory, *directory.rglob("*")):
-        os.chown(path, uid, gid, follow_symlinks=False)
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() else 0o555)
+def _copy_open(build: int, target: Path) -> None:
+    files = size = 0
+    for path, _, names, at in os.fwalk(".", dir_fd=build):
+        below = path.split("/")[1:]
+        if len(below) > _DEEPEST:
+            raise BuildError(f"its build has folders that are more than {_DEEPEST} deep")
+        place = target.joinpath(*below)
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+        for file in names:
+            files += 1
+            size += _copy_file(file, at, place / file, _MOST_BYTES - size)
+            if files > _MOST_FILES or size > _MOST_BYTES:
+                raise BuildError(
+                    f"its build has more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB"
+                )
+
+
+def _copy_file(name: str, folder: int, target: Path, most: int) -> int:
+    """Copy a file, if it is a plain one of `most` bytes; its size, `most` and one at most."""
+    try:
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:  # a link, gone, or not to be read
+        return 0
+    with os.fdopen(source, "rb") as reading:
+        about = os.fstat(source)
+        if not stat.S_ISREG(about.st_mode):
+            return 0
+        if about.st_size > most:
+            return most + 1
+        data = reading.read(about.st_size)  # it may grow meanwhile
+    target.write_bytes(data)
+    target.chmod(0o555)
+    return len(data)
 
 
 def install(source: str, directory: str | None, may_build: bool) -> None:
@@ -88,7 +140,7 @@ def keep_libraries(source: str, directory: str | None, may_build: bool) -> None:
 def _keep_triton(place: Path, may_build: bool) -> None:
     """Triton's own cache: written in the building process, a private copy in all others."""
     if may_build:
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     elif place.is_dir():
         place = private_copy(place)
     else:
@@ -101,7 +153,8 @@ def private_copy(place: Path) -> Path:
 
     It notes by whole paths which files make up a kernel, and compiles it anew where one is gone.
     """
-    copy = Path(shutil.copytree(place, Path.cwd() / place.name, copy_function=shutil.copyfile))
+    own = Path.cwd() / place.name
+    copy = shutil.copytree(place, own, copy_function=shutil.copyfile, dirs_exist_ok=True)
     for group in copy.rglob("__grp__*.json"):
         # What is no such note is the candidate's own doing, and stays as it is.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):

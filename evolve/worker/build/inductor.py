@@ -88,10 +88,17 @@ def settings(variant: str) -> dict[str, Any]:
     return dict(SETTINGS[variant])
 
 
-def write(folder: str, case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
-    """In a runner: leave what comes of a case in its folder."""
+def folder_of(variant: str) -> str:
+    """Name of the folder of a runner in which it leaves what comes of a variant."""
+    return f"written-{variant}"
+
+
+def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
+    """In a runner: leave what comes of a case in the variant's folder."""
     compiled = compile_model(model, inputs, settings(variant))
-    (Path(folder) / ANSWER.format(case)).write_text(json.dumps(asdict(compiled)))
+    folder = Path.cwd() / folder_of(variant)
+    folder.mkdir(exist_ok=True)
+    (folder / ANSWER.format(case)).write_text(json.dumps(asdict(compiled)))
 
 
 def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:

@@ -269,9 +269,11 @@ def _send(sock: socket.socket, kind: Reply, body: bytes) -> None:
     sock.sendall(_REPLY.pack(MAGIC, kind, len(body)) + body)
 
 
-def send_ready(sock: socket.socket, mask: int, reasons: str) -> None:
-    """Say that the process is confined, and how far."""
-    _send(sock, Reply.READY, _READY.pack(mask, id(reasons)) + reasons.encode()[:MAX_TEXT])
+def send_ready(sock: socket.socket, mask: int, reasons: str, folder: int) -> None:
+    """Say that the process is confined, and how far, and show the folder that it writes to."""
+    body = _READY.pack(mask, id(reasons)) + reasons.encode()[:MAX_TEXT]
+    message = _REPLY.pack(MAGIC, Reply.READY, len(body)) + body
+    sock.sendall(message[socket.send_fds(sock, [message], [folder]) :])
 
 
 def send_ack(sock: socket.socket) -> None:

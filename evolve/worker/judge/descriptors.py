@@ -7,8 +7,8 @@ and then. The version is stored with the values, so that bins never drift under 
 import ast
 import re
 
-from evolve.core import cpptext
 from evolve.core.program import Language, detect_language
+from evolve.core.source import cpptext
 
 DESCRIPTOR_VERSION = 1
 

@@ -50,7 +50,7 @@ from evolve.worker.judge.stages import check, count_torch, probe_custom, prove_k
 from evolve.worker.judge.success_feedback import praise
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
-from evolve.worker.processes.runner_process import Needs
+from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.runner.baselines import require_baseline
 from evolve.worker.runner.profiling import Proof
 from evolve.worker.session import memory_model
@@ -387,9 +387,11 @@ class Referee:
             progress.stage = Stage.COMPILE
             with progress.timed("smoke"):
                 smoke(self.workshop, runner, candidate, task)
-        progress.stage = Stage.SMOKE
-        phases.enter("checking")
-        self._check(candidate, task, fidelity, progress)
+                self.workshop.keep(candidate, runner)
+            progress.stage = Stage.SMOKE
+            phases.enter("checking")
+            with self.workshop.unless_aside():
+                self._check(runner, candidate, task, fidelity, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
@@ -421,26 +423,27 @@ class Referee:
         return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
 
     def _check(
-        self, candidate: Candidate, task: WarmTask, fidelity: Fidelity, progress: Progress
+        self,
+        runner: RunnerProcess,
+        candidate: Candidate,
+        task: WarmTask,
+        fidelity: Fidelity,
+        progress: Progress,
     ) -> None:
-        """Whether it is right, and what makes it so.
-
-        Of what may take gigabytes there is one process at a time.
-        """
+        """Whether it is right, and what makes it so."""
         proof = None
-        with contextlib.ExitStack() as ends:
-            with progress.timed("correctness"):
-                runner = ends.enter_context(self.workshop.seated(candidate, task.cases))
-                progress.suite = check(self.workshop, runner, candidate, task, fidelity)
-            progress.stage = Stage.CORRECTNESS
-            with progress.timed("labels"):
-                probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)
-            if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
-                with progress.timed("profile"):
-                    proof = prove_kernels(self.workshop, runner, candidate, task)
+        with progress.timed("correctness"):
+            self.workshop.construct(runner, task.cases)
+            progress.suite = check(self.workshop, runner, candidate, task, fidelity)
+        progress.stage = Stage.CORRECTNESS
+        with progress.timed("labels"):
+            probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)
+        if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
+            with progress.timed("profile"):
+                proof = prove_kernels(self.workshop, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                self.workshop, candidate, probed, progress.labels
+                self.workshop, runner, candidate, probed, progress.labels
             )
             progress.labels += labels
             if progress.custom:  # what the text lets one guess has been measured

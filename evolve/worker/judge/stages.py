@@ -1,8 +1,9 @@
 """The ladder that a candidate climbs, up to where it is timed.
 
-Each stage raises `CandidateFault` or leaves something for the next. There is a process that
-compiles, and sees no inputs but those of the smoke test, which decide nothing later; one that is
-checked and observed; and one for the runs without the candidate's kernels.
+Each stage raises `CandidateFault` or leaves something for the next. All of them are asked of one
+process: it compiles, and until its build is kept it sees no inputs but those of the smoke test,
+which decide nothing later; then it is checked and observed; last it runs without the candidate's
+kernels.
 """
 
 import random
@@ -177,7 +178,7 @@ def count_torch(
     task: WarmTask,
     cost: Callable[[WarmTask, WarmCase], Cost],
 ) -> Probed:
-    """How much of the work torch does, at the end of the checks' process.
+    """How much of the work torch does, after the checks.
 
     In the smallest case and one of those that are timed. What is not timed gains nothing, and may
     be so small that the last step of a kernel is much of it: there only the stubbed run counts.
@@ -220,20 +221,24 @@ def _counted(
 
 
 def probe_custom(
-    workshop: Workshop, candidate: Candidate, probed: Probed, known: Sequence[Label]
+    workshop: Workshop,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    probed: Probed,
+    known: Sequence[Label],
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
     The work is custom only if torch does little of it, and the outcome is wrong without the
-    candidate's kernels: the same cases are run so, in a process of their own. None where a run did
-    not end in time. `known` are labels found so far.
+    candidate's kernels: the same cases are run so, the last that is asked of the checks' process.
+    None where a run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
     for run in probed.runs:
         customs.append(run.is_own)
         labels |= dict.fromkeys(run.labels())
-    for right in _stubbed(workshop, candidate, probed.cases):
+    for right in _stubbed(workshop, runner, candidate, probed.cases):
         customs.append(None if right is None else not right)
         if right:
             labels[Label(DECOY, "the outcome stays right when custom kernels do nothing")] = None
@@ -242,18 +247,33 @@ def probe_custom(
 
 
 def _stubbed(
-    workshop: Workshop, candidate: Candidate, cases: Sequence[WarmCase]
+    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, cases: Sequence[WarmCase]
 ) -> list[bool | None]:
-    """Whether cases are right without the candidate's kernels, up to one that does not end."""
-    found: list[bool | None] = []
+    """Whether cases are right without the candidate's kernels, up to one that does not end.
+
+    In a process of its own where the source cannot be loaded twice: operators have one name each.
+    """
     try:
-        with workshop.seated(candidate, list(cases), stub=True) as runner:
-            for case in cases:
-                found.append(_right(workshop, runner, case, STUBBED, excuse=False))
-                if found[-1] is None:
-                    break
-    except CandidateFault as fault:  # it cannot be loaded so
-        found.append(_failed(fault))
+        workshop.furnish(runner, candidate, list(cases), stub=True)
+    except CandidateFault:
+        pass
+    else:
+        return _without_kernels(workshop, runner, cases)
+    try:
+        with workshop.seated(candidate, list(cases), stub=True) as fresh:
+            return _without_kernels(workshop, fresh, cases)
+    except CandidateFault as fault:
+        return [_failed(fault)]
+
+
+def _without_kernels(
+    workshop: Workshop, runner: RunnerProcess, cases: Sequence[WarmCase]
+) -> list[bool | None]:
+    found: list[bool | None] = []
+    for case in cases:
+        found.append(_right(workshop, runner, case, STUBBED, excuse=False))
+        if found[-1] is None:
+            break
     return found
 
 

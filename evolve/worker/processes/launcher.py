@@ -151,7 +151,6 @@ class Launcher:
     def start(
         self,
         language: Language,
-        writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
         tensors: int = 0,
         all_queues: bool = False,
@@ -168,7 +167,6 @@ class Launcher:
         """
         confinement = replace(
             self._confinement,
-            writable=writable,
             readable=self._confinement.readable + readable,
             observed=observed,
         )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ _REST_S = 1.0  # at the least, for the rest of an answer that has begun
 STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
 _STANDS_POLL_S = 0.0002
 _STANDING = "TtZX"  # states of threads: stopped, traced, ended
-_CREDENTIALS = struct.Struct("iii")
+_CREDENTIALS, _DESCRIPTOR = struct.Struct("iii"), struct.Struct("i")
 
 
 class Needs(NamedTuple):
@@ -84,7 +85,8 @@ class RunnerProcess:
             self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
             on_failure.callback(self.close)
             try:
-                self.pid = self._peer()
+                self.pid, self.folder = self._peer()
+                self._at_end.append(partial(os.close, self.folder))
                 ready = self._parse(messages.parse_ready, self._expect(Reply.READY, START_S))
             except CandidateFault as fault:  # no candidate code has run yet
                 raise InfraFault(f"a runner did not start: {fault}") from fault
@@ -102,20 +104,20 @@ class RunnerProcess:
     ) -> None:
         self.close()
 
-    def _peer(self) -> int:
-        """The runner's process id, which the kernel attaches to its first message."""
+    def _peer(self) -> tuple[int, int]:
+        """Its process id, which the kernel attaches to its first message, and its folder."""
         self._channel.settimeout(START_S)
         try:
-            _, ancillary, _, _ = self._channel.recvmsg(
-                1, socket.CMSG_SPACE(_CREDENTIALS.size), socket.MSG_PEEK
-            )
+            space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_DESCRIPTOR.size)
+            _, ancillary, _, _ = self._channel.recvmsg(1, space, socket.MSG_PEEK)
             self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         except OSError as error:
             raise faults.timeout("starting", START_S) from error
-        for _, kind, data in ancillary:
-            if kind == socket.SCM_CREDENTIALS and len(data) == _CREDENTIALS.size:
-                return int(_CREDENTIALS.unpack(data)[0])
-        raise self._ended()
+        sent = {kind: data for _, kind, data in ancillary}
+        if len(sent.get(socket.SCM_RIGHTS, b"")) != _DESCRIPTOR.size:
+            raise self._ended()
+        (folder,) = _DESCRIPTOR.unpack(sent[socket.SCM_RIGHTS])
+        return int(_CREDENTIALS.unpack(sent[socket.SCM_CREDENTIALS])[0]), int(folder)
 
     def load(
         self,
@@ -215,9 +217,9 @@ class RunnerProcess:
             self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd))
         )
 
-    def write(self, case: int, inputs: Outline, variant: str, folder: str, seconds: float) -> None:
-        """Have what a compiler makes of the reference written into a folder (`compiler`)."""
-        self._ask(("write", case, inputs.size, inputs.tree, variant, folder), Reply.ACK, seconds)
+    def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
+        """Have what a compiler makes of the reference written down (`inductor.folder_of`)."""
+        self._ask(("write", case, inputs.size, inputs.tree, variant), Reply.ACK, seconds)
 
     def use_inputs(self, fd: int, size: int, seconds: float) -> None:
         """Have it map this memory, where inputs come from now on."""

@@ -45,7 +45,7 @@ def prepare(build: str | None, may_build: bool) -> None:
     for variable, name in _CACHES.items():
         place = Path(build or "/nonexistent") / name
         if may_build:
-            place.mkdir(exist_ok=True)
+            place.mkdir(parents=True, exist_ok=True)
         elif place.is_dir():
             place = private_copy(place)
         else:

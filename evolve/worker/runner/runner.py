@@ -9,7 +9,9 @@ Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK
     use_pool    put all tensors into the memory sent, `limit` bytes of it:
                 `("use_pool", size, limit, library)` -> DONE
-    load        execute a source: `("load", kind, text, build, may_build, stub)` -> ACK
+    load        execute a source; what it builds goes to a folder of the process, `may_build`, or
+                comes from the folder `build`; with `stub`, custom kernels do nothing from then on:
+                `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
                 where it may leave the device to compile kernels, for each of them ASIDE and BACK,
@@ -21,8 +23,8 @@ Commands (tuples, the first item names them) and what is answered:
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     apart       a forward in a process of its own, under a tool:
                 `("apart", case, size, tree, tool)` -> TEXT
-    write       have a compiler write down the reference, into a folder, for inputs of which it is
-                told all but the values: `("write", case, size, tree, variant, folder)` -> ACK
+    write       have a compiler write down the reference, into the variant's folder, for inputs of
+                which it is told all but the values: `("write", case, size, tree, variant)` -> ACK
     use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
     use_signals map the page sent (`signals`), and spin so long for a signal before sleeping:
                 `("use_signals", seconds)` -> ACK
@@ -61,7 +63,7 @@ from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
-from evolve.worker.ipc.pytree import flatten, map_tensors
+from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
 from evolve.worker.reference.task_file import TaskCase, load_task_file
 from evolve.worker.runner import (
     baselines,
@@ -92,7 +94,9 @@ def run(channel: socket.socket, report: Report) -> None:
     """Serve commands until the referee goes away; called in the confined process."""
     _forget_surroundings(channel)
     reasons = "\n".join(f"{name}: {reason}" for name, reason in report.reasons.items())
-    messages.send_ready(channel, int(report.mask), reasons)
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    messages.send_ready(channel, int(report.mask), reasons, folder)
+    os.close(folder)
     runner = Runner()
     while True:
         try:
@@ -186,6 +190,10 @@ class Runner:
         may_build: bool,
         stub: bool,
     ) -> None:
+        if stub:
+            self._spoil()
+        if may_build:
+            build = str(Path.cwd() / buildcache.BUILD)
         if kind == "candidate":
             self._build = build
             if inductor.is_wanted_by(text):  # or the first call would take as long
@@ -209,6 +217,7 @@ class Runner:
     ) -> None:
         arguments = tensor_buffer.unpack(tree, self._access.open(fd, size)) if tree else None
         assert self._make is not None
+        self._models.pop(case, None)  # its memory may be needed
         model = self._models[case] = self._make(case, seed, arguments)
         if arguments is not None:
             state = model.state_dict()
@@ -323,16 +332,10 @@ class Runner:
         messages.send_text(channel, tool_process.observe(tool, str(Path.cwd() / _FILENAME), call))
 
     def _write(
-        self,
-        channel: socket.socket,
-        case: int,
-        size: int,
-        tree: bytes,
-        variant: str,
-        folder: str,
+        self, channel: socket.socket, case: int, size: int, tree: bytes, variant: str
     ) -> None:
         _, inputs = tensor_buffer.Outline(tree, size).without_values(self._access.place)
-        inductor.write(folder, case, self._models[case], inputs, variant)
+        inductor.write(case, self._models[case], inputs, variant)
         messages.send_ack(channel)
 
     def _stage(
@@ -424,6 +427,14 @@ class Runner:
             seconds = time.perf_counter() - start
         access.signal_done(sequence, count, seconds)
         self._held = outputs
+
+    def _spoil(self) -> None:
+        """Overwrite the last outputs: a call that writes nothing may be given their memory."""
+        for _, output in self._held:
+            for tensor in tensors_of(output):
+                whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+                whole.set_(tensor.untyped_storage()).fill_(255)
+        self._held = []
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
         self._access.reserve(size)

@@ -65,14 +65,13 @@ _TIER_NEEDS = {
 class Confinement:
     """What one runner may see and use. Paths are absolute; sizes in bytes.
 
-    `work` is a directory of its own, empty; `writable` further directories (a build); `devices` the
-    nodes below /dev that it may open. In one that is `observed` a tool starts the process that it
-    looks at, and reads of it in /proc. `allowed` masks the mechanisms to try, all by default.
+    `work` is a directory of its own, empty; `devices` the nodes below /dev that it may open. In one
+    that is `observed` a tool starts the process that it looks at, and reads of it in /proc.
+    `allowed` masks the mechanisms to try, all by default.
     """
 
     work: str
     readable: tuple[str, ...]
-    writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     memory: int = 4 << 30
     processes: int = 512
@@ -166,7 +165,6 @@ def _own_root(confinement: Confinement) -> None:
     rootfs.enter(
         confinement.work,
         confinement.readable,
-        confinement.writable,
         confinement.devices,
         confinement.file_size,
     )
@@ -191,7 +189,7 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     no_new = (syscalls.PR_SET_NO_NEW_PRIVS, 1)
     report.attempt(Mechanism.NO_NEW_PRIVILEGES, syscalls.prctl, *no_new)
     paths = (*confinement.readable, *_LANDLOCK_PATHS)
-    writable = (confinement.work, "/dev/null", *confinement.writable, *confinement.devices)
+    writable = (confinement.work, "/dev/null", *confinement.devices)
     if Mechanism.MOUNT_NAMESPACE in report.mask:  # else shared, and the next candidate's too
         writable += ("/dev/shm",)
     if confinement.devices:  # CUDA names its threads there, and fails where it may not
@@ -225,8 +223,7 @@ def _limit(confinement: Confinement) -> None:
 
 def _keep_uid(confinement: Confinement) -> None:
     if os.geteuid() == 0:
-        for path in (confinement.work, *confinement.writable):
-            os.chown(path, 0, 0)
+        os.chown(confinement.work, 0, 0)
     syscalls.drop_capabilities()
 
 

@@ -23,14 +23,13 @@ _ST_RELATIME, _MS_RELATIME = 4096, 1 << 21
 def enter(
     work: str,
     readable: tuple[str, ...],
-    writable: tuple[str, ...],
     devices: tuple[str, ...],
     size: int,
 ) -> None:
     """Make a tmpfs of at most `size` bytes the root, with `readable` read-only in their places.
 
     `work` (an existing directory, used as the mount point) exists in the new root as an empty
-    directory; `writable` directories are bound as they are, and the nodes of `devices`.
+    directory; the nodes of `devices` are bound as they are.
 
     Raises:
         OSError: the host does not let us mount.
@@ -39,9 +38,7 @@ def enter(
     syscalls.mount("tmpfs", work, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},mode=755")
     root = Path(work)
     for path in readable:
-        _show(root, path, read_only=True)
-    for path in writable:
-        _show(root, path, read_only=False)
+        _show(root, path)
     _devices(root, devices)
     _below(root, "/proc").mkdir(parents=True, exist_ok=True)
     syscalls.mount("proc", str(_below(root, "/proc")), "proc", MS_NOSUID | MS_NODEV)
@@ -54,7 +51,7 @@ def _below(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
 
 
-def _show(root: Path, path: str, read_only: bool) -> None:
+def _show(root: Path, path: str) -> None:
     source, target = Path(path), _below(root, path)
     if target.is_symlink() or not os.path.lexists(source):
         return
@@ -67,12 +64,11 @@ def _show(root: Path, path: str, read_only: bool) -> None:
     else:
         target.touch()
     syscalls.mount(path, str(target), "", MS_BIND | MS_REC)
-    if read_only:
-        flags = os.statvfs(target).f_flag
-        kept = flags & (MS_NODEV | syscalls.MS_NOEXEC | 1024 | 2048)
-        kept |= _MS_RELATIME if flags & _ST_RELATIME else 0
-        locked = syscalls.MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID
-        syscalls.mount("none", str(target), "", locked | kept)
+    flags = os.statvfs(target).f_flag
+    kept = flags & (MS_NODEV | syscalls.MS_NOEXEC | 1024 | 2048)
+    kept |= _MS_RELATIME if flags & _ST_RELATIME else 0
+    locked = syscalls.MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID
+    syscalls.mount("none", str(target), "", locked | kept)
 
 
 def _devices(root: Path, more: tuple[str, ...]) -> None:

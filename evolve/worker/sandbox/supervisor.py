@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from pathlib import Path
 
 from evolve.worker.sandbox import disk_quota, procfs, syscalls
@@ -82,8 +81,7 @@ def guard(
     printed, printing = os.pipe()
     uid = sandbox.own_uid(os.getpid()) if os.geteuid() == 0 else None
     if uid is not None:
-        for path in (confinement.work, *confinement.writable):
-            os.chown(path, uid, uid)
+        os.chown(confinement.work, uid, uid)
     sandbox.separate_processes(report)
     in_namespace = Mechanism.PID_NAMESPACE in report.mask
     child = os.fork()
@@ -97,7 +95,8 @@ def guard(
     os.close(printing)
     end, code, output = _watch(referee, child, printed, confinement)
     _end_everything()
-    _tidy(confinement)
+    with contextlib.suppress(OSError):  # it may be too deep to be removed otherwise
+        disk_quota.empty(confinement.work)
     if end is End.EXITED and in_namespace and code > 128:
         end, code = End.SIGNALED, code - 128
     text = output[:MAX_OUTPUT]
@@ -179,7 +178,7 @@ def _excess(confinement: Confinement) -> End | None:
         return End.OUT_OF_MEMORY
     if held.nameless > confinement.file_size:
         return End.TOO_MANY_FILES
-    if any(map(partial(_too_much, confinement), _on_disk(confinement))):
+    if disk_quota.excessive(confinement.work, confinement.file_size):
         return End.TOO_MANY_FILES
     return None
 
@@ -194,25 +193,6 @@ def _end_everything() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def _on_disk(confinement: Confinement) -> tuple[str, ...]:
-    """Directories of the host that the runner may write to."""
-    return (confinement.work, *confinement.writable)
-
-
-def _too_much(confinement: Confinement, directory: str) -> bool:
-    return disk_quota.excessive(directory, confinement.file_size)
-
-
-def _tidy(confinement: Confinement) -> None:
-    """Leave nothing that would trouble whoever keeps or removes the directories."""
-    with contextlib.suppress(OSError):
-        disk_quota.empty(confinement.work)
-    for directory in confinement.writable:
-        if _too_much(confinement, directory):
-            with contextlib.suppress(OSError):
-                disk_quota.empty(directory)
 
 
 def descendants(pid: int) -> list[int]:

@@ -20,7 +20,7 @@ from evolve.core.program import Language, detect_language
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.versions import versions
 from evolve.worker.build import inductor as compiler
-from evolve.worker.build.cache import BuildCache
+from evolve.worker.build.cache import BuildCache, BuildError
 from evolve.worker.correctness.compare import Judgement, judge
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.base import Device
@@ -117,41 +117,43 @@ class Workshop:
 
     @contextlib.contextmanager
     def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
-        """A process that has executed and compiled the candidate; what it built is kept at the end.
+        """A process that has executed and compiled the candidate; for `keep`, and for its checks.
 
-        It sees none of the inputs that decide anything. Takes the lock by itself, and leaves it
-        while the source is executed, which is when C++ is compiled, and while Triton compiles,
-        where that disturbs no timing.
+        Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
+        compiled, and while Triton compiles, where that disturbs no timing.
         """
-        key = candidate.build_key(self.device.device_class)
-        candidate.build = self.builds.finished(key)
-        fresh = None if candidate.build else self.builds.begin(key)
-        try:
-            writable = (fresh,) if fresh else ()
-            start = partial(self.launched, candidate, task.cases, writable)
-            with self._under_lock(start) as runner:
-                with self._lent_unless_aside():  # it stands still while another is timed
-                    runner.load(candidate.kind, candidate.source, BUILD_S, fresh or candidate.build,
-                                may_build=fresh is not None)  # fmt: skip
-                self._construct(runner, task.smallest)
-                with self.on_device():
-                    self._exercise(runner, candidate, task, is_new=fresh is not None)
-                yield runner
-                with self._unless_aside():
-                    runner.close()
-            if fresh:
-                candidate.build = self.builds.commit(key, fresh)
-                fresh = None
-        finally:
-            if fresh:
-                self.builds.discard(fresh)
+        candidate.build = self.builds.finished(candidate.build_key(self.device.device_class))
+        is_new = candidate.build is None
+        start = partial(self.launched, candidate, task.cases)
+        with self._under_lock(start) as runner:
+            with self._lent_unless_aside():  # it stands still while another is timed
+                runner.load(candidate.kind, candidate.source, BUILD_S, candidate.build, is_new)
+            self._construct(runner, task.smallest)
+            with self.on_device():
+                self._exercise(runner, candidate, task, is_new)
+            yield runner
+            with self.unless_aside():
+                runner.close()
+
+    def keep(self, candidate: Candidate, runner: RunnerProcess) -> None:
+        """Keep what the process has built for others, before it sees inputs that decide anything.
+
+        Raises:
+            CandidateFault: it is too large.
+        """
+        if candidate.build is None:
+            key = candidate.build_key(self.device.device_class)
+            try:
+                candidate.build = self.builds.keep(key, runner.folder)
+            except BuildError as error:
+                raise CandidateFault(Status.COMPILE_ERROR, str(error)) from error
 
     def compile(self, candidate: Candidate, task: WarmTask) -> None:
         """Build it, and let its process go."""
-        with self.building(candidate, task):
-            pass
+        with self.building(candidate, task) as runner:
+            self.keep(candidate, runner)
 
-    def _unless_aside(self) -> contextlib.AbstractContextManager[None]:
+    def unless_aside(self) -> contextlib.AbstractContextManager[None]:
         """The lock, where work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
@@ -159,7 +161,7 @@ class Workshop:
         return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.lent()
 
     def _under_lock(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
-        with self._unless_aside():
+        with self.unless_aside():
             return start()
 
     def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
@@ -202,7 +204,6 @@ class Workshop:
         self,
         candidate: Candidate,
         cases: list[WarmCase],
-        writable: tuple[str, ...] = (),
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
@@ -214,7 +215,7 @@ class Workshop:
         if may_overlap(candidate.source):  # torch keeps blocks apart by stream
             tensors *= _STREAMS
         return self.launcher.start(
-            candidate.language, writable, readable, tensors + needs.block, needs.all_queues,
+            candidate.language, readable, tensors + needs.block, needs.all_queues,
             needs.observed, compiles=candidate.wants_compiler,
         )  # fmt: skip
 
@@ -227,7 +228,7 @@ class Workshop:
     ) -> RunnerProcess:
         """A process with the candidate's models of these cases; to be used in a `with`."""
         start = time.perf_counter()
-        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+        with self.unless_aside(), contextlib.ExitStack() as on_failure:
             runner = on_failure.enter_context(self.launched(candidate, cases, needs=needs))
             self.furnish(runner, candidate, cases, stub)
             on_failure.pop_all()
@@ -244,10 +245,17 @@ class Workshop:
     ) -> None:
         """Load the candidate's finished build into a process, and construct its models."""
         runner.load(candidate.kind, candidate.source, seconds, candidate.build, stub=stub)
+        self.construct(runner, cases, seconds)
+        if candidate.is_ours:  # the first call compiles, which takes its time
+            for case in cases:
+                self._call_once(runner, case)
+
+    def construct(
+        self, runner: RunnerProcess, cases: list[WarmCase], seconds: float = SETUP_S
+    ) -> None:
+        """Have it make models of these cases anew."""
         for case in cases:
             self._construct(runner, case, seconds)
-            if candidate.is_ours:  # the first call compiles, which takes its time
-                self._call_once(runner, case)
 
     def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
@@ -255,7 +263,7 @@ class Workshop:
         start = partial(
             self.launcher.start, Language.TORCH, tensors=tensors, all_queues=needs.all_queues
         )
-        with self._unless_aside(), contextlib.ExitStack() as on_failure:
+        with self.unless_aside(), contextlib.ExitStack() as on_failure:
             runner = on_failure.enter_context(start())
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
             for case in task.timed:
@@ -288,52 +296,40 @@ class Workshop:
         reasons: dict[str, str] = {}
         left = [name for name in keys if not done[name]]
         while left:
-            folders = {name: self.builds.begin(keys[name]) for name in left}
-            try:
-                faults = self._write(task, folders)
-                for name, fault in faults.items():
-                    if fault:
-                        reasons[name] = fault.feedback
-                    else:
-                        done[name] = self.builds.commit(keys[name], folders[name])
-            finally:
-                for folder in folders.values():
-                    self.builds.discard(folder)
+            faults = self._write(task, {name: keys[name] for name in left})
+            reasons |= {name: fault.feedback for name, fault in faults.items() if fault}
             left = left[len(faults) :]
         return {
-            name: _read(task, made, name) if (made := done[name]) else reasons[name]
-            for name in keys
+            name: reasons[name] if name in reasons else _read(task, self.builds.path(key), name)
+            for name, key in keys.items()
         }
 
-    def _write(
-        self, task: WarmTask, folders: Mapping[str, str]
-    ) -> dict[str, CandidateFault | None]:
-        """Each variant into its folder, up to one that costs the process, with what went wrong."""
+    def _write(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, CandidateFault | None]:
+        """Variants up to one that costs the process, with what went wrong; the others are kept."""
         held, lock = contextlib.ExitStack(), self._seats.lock
         faults: dict[str, CandidateFault | None] = {}
         try:
             size = compiling_bytes(task.cases, self.device)
             runner = held.enter_context(
-                self.launcher.start(
-                    Language.TORCH, tuple(folders.values()), tensors=size, compiles=True
-                )
+                self.launcher.start(Language.TORCH, tensors=size, compiles=True)
             )
             with lock.shared():
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
                 for case in task.cases:
                     runner.construct(case.index, case.model_seed, None, SETUP_S)
-            for variant, folder in folders.items():
+            for variant, key in keys.items():
                 faults[variant] = None
                 try:
                     for case in task.cases:
-                        with self._unless_aside():
-                            runner.write(case.index, case.outline, variant, folder, BUILD_S)
+                        with self.unless_aside():
+                            runner.write(case.index, case.outline, variant, BUILD_S)
+                    self.builds.keep(key, runner.folder, compiler.folder_of(variant))
                 except CandidateFault as fault:
                     faults[variant] = fault
                     if not runner.alive:
                         break
         except CandidateFault as fault:  # the reference itself
-            return dict.fromkeys(folders, fault)
+            return dict.fromkeys(keys, fault)
         finally:
             held.close()
         return faults
@@ -347,7 +343,7 @@ class Workshop:
         Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
-        with self._unless_aside(), start() as runner:
+        with self.unless_aside(), start() as runner:
             yield runner
 
     def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:

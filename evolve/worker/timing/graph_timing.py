@@ -42,6 +42,12 @@ class Recorded:
         self.blocks[case].pop(side, None)
         self.why_not.setdefault((case, side), reason)
 
+    def drop_too_short(self, case: str) -> None:
+        """Give up sides of which nothing is left once the clock's overhead is subtracted."""
+        for side, times in list(self.blocks[case].items()):
+            if times and middle(times) <= 0:
+                self.give_up(case, side, "shorter than the clock's own overhead")
+
 
 def time_recorded(
     device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
@@ -87,12 +93,11 @@ def _time_case(
             if side not in result.blocks[name]:
                 continue
             block = _block(window, _living(processes), side, case, at, result)
-            if block and block.run > overhead:
+            if block:
                 result.blocks[name][side].append((block.run - overhead) / case.calls)
                 if side not in TRUSTED:
                     result.samples.append((side, case, block))
-            elif block:
-                result.give_up(name, side, "shorter than the clock's own overhead")
+    result.drop_too_short(name)
 
 
 def _living(processes: Mapping[str, RunnerProcess]) -> dict[str, RunnerProcess]:

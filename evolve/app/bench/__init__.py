@@ -1,0 +1,1 @@
+"""A search for every task of a suite."""

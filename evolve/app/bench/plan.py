@@ -1,0 +1,161 @@
+"""What `evolve bench` is asked for: its settings, and a run for every task of the suite."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from omegaconf import MISSING
+
+from evolve.app import components
+from evolve.app.config.compose import compose, compose_other, to_plain
+from evolve.app.config.presets import search_of
+from evolve.app.device import CUDA, kind_of
+from evolve.app.inputs import load_task
+from evolve.app.validation import check_name
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
+from evolve.core.protocols import BASELINES
+from evolve.report.suite.results import SuiteTask
+from evolve.search.termination import parse_duration
+from evolve.tasks.kernelbench import VARIABLE
+from evolve.tasks.suites import suite_problems
+from operators.knowledge.category import operation_of
+
+OURS = ("task", "on_exists")  # settings of a run that a suite gives itself
+SHORTEST_S = 60.0
+
+
+class Final(Enum):
+    """How a winner is measured again."""
+
+    verify = "verify"
+    search = "search"
+    screen = "screen"
+    none = "none"
+
+
+@dataclass
+class BenchConfig:
+    """The types of conf/bench.yaml, which says what each is."""
+
+    suite: str = MISSING
+    path: str | None = None
+    level: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    name: str | None = None
+    baselines: list[str] | None = None
+    final: Final = Final.verify
+    audit: bool = True
+    within: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One run of a suite: its task as reports name it, and its whole configuration."""
+
+    task: SuiteTask
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A bench: its runs in order, and what is the same for all.
+
+    `beside` are the baselines that every program is timed with; `final` is None where winners are
+    not measured again; `within_s` None where there is no hurry.
+    """
+
+    name: str
+    entries: Sequence[Entry]
+    baselines: Sequence[str]
+    beside: Sequence[str]
+    final: Fidelity | None
+    audit: bool
+    within_s: float | None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The first run's configuration: for what all runs have in common."""
+        return self.entries[0].config
+
+
+def make_plan(words: Sequence[str]) -> Plan:
+    """The bench that `key=value` words describe; everything that can be wrong with them is said.
+
+    Raises:
+        UsageError: a word, a suite, a problem or a run that cannot be.
+    """
+    own, of_runs = _split(words)
+    settings = compose_other("bench", BenchConfig, own)
+    if settings["path"] is not None:
+        os.environ[VARIABLE] = settings["path"]  # where tasks named kernelbench:1/40 are looked up
+    problems = suite_problems(
+        settings["suite"],
+        path=settings["path"],
+        levels=settings["level"],
+        only=settings["problems"],
+    )
+    config = to_plain(compose([f"task={problems[0].spec}", *of_runs]))
+    if config["device"]["kind"] == "replay":
+        raise UsageError("device=replay knows recorded programs only; a suite needs a device")
+    components.build_all(config)
+    label = settings["name"] or search_of(of_runs)
+    entries = []
+    for problem in problems:
+        run = "-".join(filter(None, (settings["suite"], problem.level, problem.name, label)))
+        check_name(run)
+        own_config = {**config, "task": problem.spec, "name": run, "on_exists": "resume"}
+        task = load_task(own_config)
+        category = operation_of(task.category, task.source)
+        about = SuiteTask(
+            run=run,
+            label=problem.label,
+            level=problem.level,
+            title=problem.title,
+            category=category,
+        )
+        entries.append(Entry(task=about, config=own_config))
+    baselines = _baselines(settings["baselines"], kind_of(config))
+    final = None if settings["final"] == "none" else Fidelity(settings["final"])
+    return Plan(
+        name=f"{settings['suite']}-{label}",
+        entries=entries,
+        baselines=baselines,
+        beside=baselines if final is None and settings["baselines"] else (),
+        final=final,
+        audit=settings["audit"],
+        within_s=_within(settings["within"]),
+    )
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words of the bench's own, and those of its runs."""
+    ours = BenchConfig.__dataclass_fields__
+    own: list[str] = []
+    of_runs: list[str] = []
+    for word in words:
+        key = word.partition("=")[0].lstrip("+~")
+        if key in OURS:
+            raise UsageError(f"{word}: bench sets it for each run; name problems=[...] instead")
+        (own if key in ours else of_runs).append(word)
+    return own, of_runs
+
+
+def _baselines(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
+    if names is None:
+        return ("eager_tf32", "compile") if kind == CUDA else ("compile",)
+    for name in names:
+        if name not in BASELINES:
+            raise UsageError(f"baselines=[{name}]: choose of {', '.join(BASELINES)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _within(text: str | None) -> float | None:
+    if text is None:
+        return None
+    seconds = parse_duration(text)
+    if seconds < SHORTEST_S:
+        raise UsageError(f"within={text}: too short for one task; give at least {SHORTEST_S:g}s")
+    return seconds

@@ -1,0 +1,321 @@
+"""The runs of a bench: several under way before one judge, until all are done or time is up.
+
+Each run is an ordinary one of the database. While one task is timed, others are checked, and the
+references of the next are compiled.
+"""
+
+import asyncio
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeGuard, TypeVar
+
+from evolve.app import components
+from evolve.app.bench.plan import Entry, Plan
+from evolve.app.compiler_seeds import with_compiled
+from evolve.app.inputs import load_task
+from evolve.app.session import keep
+from evolve.app.validation import read_request
+from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
+from evolve.core.protocols import Evaluator
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from evolve.report.audit import Findings, findings_of
+from evolve.report.suite.results import read_result, task_line
+from evolve.report.text import one_line
+from evolve.search.engine import Search
+from evolve.search.execution.final_evaluation import judge_again, play_finals, unjudged
+from evolve.search.execution.pipeline import Pipeline
+from evolve.store import RunRow, Store
+from evolve.trackers import Feed
+
+FIRST_S = 45.0  # taken for a task's time before one has ended
+RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
+DRAIN_S = 5.0
+PATIENCE_S = 8.0  # after a stop, with what does not end by itself
+MAX_WHY = 150  # characters
+MOST_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
+
+T = TypeVar("T")
+
+
+class Bench:
+    """Searches every task of a plan that is not done.
+
+    Args:
+        plan: what to run.
+        store: the database of all runs.
+        evaluator: the judge of all runs.
+        ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
+        first_s: what a task is taken to need before one has ended.
+        say: takes lines of progress.
+        interruptible: a block within which a request to stop calls its argument with the reason.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        evaluator: Evaluator,
+        *,
+        ends_at: float | None = None,
+        first_s: float = FIRST_S,
+        say: Callable[[str], None],
+        interruptible: Callable[[Callable[[str], None]], AbstractContextManager[None]],
+    ) -> None:
+        self._plan, self._store, self._evaluator = plan, store, evaluator
+        self._ends_at, self._first_s, self._say = ends_at, first_s, say
+        self._interruptible = interruptible
+        self._waiting = deque(plan.entries)
+        self._begun_runs = {run.name for run in store.runs()}
+        self._pipelines: set[Pipeline] = set()
+        self._stop = asyncio.Event()
+        self._took_s: list[float] = []
+        self._ended = 0
+        self._alone: deque[Entry] = deque()
+        self._skipped: list[str] = []
+        self._skipped_in_a_row = 0
+
+    async def run(self) -> str:
+        """Search until all is done; why it ended before that, empty where it did not.
+
+        Raises:
+            EvolveError: the judge or the database cannot be used; what is under way can be resumed.
+        """
+        reasons: list[str] = []
+        workers: list[asyncio.Task[EvolveError | None]] = []
+        loop = asyncio.get_running_loop()
+
+        def stop(reason: str) -> None:
+            reasons.append(reason)
+            self._stop.set()
+            for pipeline in self._pipelines:
+                pipeline.request_stop(reason)
+            for worker in workers:
+                loop.call_later(PATIENCE_S, worker.cancel)
+
+        alarm = None
+        if self._ends_at is not None:
+            left_s = self._ends_at - time.monotonic() - RESERVE_S
+            alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
+        try:
+            with self._interruptible(stop):
+                slots = range(self._evaluator.slots)
+                workers += [loop.create_task(self._work(stop)) for _ in slots]
+                ends = await asyncio.gather(*workers, return_exceptions=True)
+                workers.append(loop.create_task(self._work_alone()))
+                ends += await asyncio.gather(workers[-1], return_exceptions=True)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if errors := [end for end in ends if _is_failure(end, is_stopped=bool(reasons))]:
+            raise errors[0]
+        if not reasons and (self._waiting or self._alone):
+            return "too little time is left for another task"
+        if not reasons and self._skipped:
+            return "the judge failed under some tasks"
+        return reasons[0] if reasons else ""
+
+    async def _work(self, stop: Callable[[str], None]) -> EvolveError | None:
+        """Take one task after the other; what fails here ends all."""
+        try:
+            while not self._stop.is_set() and self._waiting and self._has_time():
+                await self._take(self._waiting.popleft())
+        except EvolveError as error:
+            stop(str(error))
+            return error
+        return None
+
+    async def _work_alone(self) -> EvolveError | None:
+        """Try again, one by one, what failed while others were under way."""
+        try:
+            while not self._stop.is_set() and self._alone and self._has_time():
+                await self._take(self._alone.popleft(), alone=True)
+        except EvolveError as error:
+            return error
+        return None
+
+    def _has_time(self) -> bool:
+        if self._ends_at is None:
+            return True
+        usual_s = statistics.median(self._took_s) if self._took_s else self._first_s
+        return time.monotonic() + usual_s < self._ends_at - RESERVE_S
+
+    async def _take(self, entry: Entry, *, alone: bool = False) -> None:
+        """All that is left to do of one task; what fails beside others is tried again alone."""
+        start = time.monotonic()
+        try:
+            run, config = await self._begun(entry, alone=alone)
+            if not _is_done(run, config):
+                await self._search(run, config)
+            if alone and not self._stop.is_set():
+                await judge_again(self._engine(run, config), self._evaluator, self._stop)
+            failed = not self._stop.is_set() and await self._final(run.name, config)
+        except _Failed as failure:
+            self._put_off(entry, failure, alone=alone)
+            return
+        except UsageError as error:
+            self._say(f"{entry.task.label}: {error}")
+            return
+        except _GivenUp:
+            return
+        self._skipped_in_a_row = 0
+        if self._stop.is_set():
+            return
+        if not alone and (failed or unjudged(self._store, run.id)):
+            self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
+            return
+        self._report(entry, run.name, time.monotonic() - start)
+
+    def _put_off(self, entry: Entry, why: object, *, alone: bool) -> None:
+        """Leave a task for when nothing else is under way, and then to a later call.
+
+        Raises:
+            EvaluatorUnavailable: it is not the tasks.
+        """
+        if not alone:
+            self._alone.append(entry)
+            self._say(f"{entry.task.label}: again alone, {one_line(str(why), MAX_WHY)}")
+            return
+        self._skipped_in_a_row += 1
+        self._skipped.append(entry.task.label)
+        self._say(f"{entry.task.label}: left out for now, the judge failed: {why}")
+        if self._skipped_in_a_row >= MOST_SKIPPED:
+            raise EvaluatorUnavailable(str(why))
+
+    def _report(self, entry: Entry, run: str, seconds: float) -> None:
+        result = read_result(self._store, entry.task, self._store.run(run))
+        self._ended += 1
+        if seconds > 1.0:  # else it was done before
+            self._took_s.append(seconds)
+        number = f"{self._ended} of {len(self._plan.entries)}"
+        self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
+
+    async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
+        """The entry's run, which begins now unless it is stored, and its configuration."""
+        if entry.task.run in self._begun_runs:
+            request = read_request(entry.config, has_parts=True)
+            assert request.existing is not None
+            audited = findings_of(request.existing.config)
+            return request.existing, {**request.recorded, "audit": audited}
+        task = load_task(entry.config)
+        recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
+        try:
+            new = {**entry.config, "on_exists": "new"}
+            request = read_request(new, has_parts=True, beside=self._plan.beside)
+            task, recorded = request.task, {**request.recorded, "audit": []}
+        except UsageError as error:  # of this task: the settings of all have been checked
+            failure = str(error)
+        else:
+            try:
+                task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
+            except UsageError as error:
+                if not alone:
+                    raise _Failed(str(error)) from error
+                failure = str(error)
+        run = self._store.create_run(
+            name=entry.task.run, task=task, config=recorded, seed=recorded["seed"]
+        )
+        self._begun_runs.add(run.name)
+        if failure:
+            self._store.claim(run.id)
+            self._store.release(run.id, "finished", failure)
+            run = self._store.run(run.name)
+        return run, recorded
+
+    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
+        """The task with what the compiler makes of it, and what its audit found."""
+        findings: Findings = []
+        if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
+            findings = await self._evaluator.audit(task)
+        try:
+            compiled = await with_compiled(task, entry.config, self._evaluator, _nothing, _silently)
+            return compiled, findings
+        except EvaluatorUnavailable as error:
+            raise _Failed(str(error)) from error
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. Raises _GivenUp where a stop is asked first."""
+        task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            # Also where both are done: what begins now would hear of no stop.
+            if self._stop.is_set() and not (task.done() and task.exception()):
+                raise _GivenUp
+            return task.result()
+        finally:
+            stop.cancel()
+            task.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+    async def _search(self, run: RunRow, config: Mapping[str, Any]) -> None:
+        engine = self._engine(run, config)
+        keep(self._store, run, config)
+        feed = Feed(components.build_trackers(config), run, self._say)
+        pipeline = Pipeline(
+            engine,
+            self._evaluator,
+            components.build_termination(config),
+            listeners=[feed],
+            say=_nothing,
+            serial=config["deterministic"],
+            drain_s=DRAIN_S,
+            verify=False,
+        )
+        self._pipelines.add(pipeline)
+        try:
+            with feed:
+                await pipeline.run()
+        finally:
+            self._pipelines.discard(pipeline)
+            if engine.model is not None:
+                await engine.model.close()
+
+    async def _final(self, name: str, config: Mapping[str, Any]) -> bool:
+        """Whether a final failed by a fault of the judge."""
+        run = self._store.run(name)
+        if self._plan.final is None or run.state != "finished":
+            return False
+        return await play_finals(
+            self._engine(run, config),
+            self._evaluator,
+            self._plan.baselines,
+            self._plan.final,
+            self._stop,
+        )
+
+    def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
+        return components.build_search(
+            self._store, run, config, device_class=self._evaluator.device_class
+        )
+
+
+def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:
+    """Whether a worker ended so; one that was given up by a stop is cancelled."""
+    return isinstance(end, BaseException) and not (
+        is_stopped and isinstance(end, asyncio.CancelledError)
+    )
+
+
+class _Failed(Exception):
+    """A reference could not be looked at: the task's doing, the judge's, or that of neighbours."""
+
+
+class _GivenUp(Exception):
+    """A stop came first; nothing is stored of what was under way."""
+
+
+def _is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether the run's search has ended, with no other budget than it is given now."""
+    return run.state == "finished" and run.config["termination"] == config["termination"]
+
+
+def _silently(what: str) -> AbstractContextManager[None]:
+    """Several tasks are prepared at once, and their lines would mix."""
+    return nullcontext()
+
+
+def _nothing(line: str) -> None:
+    """A line that nobody needs where a hundred tasks pass."""

@@ -1,0 +1,1 @@
+"""Several searches with equal budgets."""

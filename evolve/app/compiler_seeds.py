@@ -1,0 +1,148 @@
+"""A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from evolve.app.config.build import build, locate, naming
+from evolve.app.device import kind_of
+from evolve.app.models import has_model
+from evolve.core.compiled import Compiled
+from evolve.core.digest import canonical_json
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Evaluator
+from evolve.core.source.normalise import normalised_digest
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator
+from evolve.report.text import count_text
+from operators.local.compiler_seed import CompilerSeed
+from operators.local.inductor import NotConvertible, convert
+from operators.local.seed import Seed
+from operators.local.template_seed import TemplateSeed
+from operators.local.templates import has_products
+
+_KINDS = (CompilerSeed, TemplateSeed)
+_ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
+
+
+def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the compiler is to be asked for.
+
+    On the CPU, where one C++ program costs as much to judge as a search may last, only where there
+    is nothing else to start from.
+    """
+    names = wanted(config)
+    if kind_of(config) == "cuda":
+        return names
+    has_seeds = bool(task.seeds) and any(_operators(config, Seed))
+    if has_seeds or has_model(config):
+        return ()
+    return tuple(name for name in names if name in _ON_CPU)
+
+
+def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Variants that operators take on this kind of device, whatever the task."""
+    kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
+    return tuple(dict.fromkeys(name for kind in kinds for name in _taken(config, kind)))
+
+
+def _taken(config: Mapping[str, Any], kind: type) -> list[str]:
+    """Variants that operators of a class take."""
+    found = []
+    for where, node in _operators(config, kind):
+        settings = {key: value for key, value in node.items() if key != "weight"}
+        with naming(where):
+            found += build(settings, where).variants
+    return found
+
+
+def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The operators of a class, whatever they are called: where each is set, and its settings."""
+    for name, node in config["operators"].items():
+        where = f"operators.{name}"
+        if node is not None:
+            target = locate(node, where)
+            if isinstance(target, type) and issubclass(target, kind):
+                yield where, node
+
+
+async def with_compiled(
+    task: Task,
+    config: Mapping[str, Any],
+    evaluator: Evaluator,
+    say: Callable[[str], None],
+    during: Callable[[str], AbstractContextManager[None]],
+) -> Task:
+    """The task with what the compiler makes of it.
+
+    Args:
+        task: whose reference is compiled.
+        config: of the run.
+        evaluator: the judge.
+        say: takes a line for each variant that there is not.
+        during: says what is done while it is.
+    """
+    names = variants(task, config)
+    why = ""
+    if names and isinstance(evaluator, LocalEvaluator):
+        with during(f"compiling the reference, {count_text(len(names), 'variant')}"):
+            compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
+        for reason in reasons:
+            say(f"variant {reason}")
+        why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
+        task = replace(task, compiled=compiled)
+    require_start(task, config, why)
+    return task
+
+
+def usable(
+    task: Task, config: Mapping[str, Any], answers: Mapping[str, Compiled | str]
+) -> tuple[tuple[Compiled, ...], list[str]]:
+    """Variants that programs can be made of, and why there are none of the others.
+
+    Variants that say the same stand for each other. One whose operators all take a variant that is
+    kept so far is left out, and nothing is said of it; another is kept in the place of all those
+    whose operators take it.
+    """
+    found: list[tuple[str, frozenset[type], Compiled]] = []
+    reasons: list[str] = []
+    taken = {kind: _taken(config, kind) for kind in _KINDS}
+    for variant, answer in answers.items():
+        users = frozenset(kind for kind, names in taken.items() if variant in names)
+        if isinstance(answer, str):
+            reasons.append(f"{variant}: {answer}")
+            continue
+        identity, reason = _identified(task, answer, users)
+        if any(known == identity and of >= users for known, of, _ in found):
+            continue
+        if reason:
+            reasons.append(f"{variant}: {reason}")
+            continue
+        found = [each for each in found if each[0] != identity or not each[1] <= users]
+        found.append((identity, users, answer))
+    return tuple(compiled for _, _, compiled in found), reasons
+
+
+def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tuple[str, str]:
+    """What is equal for variants of which the same is made, and why nothing is made of this one."""
+    try:
+        identity, reason = normalised_digest(convert(task.source, task.name, compiled)), ""
+    except NotConvertible as error:
+        identity, reason = canonical_json([case.code for case in compiled.cases]), str(error)
+    if TemplateSeed in users and has_products(compiled):
+        return identity, ""
+    if not reason and CompilerSeed not in users:
+        reason = "it calls no library, so there is nothing to replace"
+    return identity, reason
+
+
+def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
+    """Raise UsageError where a run would have nothing to start from; `why` is said of it."""
+    if task.seeds or task.compiled or has_model(config):
+        return
+    raise UsageError(
+        f"task {task.name} has no program to start from on device={kind_of(config)}{why}: give one "
+        "of yours, initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside "
+        "the task file, or name a language model that writes the first one, llm.model=provider/NAME"
+    )

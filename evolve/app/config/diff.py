@@ -1,0 +1,61 @@
+"""What may differ between a stored run and the words it is resumed with."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evolve.app.config.upgrade import complete
+from evolve.core.errors import UsageError
+from evolve.store import RunRow
+
+# Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
+# and behind which walls it is judged, and who else is told.
+MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
+KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
+APART = ("name", "on_exists", "audit", "opening")  # which run it is, and how it began
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Leaves of nested mappings by dotted name."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value
+
+
+def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings that differ, stored and given, but for those that may."""
+    old, new = dict(flatten(stored)), dict(flatten(given))
+    return {
+        name: (old.get(name), new.get(name))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name) and name.partition(".")[0] not in MAY_DIFFER + APART
+    }
+
+
+def difference(word: str, old: Any, new: Any) -> list[str]:
+    """What a word of a resume would change; nothing where it says what is stored."""
+    key = word.partition("=")[0]
+    if key == "search":
+        return [f"{word} is for the start of a run"]
+    return [] if old == new else [f"{key} is {_short(old)} in the run and {_short(new)} now"]
+
+
+def refuse_differences(run: RunRow, given: Mapping[str, Any]) -> None:
+    """Raise UsageError that lists every setting that may not differ and does."""
+    found = differences(complete(run.config), given)
+    if found:
+        lines = "; ".join(
+            f"{name} is {_short(old)} in the run and {_short(new)} now"
+            for name, (old, new) in found.items()
+        )
+        raise UsageError(
+            f"run {run.name} cannot be resumed with other settings: {lines}. Only "
+            f"{', '.join(f'{name}.*' for name in MAY_DIFFER)} may differ; start a new run for "
+            f"the rest (warm_start={run.name} begins with this one's best programs)"
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

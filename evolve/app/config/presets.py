@@ -1,0 +1,84 @@
+"""Search presets: which one a run has, and how it gives way to options that are typed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.app.config.locate import config_dir
+
+METHOD = {"archive", "selection", "operators", "schedule"}
+"""Groups that say how a search works; whoever types one of them chooses a method of their own."""
+
+PORTFOLIO = "portfolio"
+SINGLE = "single"
+
+
+def search_of(words: Sequence[str]) -> str:
+    """The preset that the words name; the portfolio, or, where they choose a part, one method."""
+    if names := [word.partition("=")[2] for word in words if word.startswith("search=")]:
+        return names[-1]
+    groups = {
+        word.lstrip("+~").replace("@", ".").partition("=")[0].partition(".")[0] for word in words
+    }
+    return SINGLE if groups & METHOD else PORTFOLIO
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A file of `conf/search`: the options that it chooses, and values by group."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def preset_of(words: Sequence[str]) -> Preset:
+    """The preset that `search=NAME` names; an empty one where none or several are named."""
+    import yaml
+
+    names = [word.partition("=")[2] for word in words if word.startswith("search=")]
+    file = config_dir() / "search" / f"{names[-1]}.yaml" if names else None
+    if file is None or not file.is_file():
+        return Preset()
+    values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    options = {}
+    for entry in values.pop("defaults", []):
+        for group, option in entry.items() if isinstance(entry, dict) else ():
+            options[group.removeprefix("override ").lstrip("/")] = option
+    return Preset(options, values)
+
+
+def without_retyped(words: Sequence[str]) -> list[str]:
+    """The words, with the preset spelled out where an option is typed for a group of its values.
+
+    Hydra would put the preset's values for one class on top of the option's for another, whichever
+    was typed.
+    """
+    preset = preset_of(words)
+    parts = {group.partition("@")[0] for group in preset.options if "@" in group}
+    typed = {word.partition("=")[0] for word in words} & (preset.values.keys() | parts)
+    if not typed:
+        return list(words)
+    spelled = [
+        f"{group}={_quoted(option)}"
+        for group, option in preset.options.items()
+        if group.partition("@")[0] not in typed
+    ]
+    for group, values in preset.values.items():
+        if group not in typed:
+            spelled += [f"++{group}.{name}={_quoted(value)}" for name, value in values.items()]
+    others = (word for word in words if not word.startswith("search="))
+    return [f"search={SINGLE}", *spelled, *others]
+
+
+def _quoted(value: Any) -> str:
+    """A value in Hydra's grammar of overrides."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_quoted(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_quoted, value)) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )

@@ -1,0 +1,225 @@
+"""Where candidates are judged: what `device` says, and what this machine has."""
+
+import functools
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.measurement import HALF_WIDTHS
+from evolve.core.program import Language, detect_language
+from evolve.core.protocols import Evaluator
+
+if TYPE_CHECKING:
+    from evolve.evaluation import LocalEvaluator
+    from evolve.store import RunRow, Store
+
+CPU, CUDA = "cpu", "cuda"
+_LOGGER = logging.getLogger(__name__)
+DEVICES = ("auto", CPU, CUDA)
+LANGUAGES = {  # what has a time there; Triton's interpreter has none
+    CPU: (Language.CPP, Language.TORCH),
+    CUDA: (Language.TRITON, Language.CUDA, Language.TORCH),
+}
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one, and nobody has to be asked
+IDLE = {
+    "replay": ("slots", "half_width", "python", "ids"),
+    CPU: ("run", "ids"),
+    CUDA: ("run",),
+    "auto": ("run",),
+}
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """`cpu` or `cuda`: where `config` has candidates judged, or had them where it replays.
+
+    Raises:
+        UsageError: settings of `device` that cannot be, or a recorded run that does not exist.
+        EvaluatorUnavailable: the worker's interpreter does not answer.
+    """
+    device = config["device"]
+    _check(device)
+    if device["kind"] == "replay":
+        from evolve.store import Store
+
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            return kind_of_class(store.judge(store.run(device["run"]).id)[0])
+    return kind_here(device["kind"], device["python"])
+
+
+def kind_of_class(device_class: str) -> str:
+    """`cpu` or `cuda`, by what a verdict says of its device."""
+    return CUDA if device_class.startswith(CUDA) else CPU
+
+
+def as_judged(config: Mapping[str, Any], store: "Store", run: "RunRow") -> Mapping[str, Any]:
+    """The configuration with the kind of device that the run has been judged on so far.
+
+    Raises:
+        UsageError: it names the other kind, where the run's programs do not even run.
+    """
+    device = config["device"]
+    known = store.environment(run.id)
+    if not known or device["kind"] == "replay":
+        return config
+    kind = kind_of_class(known["device_class"])
+    if device["kind"] not in ("auto", kind):
+        raise UsageError(
+            f"device={device['kind']}: run {run.name} has been judged on {known['device_class']}, "
+            f"and its fitness means nothing elsewhere; take device={kind}, or start a new run"
+        )
+    return {**config, "device": {**device, "kind": kind}}
+
+
+@functools.cache
+def kind_here(kind: str, python: str | None = None) -> str:
+    """`auto` resolved: a GPU where the worker's torch sees one, else the CPU.
+
+    Raises:
+        EvaluatorUnavailable: the worker's interpreter does not answer.
+    """
+    if kind != "auto":
+        return kind
+    if not _has_driver_node():
+        return CPU
+    from evolve.app.gpu_diagnosis import why_no_gpu
+    from evolve.evaluation.host import examine_host, promises_gpu
+
+    why = "" if promises_gpu(python) else why_no_gpu(examine_host(python))
+    if why:
+        _LOGGER.warning("device=auto takes the CPU: %s", why)
+    return CPU if why else CUDA
+
+
+def _has_driver_node() -> bool:
+    return any(Path(node).exists() for node in DRIVER_NODES)
+
+
+def require_language(source: str, what: str, kind: str) -> None:
+    """Raise UsageError where a program's language cannot run on a kind of device."""
+    language = detect_language(source)
+    if kind == CUDA and language is Language.CPP:
+        raise UsageError(
+            f"{what} is C++, which runs on the CPU: take device=cpu, or write it in Triton or "
+            "CUDA C++"
+        )
+    if kind == CPU and language is Language.CUDA:
+        raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
+
+
+async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:
+    """The judge that `device` and `sandbox` ask for, ready to answer.
+
+    Args:
+        config: of the run.
+        compiles: whether it will be asked what the compiler makes of references.
+
+    Raises:
+        UsageError: a device or a sandbox tier that this host does not offer, or no such recorded
+            run.
+        EvaluatorUnavailable: a worker does not come up.
+    """
+    from evolve.evaluation import ReplayEvaluator
+    from evolve.store import Store
+
+    device, sandbox = config["device"], config["sandbox"]
+    include, flags = config["cuda"]["include"], config["cuda"]["flags"]
+    kind = kind_of(config)
+    if kind == CPU and (include or flags):
+        what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
+        raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
+    if device["kind"] == "replay":
+        recorded = Store.open(config["store"]["path"], read_only=True)
+        return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    if kind == CPU and device["ids"] is not None:
+        raise UsageError(
+            f"device.ids={device['ids']}: there is no GPU that torch sees; leave it out"
+        )
+    return await start_local(
+        kind,
+        ids=device["ids"] or (0,),
+        slots=device["slots"],
+        half_width=device["half_width"],
+        python=device["python"],
+        sandbox_require=sandbox["require"],
+        sandbox_read=sandbox["read"],
+        cuda_include=include,
+        cuda_flags=flags,
+        compiles=compiles,
+    )
+
+
+async def start_local(
+    kind: str, *, ids: Sequence[int] = (0,), python: str | None = None, **settings: Any
+) -> "LocalEvaluator":
+    """`LocalEvaluator.start`; where a GPU is not to be had, the error says all that is known.
+
+    Raises:
+        UsageError: a device or a sandbox tier that this host does not offer.
+        EvaluatorUnavailable: a worker does not come up.
+    """
+    if kind == CUDA and not _has_driver_node():  # before seconds of importing torch
+        from evolve.app.gpu_diagnosis import NO_DRIVER
+
+        raise UsageError(f"device=cuda: {NO_DRIVER}")
+    from evolve.evaluation import LocalEvaluator
+
+    try:
+        return await LocalEvaluator.start(device=kind, ids=ids, python=python, **settings)
+    except (UsageError, EvaluatorUnavailable) as error:
+        if kind == CUDA:
+            raise _explained(error, ids, python) from error
+        raise
+
+
+def _explained(
+    error: UsageError | EvaluatorUnavailable, ids: Sequence[int], python: str | None
+) -> UsageError | EvaluatorUnavailable:
+    """Why a worker did not come up on a GPU, as far as the host tells more than the worker."""
+    from evolve.app.gpu_diagnosis import why_no_gpu, why_not_these
+    from evolve.evaluation.host import examine_host
+
+    try:
+        facts = examine_host(python)
+    except EvaluatorUnavailable:
+        return error
+    if why := why_no_gpu(facts):
+        return UsageError(f"device=cuda: {why}")
+    if why := why_not_these(facts, ids):
+        return UsageError(why)
+    return error
+
+
+def _check(device: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings that cannot be, or have no effect."""
+    kind, slots, python, ids = device["kind"], device["slots"], device["python"], device["ids"]
+    half_width = device["half_width"]
+    if slots is not None and slots < 1:
+        raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
+    least, most = HALF_WIDTHS
+    if half_width is not None and not least <= half_width <= most:
+        raise UsageError(
+            f"device.half_width={half_width}: it goes from {least} to {most}; 0.05 is an interval "
+            "of 5 % to either side"
+        )
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"device.python={python}: there is no such program; give the path of a Python "
+            "interpreter with torch installed"
+        )
+    if ids is not None and (not ids or min(ids) < 0 or len({*ids}) < len(ids)):
+        raise UsageError(
+            f"device.ids={list(ids)}: name each GPU once, by its number as torch counts them, "
+            "e.g. device.ids=[0,1]"
+        )
+    if kind == "replay" and not device["run"]:
+        raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
+    for name in IDLE[kind]:
+        if device[name] is not None:
+            instead = {"run": ", or take device=replay", "ids": ", or take device=cuda"}
+            raise UsageError(
+                f"device.{name}={device[name]} has no effect with device={kind}; "
+                f"leave it out{instead.get(name, '') if kind != 'replay' else ''}"
+            )

@@ -1,0 +1,62 @@
+"""Where the application reports to: a terminal, a notebook, or a program that ignores it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from evolve.search.execution.judging import Told
+from evolve.search.execution.pipeline import Outcome
+from evolve.search.termination import Rule
+from evolve.store import RunRow, Store
+
+
+class Display(AbstractContextManager[object], Protocol):
+    """The view of a search while it is under way."""
+
+    def __call__(self, told: Told) -> None:
+        """Take over one step that has a verdict."""
+
+    def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
+        """From now on `under_way` says what the search is at, a line each."""
+
+
+class Frontend(Protocol):
+    """What the application tells of, and asks, while it works."""
+
+    def say(self, line: str) -> None:
+        """A line of the result."""
+
+    def warn(self, line: str) -> None:
+        """A line on a failure."""
+
+    def doing(
+        self, what: str | Callable[[], str], *, plain: bool = True
+    ) -> AbstractContextManager[None]:
+        """Say what is done for as long as the block lasts.
+
+        Args:
+            what: in words; a callable is asked anew whenever they are shown.
+            plain: whether it is a line of the output if that is no terminal.
+        """
+
+    def display(self, store: Store, run: RunRow, config: Mapping[str, Any], rule: Rule) -> Display:
+        """The view of a search that is about to begin.
+
+        Args:
+            store: the open database.
+            run: as it stands.
+            config: of the run, with what may differ for now.
+            rule: ends the run.
+        """
+
+    def interruptible(
+        self, stop: Callable[[str], None], leave: Callable[[], None] | None = None
+    ) -> AbstractContextManager[None]:
+        """Within this block a request to stop calls `stop` with the reason.
+
+        A second request, of somebody who does not wait, calls `leave`, after which the process may
+        end.
+        """
+
+    def ended(self, store: Store, run: RunRow, outcome: Outcome) -> None:
+        """The search is over; its report can be written."""

@@ -1,0 +1,219 @@
+"""The way of a new run: task, judge, audit, row in the database, search."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evolve.app import components
+from evolve.app.budget import budget_notes
+from evolve.app.compiler_seeds import require_start, variants, with_compiled
+from evolve.app.device import CUDA, kind_of, start_evaluator
+from evolve.app.estimate.dry_run import audit_lines
+from evolve.app.frontend import Frontend
+from evolve.app.inputs import take_over
+from evolve.app.models import key_notes
+from evolve.app.session import search
+from evolve.app.validation import read_request
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Evaluator, Progress
+from evolve.core.task import Task
+from evolve.evaluation import LocalEvaluator, WorkerDied
+from evolve.report.audit import Findings, findings_of
+from evolve.report.text import count_text
+from evolve.search.execution.pipeline import LATE_S, Outcome
+from evolve.search.termination import format_duration
+from evolve.store import RunRow, Store, Ticket
+from evolve.store.warm_start import create_from
+
+MAX_STEM = 40  # characters of a task's name in that of its run
+
+
+async def launch(
+    config: Mapping[str, Any], frontend: Frontend, began: float | None = None
+) -> Outcome:
+    """Search as `config` says.
+
+    Args:
+        config: of the run.
+        frontend: is told of what happens.
+        began: when the command began, on the clock of `time.monotonic` (None: now).
+
+    Returns:
+        How it ended: finished, or stopped and resumable.
+
+    Raises:
+        UsageError: the words cannot be, the task is bad, or the wall time was over before a new run
+            could begin.
+    """
+    began = time.monotonic() if began is None else began
+    request = read_request(config)
+    existing, task, config = request.existing, request.task, dict(request.recorded)
+    steps: Sequence[Ticket] = ()
+    notes = [*key_notes(config, is_new=not existing)]
+    notes += [] if existing else budget_notes(config, kind_of(config))
+    for note in notes:
+        frontend.say(note)
+    judges: list[Evaluator] = []
+    try:
+        if existing:
+            with frontend.doing("starting the judge", plain=False):
+                judges.append(await start_evaluator(config))
+            config["opening"] = existing.config.get("opening", False)
+            config["audit"] = findings_of(existing.config)
+            components.build_termination(config)  # where nothing ends a weak task's run, say so now
+        else:
+            async with _in_time(config, began, judges):
+                with frontend.doing("starting the judge", plain=False):
+                    judge = await start_evaluator(config, compiles=bool(variants(task, config)))
+                judges.append(judge)
+                config["opening"] = _opens(config)
+                config["audit"], task = await _prepared(config, judges[0], task, frontend)
+            task, steps = take_over(config, task, judges[0])
+        with Store.open(config["store"]["path"], create=True) as store:
+            for notice in store.notices:
+                frontend.say(notice)
+            run = existing or _create(store, config, task, steps)
+            frontend.say(f"run {run.name} in {store.path}{_taken_over(steps)}")
+            return await search(store, run, config, judges[0], frontend, began=began)
+    finally:
+        for judge in judges:
+            await judge.close()
+
+
+@asynccontextmanager
+async def _in_time(
+    config: Mapping[str, Any], began: float, judges: Sequence[Evaluator]
+) -> AsyncIterator[None]:
+    """What has to be ready before a run begins, as long as a limit on wall time leaves time.
+
+    Raises:
+        UsageError: it does not.
+    """
+    left_s = components.build_termination({**config, "audit": []}).wall_time_left_s(Progress())
+    loop = asyncio.get_running_loop()
+    ends = began + left_s + LATE_S - time.monotonic() + loop.time()
+    try:
+        async with asyncio.timeout_at(ends if ends < math.inf else None) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        for judge in judges:
+            if isinstance(judge, LocalEvaluator):
+                judge.abandon()  # it is at the task, and would have to be waited for
+        raise UsageError(
+            f"termination.wall_time={config['termination']['wall_time']} was over before the judge "
+            "had started and the task was audited; nothing is stored; give more than the "
+            f"{format_duration(time.monotonic() - began)} that this has taken"
+        ) from None
+
+
+def _opens(config: Mapping[str, Any]) -> bool:
+    """Whether a new run verifies its first program at once: on a GPU, and as what it replays did.
+
+    On a CPU, where nothing is timed beside anything else, that would cost others their turns.
+    """
+    if config["device"]["kind"] == "replay":
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            return bool(store.run(config["device"]["run"]).config.get("opening"))
+    return kind_of(config) == CUDA
+
+
+async def _prepared(
+    config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
+) -> tuple[Findings, Task]:
+    """What the audit of a task finds, and the task with what the compiler makes of it.
+
+    Both at the same time, as a compiler takes seconds to be imported. Where the judge ends under
+    them it may have been either: only a task that does it alone is to blame.
+
+    Raises:
+        UsageError: the task is bad, or weak and nothing would end the run.
+    """
+    ask = partial(with_compiled, task, config, evaluator, frontend.say, frontend.doing)
+    compiling = asyncio.create_task(ask())
+    try:
+        try:
+            found = await audit(config, evaluator, task, frontend)
+        except UsageError as error:
+            if not isinstance(error.__cause__, WorkerDied):
+                raise
+            await _end(compiling)
+            found = await audit(config, evaluator, task, frontend)
+            compiling = asyncio.create_task(ask())
+        components.build_termination({**config, "audit": found})  # before seconds of compiling
+        return found, await compiling
+    finally:
+        await _end(compiling)
+
+
+async def _end(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def create(config: Mapping[str, Any]) -> tuple[RunRow, Path]:
+    """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
+
+    Its task is not audited yet, nor its reference compiled; the first batch does that too.
+
+    Returns:
+        The run, and the database that it is in.
+    """
+    request = read_request(config)
+    if not variants(request.task, config):
+        require_start(request.task, config)
+    with Store.open(config["store"]["path"], create=True) as store:
+        run = request.existing or _create(store, request.recorded, request.task)
+        return run, store.path
+
+
+async def audit(
+    config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
+) -> Findings:
+    """What computes nothing and passes the task's check all the same; said, and kept with the run.
+
+    Replay has no device to find that out on: what was found when the recorded run began holds.
+    """
+    findings: Findings
+    if isinstance(evaluator, LocalEvaluator):
+        with frontend.doing(f"auditing the task {task.name}"):
+            findings = await evaluator.audit(task)
+    else:
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            findings = findings_of(store.run(config["device"]["run"]).config)
+    if findings:
+        for line in audit_lines(task, findings):
+            frontend.say(line)
+    return findings
+
+
+def _taken_over(steps: Sequence[Ticket]) -> str:
+    return f", with {count_text(len(steps), 'verdict')} of another run" if steps else ""
+
+
+def _create(
+    store: Store, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
+) -> RunRow:
+    name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
+    return create_from(
+        store,
+        steps,
+        name=_free_name(store, name or stem, numbered=name is None),
+        task=task,
+        config=config,
+        seed=config["seed"],
+    )
+
+
+def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
+    """`stem`, or `stem-2`, ... where that is taken; `stem-1` where nobody chose a name."""
+    taken = {run.name for run in store.runs()}
+    names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
+    return next(name for name in names if name not in taken)

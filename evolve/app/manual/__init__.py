@@ -1,0 +1,1 @@
+"""Prompts and replies as files, for a person or an agent."""

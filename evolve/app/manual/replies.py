@@ -1,0 +1,64 @@
+"""Replies that a person or an agent wrote, told to a run."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evolve.app.manual.files import Answer, read_answers
+from evolve.report.text import count_text, one_line
+
+if TYPE_CHECKING:
+    from evolve.search.engine import Search
+
+
+def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
+    """Store and read every reply of a folder that the run still waits for; says what came of each.
+
+    In any order and any number of times the outcome is the same.
+    """
+    from evolve.store import TicketState
+
+    known = proposed = again = 0
+    for answer in read_answers(folder):
+        if isinstance(answer, str):
+            yield f"not told: {answer}"
+            continue
+        if wrong := _misplaced(search, answer):
+            yield f"not told: {answer.path.name}: {wrong}"
+            continue
+        ticket = search.store.ticket(search.run.id, answer.sequence)
+        if len(ticket.exchanges) > answer.round:
+            known += 1
+            continue
+        ticket = search.answered(ticket, answer.reply)
+        proposed += ticket.state is TicketState.PROPOSED
+        again += ticket.state is TicketState.ASKED
+        if ticket.failure:
+            yield f"#{ticket.sequence} {ticket.operator}: {one_line(ticket.failure)}"
+    seen = f", {known} known already" if known else ""
+    yield f"{count_text(proposed, 'program')} proposed{seen}"
+    name = shlex.quote(search.run.name)
+    if again:
+        yield f"{count_text(again, 'request')} of one more round; `evolve ask {name}` writes them"
+    yield f"next        evolve resume {name}, or evolve batch {name} -o in.jsonl"
+
+
+def _misplaced(search: "Search", answer: Answer) -> str:
+    """What is wrong with where an answer is told; empty where nothing is."""
+    if answer.run != search.run.name:
+        return f"it is of run {answer.run}, not of {search.run.name}; tell that run"
+    if not 0 <= answer.sequence < search.store.next_sequence(search.run.id):
+        return f"step {answer.sequence} was never asked for in this database"
+    ticket = search.store.ticket(search.run.id, answer.sequence)
+    asked = [exchange.request for exchange in ticket.exchanges]
+    asked += [ticket.request] if ticket.request else []
+    if not 0 <= answer.round < len(asked):
+        return f"step {answer.sequence} has asked no round {answer.round}"
+    if asked[answer.round].key != answer.key:
+        name = shlex.quote(search.run.name)
+        return (
+            f"it answers another request than step {answer.sequence} asks; "
+            f"`evolve ask {name} --out DIR` writes that"
+        )
+    return ""

@@ -1,0 +1,181 @@
+"""The models of a run, built from its configuration."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evolve.app.config.diff import flatten
+from evolve.app.config.upgrade import complete
+from evolve.core.errors import UsageError
+from evolve.core.model import LanguageModel
+from evolve.store import Store
+
+LIMITS = ("tokens", "usd")
+WHY_IDLE = (
+    "no model is configured (llm.model=provider/name), so that nothing spends tokens or money"
+)
+SETTINGS = (
+    *("model", "models", "roles", "api_base", "key_variable", "price", "context_tokens"),
+    *("max_tokens", "temperature", "top_p", "reasoning_effort", "stream", "trace", "options"),
+    *("deadline_s", "slots", "requests_per_minute", "tokens_per_minute"),
+)
+PRICES = ("prompt", "completion", "cached")
+
+
+def build_model(config: Mapping[str, Any], *, run: str | None = None) -> LanguageModel | None:
+    """Who answers operators; None where no model is configured. Sends nothing.
+
+    `run` is the name of the stored run that is to go on so; it cannot replay itself.
+
+    Raises:
+        UsageError: settings that cannot be, a key among them (they are stored and shown), or a USD
+            budget for a model without a price.
+    """
+    _refuse_keys(config["llm"])
+    kind, recorded = config["llm"]["kind"], config["llm"]["run"]
+    if kind == "replay":
+        return _replay(config, recorded, run)
+    if recorded is not None:
+        raise UsageError(
+            f"llm.run={recorded} has no effect without llm=replay; leave it out, or take that"
+        )
+    model = _live(config["llm"])
+    if model is not None:
+        _refuse_unpriced(config, model)
+    return model
+
+
+def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str]:
+    """A line for every model whose key is not where it usually is: said before minutes of work.
+
+    Args:
+        config: of the run.
+        is_new: whether its models have not answered yet, so that their names may be wrong.
+
+    Raises:
+        UsageError: a model of a public provider has no key, or is none of its models.
+    """
+    from evolve.llm import LiteLLM
+    from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
+
+    model = None if config["llm"]["kind"] == "replay" else build_model(config)
+    for settings in model.settings if isinstance(model, LiteLLM) else ():
+        if is_new:
+            refuse_unlisted(settings)
+        refuse_without_key(settings)
+        state, name, what = key_finding(settings)
+        if state == "note":
+            yield f"model {name}: {what}, unless its calls need none"
+
+
+def has_model(config: Mapping[str, Any]) -> bool:
+    """Whether operators that ask models have anybody to ask."""
+    settings = config["llm"]
+    return bool(settings["kind"] == "replay" or settings["model"] or settings["models"])
+
+
+def idle_limits(config: Mapping[str, Any]) -> list[str]:
+    """Limits that are set, and that nothing comes nearer to without a model."""
+    return [] if has_model(config) else [name for name, _ in _limits(config)]
+
+
+def limits_cannot_end(config: Mapping[str, Any]) -> bool:
+    """Whether all limits are such that nothing comes nearer to them."""
+    limits = {name: limit for name, limit in config["termination"].items() if name != "stop_file"}
+    together = _given(limits["all_of"])
+    alone = _given(limits) - {"all_of", *LIMITS}
+    return not (alone or (together and not together & {*LIMITS}))
+
+
+def _given(limits: Mapping[str, Any]) -> set[str]:
+    return {name for name, limit in limits.items() if limit is not None}
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Limits on what models use that are set, by dotted name."""
+    for name, limit in flatten(config["termination"], "termination"):
+        if limit is not None and name.rpartition(".")[2] in LIMITS:
+            yield name, limit
+
+
+def _live(given: Mapping[str, Any]) -> LanguageModel | None:
+    from omegaconf import OmegaConf
+
+    from evolve.llm import LiteLLM
+
+    settings = {name: given[name] for name in SETTINGS}
+    settings["price"] = {name: given["price"][name] for name in PRICES}
+    if given["kind"] == "ensemble" and not settings["models"]:
+        raise UsageError(
+            "llm=ensemble names no model; give each one a name and its provider/name, "
+            "e.g. llm.models.fast.model=openai/NAME llm.models.strong.model=anthropic/NAME"
+        )
+    if settings["model"] == "":
+        raise UsageError("llm.model is empty; give it as provider/name, or leave it out")
+    if not settings["model"] and not settings["models"]:
+        if settings["api_base"]:  # not checked yet: it may hold a password, and is not repeated
+            raise UsageError("llm.api_base says where but not what: give llm.model=openai/NAME too")
+        return None
+    resolved: Any = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)
+    return LiteLLM(**resolved)
+
+
+def _refuse_keys(given: Mapping[str, Any]) -> None:
+    """Raise UsageError where a key is spelled out, without repeating it; hide all others."""
+    from evolve.llm.secrets import hide_taken, literal_secret
+
+    if name := literal_secret(given):
+        raise UsageError(
+            f"llm.{name}: keys stay in the environment, for the configuration is stored and shown; "
+            "export it there and give llm.key_variable=NAME_OF_THE_VARIABLE, or what takes it from "
+            f"there: 'llm.{name}=${{oc.env:NAME_OF_THE_VARIABLE}}'"
+        )
+    hide_taken(given)
+
+
+def _refuse_unpriced(config: Mapping[str, Any], model: LanguageModel) -> None:
+    """Raise UsageError where a limit in USD could not be held."""
+    unpriced = [card.name for card in model.models if not card.priced]
+    for name, limit in _limits(config):
+        if name.endswith("usd") and unpriced:
+            where = "llm" if config["llm"]["model"] else f"llm.models.{unpriced[0]}"
+            raise UsageError(
+                f"{name}={limit} cannot be held: {unpriced[0]} has no known price. Give one in USD "
+                f"per million tokens, {where}.price.prompt=... {where}.price.completion=..., "
+                "or limit termination.tokens instead"
+            )
+
+
+def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> LanguageModel:
+    from evolve.llm import ReplayModel
+
+    if name is None:
+        raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
+    store = Store.open(config["store"]["path"], read_only=True)
+    run = store.run(name)
+    recorded = _live(_recorded_settings(store, name, own))
+    if recorded is None:
+        raise UsageError(f"llm.run={name}: that run asked no model; name one that did")
+    return ReplayModel(
+        recorded,
+        lambda key, sample: store.recorded_reply(run.id, key, sample),
+        source=f"run {name}",
+    )
+
+
+def _recorded_settings(store: Store, name: str, own: str | None) -> Mapping[str, Any]:
+    """Of the models behind a run's answers: a replay has answers of its own, and another's models.
+
+    Raises:
+        UsageError: the run replays itself, or `own`, be it by way of others.
+    """
+    names = [own] if own else []
+    while name not in names:
+        names.append(name)
+        settings: Mapping[str, Any] = complete(store.run(name).config)["llm"]
+        if settings["kind"] != "replay":
+            return settings
+        name = settings["run"]
+    raise UsageError(
+        f"llm=replay goes in a circle, {' replays '.join([*names, name])}: name a run that asked a "
+        "model itself, llm.run=RUN, or ask one now, llm=none llm.model=provider/NAME"
+    )

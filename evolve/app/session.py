@@ -1,0 +1,94 @@
+"""A search of a stored run, until the end or a stop."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evolve.app import components
+from evolve.app.config.diff import KEPT
+from evolve.app.frontend import Frontend
+from evolve.app.models import WHY_IDLE, idle_limits
+from evolve.app.under_way import under_way
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.protocols import Evaluator
+from evolve.evaluation import LocalEvaluator
+from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
+from evolve.store import RunRow, Store
+from evolve.trackers import Feed
+
+
+async def search(
+    store: Store,
+    run: RunRow,
+    config: Mapping[str, Any],
+    evaluator: Evaluator,
+    frontend: Frontend,
+    *,
+    began: float | None = None,
+    late_s: float = LATE_S,
+) -> Outcome:
+    """Search until the run's end, or a stop.
+
+    Args:
+        store: the open database.
+        run: the run to continue from where it stands.
+        config: its configuration with what is overridden for now.
+        evaluator: the judge.
+        frontend: is told of what happens.
+        began: when the command began, on the clock of `time.monotonic` (None: now).
+        late_s: how long behind a limit on wall time what is under way may end.
+
+    Returns:
+        How it ended: a run that is not finished can be resumed, also if the judge failed.
+    """
+    rule = components.build_termination(config)
+    engine = components.build_search(store, run, config, device_class=evaluator.device_class)
+    for name in idle_limits(config):
+        frontend.say(f"{name} has no effect: {WHY_IDLE}")
+    for name in components.weak_limits(config):
+        frontend.say(f"{name} has no effect: {components.WHY_WEAK}")
+    display = frontend.display(store, run, config, rule)
+    feed = Feed(components.build_trackers(config), run, frontend.say)
+    stop_file = config["termination"]["stop_file"]
+    pipeline = Pipeline(
+        engine,
+        evaluator,
+        rule,
+        listeners=[display, feed],
+        say=frontend.say,
+        serial=config["deterministic"],
+        open_verified=config.get("opening", False),
+        stop_file=Path(stop_file) if stop_file else None,
+        began=began,
+        late_s=late_s,
+        free_judge=evaluator.abandon if isinstance(evaluator, LocalEvaluator) else _nothing,
+    )
+    display.follow(partial(under_way, pipeline, evaluator))
+    try:
+        with display, feed:
+            keep(store, run, config)
+            with frontend.interruptible(
+                pipeline.request_stop, lambda: pipeline.leave("left at once")
+            ):
+                outcome = await pipeline.run()
+    except EvaluatorUnavailable as error:  # the pipeline has left the run fit to be resumed
+        frontend.warn(str(error))
+        outcome = Outcome(reason=str(error), finished=False)
+    finally:
+        if engine.model is not None:
+            await engine.model.close()
+    frontend.ended(store, run, outcome)
+    return outcome
+
+
+def _nothing() -> None:
+    """What a judge has to end that starts no processes."""
+
+
+def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
+    """What is changed of the run now holds from now on, for all that looks at it later."""
+    kept = dict(run.config) | {group: config[group] for group in KEPT}
+    if kept != run.config:
+        store.claim(run.id)
+        store.reconfigure(run.id, kept)

@@ -1,0 +1,130 @@
+"""What is asked for, checked: all that can be wrong with the words, before minutes of work."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evolve.app import components
+from evolve.app.compatibility import refuse_unknown_cases
+from evolve.app.config.diff import refuse_differences
+from evolve.app.device import as_judged, kind_of
+from evolve.app.inputs import load_task, read_baseline, with_seeds
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+from evolve.store import RunRow, Store
+from evolve.store.tables.runs import check_seed
+
+MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A run to begin, or to continue where it is `existing`.
+
+    `recorded` is the configuration as a new run keeps it, with the sources of its opponents; of an
+    existing run, with the kind of device that it has been judged on.
+    """
+
+    existing: RunRow | None
+    task: Task
+    recorded: Mapping[str, Any]
+
+
+def read_request(
+    config: Mapping[str, Any], *, has_parts: bool = False, beside: Sequence[str] = ()
+) -> Request:
+    """Everything that a search needs but its judge; writes nothing.
+
+    `has_parts` says that the configuration's parts are known to go together: of a hundred runs
+    that have the same ones, the first need be asked. Baselines `beside` are timed with every
+    program of a new run; one that has begun goes on with those that it began with.
+
+    Raises:
+        UsageError: the run that `config` describes cannot be.
+    """
+    check_seed(config["seed"])
+    _check_place(Path(config["store"]["path"]))
+    existing = _existing(config)
+    if existing is not None:
+        with Store.open(config["store"]["path"], read_only=True) as store:
+            config = as_judged(config, store, existing)
+    task = load_task(config)
+    begun = existing.config.get("opponents", {}) if existing else dict.fromkeys(beside, "")
+    opponents = {name: "" for name, text in begun.items() if not text}
+    opponents |= read_baseline(config["baseline"], kind_of(config))
+    recorded = {**config, "opponents": opponents}
+    if existing is None:
+        task = with_seeds(task, config)
+    else:
+        _refuse_another(existing, task, recorded)
+    if not has_parts:
+        components.build_all(config, run=existing.name if existing else None)
+    refuse_unknown_cases(config, task)
+    return Request(existing=existing, task=task, recorded=recorded)
+
+
+def _check_place(path: Path) -> None:
+    """Raise UsageError where the database cannot be, without creating anything yet."""
+    if path.is_dir():
+        raise UsageError(f"store.path={path} is a folder; name a file in it, e.g. runs/evolve.db")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise UsageError(f"store.path={path}: {above} is not a folder; choose another path")
+    if not os.access(path if path.exists() else above, os.W_OK):
+        raise UsageError(f"store.path={path}: it cannot be written there; choose another path")
+    if path.exists():
+        Store.open(path, create=True, read_only=True).close()  # says whether it is one of ours
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what a run, and the files that are named after it, cannot be called."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
+    if len(name.encode()) > MAX_NAME:
+        raise UsageError(
+            f"name={name[:40]}...: it has {len(name.encode())} bytes, and files are named after "
+            f"the run; choose one of at most {MAX_NAME}"
+        )
+
+
+def _existing(config: Mapping[str, Any]) -> RunRow | None:
+    """The stored run to continue; None where a new one is to be made."""
+    name, path = config["name"], config["store"]["path"]
+    if name is None and config["on_exists"] == "resume":
+        raise UsageError(
+            "on_exists=resume needs the name of the run to continue: add name=..., or use "
+            "`evolve resume`, which takes the newest"
+        )
+    if name is not None:
+        check_name(name)
+    if name is None or not Path(path).is_file() or config["on_exists"] == "new":
+        return None
+    with Store.open(path, read_only=True) as store:
+        run = _stored(store, name)
+    if run is not None and config["on_exists"] == "error":
+        raise UsageError(
+            f"name={name}: {path} holds a run of this name; continue it with on_exists=resume, "
+            "or start another beside it with on_exists=new"
+        )
+    return run
+
+
+def _stored(store: Store, name: str) -> RunRow | None:
+    """One run of what may be hundreds, each with its task's text."""
+    try:
+        return store.run(name)
+    except UsageError:
+        return None
+
+
+def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
+    """Raise UsageError where the words describe another run than the stored one."""
+    refuse_differences(run, config)
+    if run.task.revision != task.revision:
+        raise UsageError(
+            f"name={run.name} on_exists=resume: the task {task.name} has changed since the run "
+            "was started; give the new run another name"
+        )

@@ -1,0 +1,1 @@
+"""The verbs, in the groups that `evolve --help` lists."""

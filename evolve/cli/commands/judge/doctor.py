@@ -1,0 +1,214 @@
+"""`evolve doctor`: what this machine offers, what is missing, and what to do about it.
+
+Needs nothing but the standard library until it asks the worker, so that it also speaks where the
+installation is broken.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import evolve
+from evolve.app.finding import MISSING, NOTE, OK, Finding
+from evolve.cli import signals
+from evolve.cli.args import parser
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.llm.doctor import findings as model_findings
+from evolve.store.database.filesystem import is_shared_between_hosts
+
+# Import name, distribution, and what does not work without it.
+PACKAGES = (
+    ("torch", "torch", "nothing can be judged"),
+    ("numpy", "numpy", "nothing can be judged"),
+    ("tvm_ffi", "apache-tvm-ffi", "C++ kernels cannot be built"),
+    ("ninja", "ninja", "C++ kernels cannot be built"),
+    ("hydra", "hydra-core", "run and resume cannot read the configuration"),
+    ("sqlalchemy", "sqlalchemy", "there is no database"),
+    ("networkx", "networkx", "there is no lineage graph"),
+    ("jinja2", "jinja2", "there is no report and no prompt"),
+    ("rich", "rich", "there is no live display"),
+    ("yaml", "pyyaml", "cases.yaml cannot be read"),
+)
+OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
+
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the findings; 1 where a search lacks something, 2 where the device asked for does."""
+    arguments = parser("doctor", "Say what this machine offers and what is missing.")
+    arguments.add_argument("--json", action="store_true", help="for machines")
+    arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
+    arguments.add_argument(
+        "--device", choices=DEVICES, default="auto", help="as in a run; exit status 2 without it"
+    )
+    options = arguments.parse_args(words)
+    on_device = [*device(options.device, options.python)]
+    findings = [*host(), *packages(), *compiler(), database(), *models(), *on_device]
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.state:<8}{finding.what:<21}{finding.detail}")
+        print(_verdict(findings))
+    if options.device == "cuda" and any(finding.state == MISSING for finding in on_device):
+        return 2
+    return 1 if any(finding.state == MISSING for finding in findings) else 0
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    lacking = [finding.what for finding in findings if finding.state == MISSING]
+    if lacking:
+        return f"\nMissing for a search: {', '.join(lacking)}."
+    return "\nA search can run here: evolve run task=rmsnorm"
+
+
+def host() -> Iterator[Finding]:
+    """Python, this package, processor."""
+    version = platform.python_version()
+    if sys.version_info >= (3, 14):
+        yield Finding(MISSING, "python", f"{version}: Hydra 1.3 crashes there; use 3.11 to 3.13")
+    else:
+        yield Finding(OK, "python", f"{version}, {platform.system()} {platform.machine()}")
+    yield Finding(OK, "evolve", f"{evolve.__version__} in {Path(evolve.__file__).parent}")
+    count = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()
+    yield Finding(OK, "cpu", f"{count} cores")
+
+
+def packages() -> Iterator[Finding]:
+    """The libraries, without importing any."""
+    for module, distribution, consequence in PACKAGES:
+        yield _package(module, distribution, consequence, MISSING)
+    for module, distribution, consequence in OPTIONAL:
+        yield _package(module, distribution, consequence, NOTE)
+
+
+def _package(module: str, distribution: str, consequence: str, absent: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        return Finding(
+            absent, distribution, f"not installed: {consequence}; pip install {distribution}"
+        )
+    try:
+        return Finding(OK, distribution, metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return Finding(OK, distribution, "version unknown")
+
+
+def compiler() -> Iterator[Finding]:
+    """The C++ compiler that builds candidates."""
+    wanted = os.environ.get("CXX", "c++")
+    found = shutil.which(wanted) or shutil.which("g++")
+    if found is None:
+        yield Finding(MISSING, "c++ compiler", f"no {wanted}; on Debian: apt-get install g++")
+        return
+    try:
+        answer = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding(MISSING, "c++ compiler", f"{found} does not answer: {error}")
+        return
+    yield Finding(OK, "c++ compiler", (answer.stdout or answer.stderr).partition("\n")[0])
+
+
+def database() -> Finding:
+    """Whether a database in the current folder can use the write-ahead log."""
+    try:
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".evolve-doctor-") as folder:
+            connection = sqlite3.connect(Path(folder) / "probe.db")
+            try:
+                mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+                connection.execute("CREATE TABLE probe (x)")
+            finally:
+                connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Finding(MISSING, "database", f"{Path.cwd()} cannot be written: {error}")
+    if is_shared_between_hosts(Path.cwd()):
+        return Finding(
+            NOTE, "database", "a network file system: no write-ahead log, one host at a time"
+        )
+    if mode == "wal":
+        return Finding(
+            OK, "database", f"SQLite {sqlite3.sqlite_version}, write-ahead log works here"
+        )
+    return Finding(
+        NOTE, "database", f"no write-ahead log on this file system ({mode}): one host at a time"
+    )
+
+
+def models() -> Iterator[Finding]:
+    """LiteLLM, and whose keys are seen; a search needs neither."""
+    for finding in model_findings():
+        yield Finding(*finding)
+
+
+def device(kind: str, python: str | None) -> Iterator[Finding]:
+    """What the worker's interpreter says of GPUs, and the worker itself of where it judges."""
+    if python is None and importlib.util.find_spec("torch") is None:
+        yield Finding(MISSING, "evaluation worker", "cannot start without torch")
+        return
+    yield from gpus(kind, python)
+    yield from judge(kind, python)
+
+
+def gpus(kind: str, python: str | None) -> Iterator[Finding]:
+    """GPUs, as the worker's interpreter and the driver see them, and what kernels for them need."""
+    from evolve.app.gpu_diagnosis import findings
+    from evolve.evaluation.host import examine_host
+
+    if kind == "cpu":
+        return
+    try:
+        facts = examine_host(python)
+    except EvaluatorUnavailable as error:
+        yield Finding(MISSING if kind == "cuda" else NOTE, "gpu", str(error))
+        return
+    yield from findings(facts, wanted=kind == "cuda")
+
+
+def judge(kind: str, python: str | None) -> Iterator[Finding]:
+    """What the evaluation worker says of its device and its sandbox."""
+    try:
+        facts = signals.run(_ask_worker(kind, python))
+    except (EvaluatorUnavailable, UsageError) as error:
+        yield Finding(MISSING, "evaluation worker", str(error))
+        return
+    yield Finding(OK, "evaluation worker", ", ".join(map(str, facts["device"].values())))
+    yield from _sandbox(facts["sandbox"])
+
+
+def _sandbox(facts: dict[str, Any]) -> Iterator[Finding]:
+    """The tier that is in force, and each mechanism with the host's reason against it."""
+    tier = facts["tier"]
+    lacking = [name for name, missing in facts["missing"].items() if missing]
+    stronger = "".join(f"; {name} lacks {_names(facts['missing'][name])}" for name in lacking)
+    yield Finding(OK if tier != "none" else NOTE, "sandbox", f"tier {tier}{stronger}")
+    for name, mechanism in facts["mechanisms"].items():
+        state = "in force" if mechanism["available"] else f"not here: {mechanism['why_not']}"
+        yield Finding(OK if mechanism["available"] else NOTE, f"  {_names([name])}", state)
+
+
+def _names(mechanisms: list[str]) -> str:
+    return ", ".join(name.lower().replace("_", " ") for name in mechanisms)
+
+
+async def _ask_worker(kind: str, python: str | None) -> dict[str, Any]:
+    from evolve.app.device import kind_here, start_local
+
+    evaluator = await start_local(kind_here(kind, python), slots=1, python=python)
+    try:
+        return await evaluator.doctor()
+    finally:
+        await evaluator.close()

@@ -1,0 +1,261 @@
+"""`evolve eval`: one file, or one recorded step, before the whole evaluation service."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evolve.app import repro
+from evolve.app.device import DEVICES, kind_here, kind_of_class, require_language, start_local
+from evolve.app.user_files import open_store, read_candidate
+from evolve.cli import signals
+from evolve.cli.args import add_store, parser, split_step
+from evolve.cli.console.progress import doing
+from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
+from evolve.cli.console.verdict import verdict_text
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import EvaluationRequest, Evaluator
+from evolve.core.source.tunables import render
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
+from evolve.report.audit import Findings, findings_of
+from evolve.worker.sandbox.policy import TIERS
+
+CORRECT, NOT_CORRECT = 0, 1
+MUTANTS = 60  # that an audit tries where the user names no number
+
+
+def main(words: Sequence[str]) -> int:
+    """Judge what the words name, or write it as a folder."""
+    options = _parse(words)
+    chosen, options.device = options.device, kind_here(options.device, options.python)
+    request, recorded = _request(options)
+    if recorded is not None and chosen == "auto":
+        options.device = kind_of_class(recorded.device_class)
+    if options.repro:
+        print(repro.write(Path(options.repro), request, recorded))
+        return CORRECT
+    require_language(request.source, f"candidate {options.candidate}", options.device)
+    if options.audit is not None:
+        return _audit(request, options)
+    evaluation, findings, known = signals.run(_judge(request, options))
+    if options.json:
+        extra = {"audit": findings, "known": known}
+        print(json.dumps(evaluation.to_json() | extra, indent=1))
+    else:
+        print("\n".join(verdict_text(evaluation, findings)))
+        print("".join(f"{line}\n" for line in graph_lines(evaluation)), end="")
+        if options.timing == "kernelbench":
+            print("\n".join(kernelbench_lines(evaluation)))
+        if known:
+            print(f"known to {options.store} already; --again judges it once more")
+    return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
+
+
+def _audit(request: EvaluationRequest, options: argparse.Namespace) -> int:
+    from evolve.cli.commands.judge import mutation
+
+    if options.python:
+        raise UsageError("--audit runs its oracle under this interpreter; leave --python out")
+    signals.run(
+        mutation.run(
+            request,
+            device=options.device,
+            most=options.audit,
+            require=options.sandbox_require,
+            read=options.sandbox_read,
+            as_json=options.json,
+        )
+    )
+    return CORRECT
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "eval",
+        "Judge one candidate, and audit its task: compile, correctness, time, feedback. "
+        "Exit status 0: correct; 1: not correct, or the judge failed; 2: cannot be judged; "
+        "75, 130: stopped.",
+    )
+    arguments.add_argument(
+        "candidate",
+        metavar="CANDIDATE",
+        help="a file with ModelNew, a step RUN:SEQ, or a folder that --repro wrote",
+    )
+    _add_task(arguments)
+    arguments.add_argument(
+        "--fidelity",
+        choices=[f.value for f in Fidelity],
+        default="search",
+        help="how far to go: correctness only, a few timings, for a reward, all of it, or all of "
+        "it in fresh processes (default: %(default)s)",
+    )
+    arguments.add_argument(
+        "--baseline", metavar="NAME", help="time against this too: file:mine.py, compile, ..."
+    )
+    arguments.add_argument(
+        "--timing",
+        choices=("calls", "kernelbench"),
+        default="calls",
+        help="kernelbench: show the times that KernelBench's method gives too, which decide "
+        "nothing (on a GPU)",
+    )
+    arguments.add_argument(
+        "--again", action="store_true", help="judge it even where the database knows the verdict"
+    )
+    arguments.add_argument("--json", action="store_true", help="the whole verdict, for machines")
+    arguments.add_argument("--repro", metavar="DIR", help="write the case as a folder instead")
+    arguments.add_argument(
+        "--audit",
+        metavar="N",
+        type=int,
+        nargs="?",
+        const=MUTANTS,
+        help="audit the judge instead: how many of N (%(const)s) mutants of this kernel it refuses",
+    )
+    _add_place(arguments)
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _add_task(arguments: argparse.ArgumentParser) -> None:
+    """Which task, and what it allows."""
+    arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
+    arguments.add_argument("--size", choices=SIZES, help="of the task; by default the device's")
+    arguments.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="task",
+        help="dtype of floating inputs and parameters (default: as the task makes them)",
+    )
+    arguments.add_argument(
+        "--accumulation",
+        choices=ACCUMULATIONS,
+        default="ieee",
+        help="the arithmetic that the candidate may use (default: %(default)s)",
+    )
+
+
+def _add_place(arguments: argparse.ArgumentParser) -> None:
+    """Where, and behind which walls."""
+    arguments.add_argument(
+        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+    )
+    arguments.add_argument(
+        "--python", metavar="PATH", help="interpreter that the worker runs under"
+    )
+    arguments.add_argument(
+        "--sandbox-require", choices=TIERS, default="none", help="the weakest acceptable sandbox"
+    )
+    arguments.add_argument(
+        "--sandbox-read",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder that the candidate may read; may be repeated",
+    )
+
+
+def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
+    """What is to be judged, and the verdict on record where there is one."""
+    target = options.candidate
+    if (Path(target) / repro.REQUEST).is_file():
+        asked = repro.read(Path(target))  # whose candidate may have been edited since
+        return replace(asked, instance=instance_digest(Program(asked.source).digest, {})), None
+    _, sequence = (None, None) if Path(target).exists() else split_step_or_file(target)
+    if sequence is not None:
+        return _recorded(options)
+    if not options.task:
+        raise UsageError(f"--task is missing: which task is {target} for? See `evolve tasks`")
+    return _from_file(options), None
+
+
+def split_step_or_file(target: str) -> tuple[str | None, int | None]:
+    """RUN:SEQ where the text has that shape; else it is the name of a file."""
+    return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)
+
+
+def _from_file(options: argparse.Namespace) -> EvaluationRequest:
+    from evolve.app.inputs import SIZE_ON, read_baseline
+    from evolve.tasks import find_task
+
+    source = read_candidate(options.candidate, "candidate")
+    task = find_task(
+        options.task,
+        size=options.size or SIZE_ON[options.device],
+        precision=options.precision,
+        accumulation=options.accumulation,
+    )
+    return EvaluationRequest(
+        task=task,
+        instance=instance_digest(Program(source).digest, {}),
+        source=source,
+        fidelity=Fidelity(options.fidelity),
+        opponents=read_baseline(options.baseline or "eager", options.device),
+    )
+
+
+def _recorded(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
+    name, sequence = split_step(options.candidate)
+    assert sequence is not None
+    with open_store(options.store) as store:
+        run = store.run(name)
+        step = store.step(run.id, sequence)
+        if step.program is None:
+            raise UsageError(f"step {options.candidate} made no program: {step.failure}")
+        request = EvaluationRequest(
+            task=run.task,
+            instance=instance_digest(step.program, step.assignment),
+            source=render(store.source(step.program), step.assignment),
+            fidelity=step.fidelity,
+            opponents=dict(run.config.get("opponents", {})),
+        )
+        return request, store.evaluation(run.id, sequence)
+
+
+async def _judge(
+    request: EvaluationRequest, options: argparse.Namespace
+) -> tuple[Evaluation, Findings, bool]:
+    """The verdict, what the audit of the task found, and whether the database knew both."""
+    with doing("starting the judge", plain=False):
+        evaluator = await start_local(
+            options.device,
+            slots=1,
+            python=options.python,
+            sandbox_require=options.sandbox_require,
+            sandbox_read=options.sandbox_read,
+        )
+    try:
+        if not options.again and (known := _known(request, options.store, evaluator)):
+            return *known, True
+        with doing(f"auditing the task {request.task.name}", plain=False):
+            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+        with doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
+            return await evaluator.evaluate(request), findings, False
+    finally:
+        await evaluator.close()
+
+
+def _known(
+    request: EvaluationRequest, path: str, evaluator: Evaluator
+) -> tuple[Evaluation, Findings] | None:
+    """The verdict and the findings of the task's audit, where the database has them."""
+    if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
+        return None
+    with open_store(path) as store:
+        found = store.cached(
+            request.instance,
+            request.task.revision,
+            evaluator.device_class,
+            evaluator.evaluator_version,
+            request.fidelity,
+        )
+        found = None if found is None or found.cut_short else found
+        audits = [
+            findings_of(run.config)
+            for run in store.runs()
+            if run.task.revision == request.task.revision and run.config.get("audit") is not None
+        ]
+    return (found, audits[0]) if found is not None and audits else None

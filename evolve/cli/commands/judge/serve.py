@@ -1,0 +1,192 @@
+"""`evolve serve`: the judge behind HTTP, for training loops and other clients."""
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import MISSING
+
+from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.cli import signals
+from evolve.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from evolve.serve.service import Service
+
+TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
+SHORTEST_TOKEN = 16
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
+
+
+class References(Enum):
+    """Which references a request may bring."""
+
+    known = "known"
+    any = "any"
+
+
+@dataclass
+class ServeConfig:
+    """The types of conf/serve.yaml, which says what each is."""
+
+    host: str = MISSING
+    port: int = MISSING
+    token_file: str | None = None
+    jobs: str = MISSING
+    tasks: list[str] = field(default_factory=list)
+    references: References = References.known
+    rewards: list[str] = field(default_factory=list)
+    queue: int = MISSING
+    queue_time: str = MISSING
+    attempts: int = MISSING
+    keep: str = MISSING
+    device: Device = field(default_factory=Device)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    cuda: Cuda = field(default_factory=Cuda)
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve until a signal says to stop; the exit status is 0 then."""
+    from evolve.app.config.locate import config_dir
+
+    if {"-h", "--help"} & {*words}:
+        print("usage: evolve serve [key=value ...]\n")
+        print((config_dir() / "serve.yaml").read_text(), end="")
+        return 0
+    config = compose(words)
+    token = read_token(config["token_file"], os.environ)
+    require_token(config["host"], token)
+    with suppress(signals.Stopped):
+        signals.run(_serve(config, token))
+    return 0
+
+
+def compose(words: Sequence[str]) -> dict[str, Any]:
+    """The configuration that `key=value` words give, as plain data.
+
+    Raises:
+        UsageError: a word, a key or a value that cannot be.
+    """
+    from evolve.app.config.compose import compose_other
+
+    if odd := [word for word in words if "=" not in word or word.startswith("-")]:
+        raise UsageError(f"'{odd[0]}' is not key=value; `evolve serve --help` lists the keys")
+    return compose_other("serve", ServeConfig, words)
+
+
+def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
+    """The token that clients have to show; None where there is none.
+
+    Raises:
+        UsageError: the file cannot be read, or what is there is too short to be one.
+    """
+    if path is None:
+        token, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
+    else:
+        where = f"token_file={path}"
+        try:
+            token = Path(path).read_text(encoding="utf-8").partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{where}: it cannot be read: {error}") from error
+        if not token.strip():
+            raise UsageError(f"{where}: its first line is empty; write the token there")
+    token = token.strip()
+    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters; take what "
+            "`openssl rand -hex 24` prints"
+        )
+    return token or None
+
+
+def require_token(host: str, token: str | None) -> None:
+    """Raise UsageError where a server without a token could be reached from other machines."""
+    if token is None and not is_loopback(host):
+        raise UsageError(
+            f"host={host}: a server that other machines reach needs a token, since whoever asks it "
+            f"has code run here; set token_file=FILE or {TOKEN_VARIABLE}, or leave host out"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an interface is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _serve(config: Mapping[str, Any], token: str | None) -> None:
+    try:
+        from evolve.serve.http import listen, run
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "starlette", "uvicorn", "pydantic"):
+            raise
+        raise UsageError(EXTRA) from error
+    from evolve.app.device import kind_of
+    from evolve.app.inputs import SIZE_ON
+    from evolve.serve.app import create_app
+    from evolve.serve.catalogue import Catalogue
+
+    if config["device"]["kind"] == "replay":
+        raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
+    catalogue = Catalogue(
+        config["tasks"],
+        size=SIZE_ON[kind_of(config)],
+        any_reference=config["references"] == "any",
+    )
+    service = _service(config)
+    try:
+        with listen(config["host"], config["port"]) as listener:
+            await service.start()
+            app = create_app(service, catalogue, token=token, hosts=() if token else LOOPBACK_NAMES)
+            for line in _welcome(service, listener, token):
+                print(line, flush=True)
+            await run(app, listener, service)
+    finally:
+        await service.close()
+
+
+def _service(config: Mapping[str, Any]) -> "Service":
+    from evolve.app.device import start_evaluator
+    from evolve.search.termination import parse_duration
+    from evolve.serve.jobs import Jobs
+    from evolve.serve.service import Service, Settings
+    from evolve.trajectories.rewards import reward, reward_names
+
+    for name in ("queue", "attempts"):
+        if config[name] < 1:
+            raise UsageError(f"{name}={config[name]}: it goes from 1")
+    settings = Settings(
+        queue=config["queue"],
+        queue_s=parse_duration(config["queue_time"]),
+        attempts=config["attempts"],
+        keep_s=parse_duration(config["keep"]),
+    )
+    rewards = {one.name: one for one in map(reward, (*reward_names(), *config["rewards"]))}
+    jobs = Jobs(Path(config["jobs"]))
+    return Service(jobs, lambda: start_evaluator(config), rewards, settings, _say)
+
+
+def _say(line: str) -> None:
+    print(f"evolve: {line}", file=sys.stderr, flush=True)
+
+
+def _welcome(service: "Service", listener: socket.socket, token: str | None) -> Iterator[str]:
+    host, port = listener.getsockname()[:2]
+    judge = service.judge.known
+    yield f"judge   {judge.device_class}, {judge.slots} at once, version {judge.evaluator_version}"
+    yield f"jobs    {service.jobs.path}"
+    if token is None:
+        yield "token   none: every process on this machine may have code judged here"
+    yield f"serving http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,232 @@
+"""`evolve best`: a run's winner as a file or an operator that needs nothing of ours."""
+
+import argparse
+import io
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import evolve
+from evolve.app.text import speedup_text
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_run, add_store, parser
+from evolve.core.errors import UsageError
+from evolve.report.audit import NOT_COUNTED, findings_of, weak_task_text, weakness
+from evolve.report.text import baseline_name, one_line, printable, write_text
+
+if TYPE_CHECKING:
+    from evolve.core.lineage import Step
+    from evolve.report.export.check import Checks
+    from evolve.store import RunRow, Store
+    from evolve.store.champion import Champion
+
+MODULE, TORCH_OP = "module", "torch-op"
+DONE, CHECK_FAILED = 0, 1
+_MACHINE = re.compile(r"x86_64|aarch64|arm64|ppc64le|s390x|riscv64")
+_CAPABILITY = re.compile(r"(?:^|sm_|capability )(\d+)\.?(\d)\b")
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the winner where the words say."""
+    options = _parse(words)
+    with open_store(options.store) as store:
+        run = store.run(options.run)
+        if _form(options) == TORCH_OP:
+            return _write_operator(store, run, options.output)
+        text = standalone(store, run)
+        warning = _warning(run, _winner(store, run))
+    if warning:
+        print(f"evolve: {warning}", file=sys.stderr)
+    if options.output:
+        print(write_text(Path(options.output), text))
+    else:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as Python will read it
+        print(text, end="")
+    return DONE
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "best",
+        "Write a run's winner for use elsewhere: as one Python module, or as a folder with a "
+        "torch.library operator, a drop-in torch.nn.Module and their tests, which are run. "
+        "Exit status 0: written (and checked); 1: written, but a check failed.",
+    )
+    add_run(arguments)
+    arguments.add_argument(
+        "--as",
+        dest="form",
+        choices=(MODULE, TORCH_OP),
+        help=f"what to write (default: {TORCH_OP} where -o names a folder, else {MODULE})",
+    )
+    arguments.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="FILE.py or a new folder (default: standard output; a folder named after the task)",
+    )
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def _form(options: argparse.Namespace) -> str:
+    is_file = options.output is None or options.output.endswith(".py")
+    if options.form == TORCH_OP and options.output is not None and is_file:
+        raise UsageError(f"-o {options.output} is a file; --as {TORCH_OP} writes a folder")
+    return options.form or (MODULE if is_file else TORCH_OP)
+
+
+def standalone(store: "Store", run: "RunRow") -> str:
+    """The winner's source with its tunables frozen, under a header that says where it is from.
+
+    Raises:
+        UsageError: the run has no winner yet.
+    """
+    from evolve.core.source.tunables import freeze
+    from evolve.report.run.winner import origin
+
+    winner = _winner(store, run)
+    body = freeze(store.source(winner.program), winner.assignment)
+    lines = _provenance(run, winner, origin(store, run, winner))
+    header = "\n".join(f"# {line}".rstrip() for line in lines)
+    return f"{header}\n\n{body.rstrip()}\n"
+
+
+def _winner(store: "Store", run: "RunRow") -> "Champion":
+    from evolve.store.champion import champion
+
+    winner = champion(store, run)
+    if winner is None:
+        raise UsageError(
+            f"run {run.name} has no correct and timed kernel yet; "
+            f"`evolve show {run.name}` says what became of its candidates"
+        )
+    return winner
+
+
+def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
+    from evolve.report.export.check import require_pytest, run_tests
+    from evolve.report.export.operator_text import operator_name
+    from evolve.report.export.torch_op import Facts, check_folder, export_torch_op
+    from evolve.report.run.winner import origin
+
+    folder = Path(output or f"{operator_name(run.task.name)}_kernel")
+    check_folder(folder)
+    winner = _winner(store, run)
+    require_pytest()
+    device, architecture = judged_on(winner)
+    facts = Facts(
+        device=device,
+        architecture=architecture,
+        gain=_gain(run, winner),
+        provenance=tuple(_provenance(run, winner, origin(store, run, winner))),
+    )
+    if warning := _warning(run, winner):
+        print(f"evolve: {warning}", file=sys.stderr)
+    source = store.source(winner.program)
+    print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
+    print(f"running the tests of {folder} (kernel and compiler, a minute or so)", file=sys.stderr)
+    checks = run_tests(folder)
+    print("\n".join(_checks_text(checks, folder, architecture)))
+    return DONE if checks.passed else CHECK_FAILED
+
+
+def judged_on(winner: "Champion") -> tuple[str, str]:
+    """Device type and architecture of a verdict: `("cuda", "sm_90")`, `("cpu", "x86_64")`.
+
+    Raises:
+        UsageError: the verdict does not say which architecture it was.
+    """
+    evaluation = winner.evaluation
+    facts = evaluation.environment
+    if evaluation.device_class.startswith("cpu"):
+        machine = _MACHINE.search(facts.get("os", ""))
+        return "cpu", machine[0] if machine else platform.machine()
+    found = _CAPABILITY.search(facts.get("capability", evaluation.device_class))
+    if found is None:
+        raise UsageError(
+            f"the verdict on {evaluation.device_class} does not say which architecture that is; "
+            f"export the winner with --as {MODULE}"
+        )
+    return "cuda", f"sm_{found[1]}{found[2]}"
+
+
+def _checks_text(checks: "Checks", folder: Path, architecture: str) -> Iterator[str]:
+    """A line for every test, with how many cases passed and what is wrong with the others."""
+    for name in dict.fromkeys(test.name.partition("[")[0] for test in checks.tests):
+        tests = [test for test in checks.tests if test.name.partition("[")[0] == name]
+        failed = [test for test in tests if test.outcome == "failed"]
+        passed = sum(test.outcome == "passed" for test in tests)
+        mark = "FAILED" if failed else "ok" if passed else "-"
+        said = name.removeprefix("test_").replace("_", " ")
+        yield f"  {mark:6}  {said} ({passed} of {len(tests)})"
+        for test in failed:
+            yield f"          {test.name.removeprefix(name) or name}: {_fault(test.reason)}"
+    if checks.fault:
+        yield f"  FAILED  {printable(checks.fault)}"
+    skipped = len(checks.skipped)
+    passed = len(checks.tests) - skipped - len(checks.failed)
+    yield f"{passed} checks passed, {len(checks.failed)} failed, {skipped} did not apply"
+    if any("not the device" in test.reason for test in checks.skipped):
+        yield (
+            f"The kernel itself was NOT run: this machine is no {architecture}. "
+            f"Run `pytest {folder}` on one."
+        )
+    if not checks.passed:
+        yield f"{folder} is kept, but not fit to be merged; `pytest {folder}` shows more"
+
+
+def _fault(reason: str) -> str:
+    """The line of a failed test that says what is wrong."""
+    lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
+    return one_line(lines[0] if lines else reason, 200)
+
+
+def _gain(run: "RunRow", winner: "Champion") -> str:
+    against = baseline_name(str(run.config.get("baseline", "eager")))
+    said = f"{speedup_text(winner.ratio)} over {against}, {_proof(winner)}."
+    return f"{said} {weak_task_text(findings_of(run.config))}".strip()
+
+
+def _proof(winner: "Champion") -> str:
+    return "verified in fresh processes" if winner.verified else "not verified"
+
+
+def _warning(run: "RunRow", winner: "Champion") -> str:
+    """That a winner is no gain, and what to do next; empty where it is one."""
+    if winner.ratio.is_gain:
+        return ""
+    against = baseline_name(run.baseline)
+    is_slower = winner.ratio.high < 1
+    found = f"is slower than {against}" if is_slower else f"shows no gain over {against}"
+    return (
+        f"the best kernel of run {run.name} {found}: {speedup_text(winner.ratio)}. Keep {against}, "
+        f"or search on: evolve resume {shlex.quote(run.name)} termination.evaluations=400 "
+        "termination.wall_time=1h"
+    )
+
+
+def _provenance(run: "RunRow", winner: "Champion", made: "Step") -> Iterator[str]:
+    evaluation, task = winner.evaluation, run.task
+    against = baseline_name(str(run.config.get("baseline", "eager")))
+    yield f"Kernel for task {printable(task.name)}, found by evolve {evolve.__version__}."
+    yield ""
+    yield f"speedup      {speedup_text(winner.ratio)} over {against}, {_proof(winner)}"
+    if weak := weakness(findings_of(run.config)):
+        yield f"strict       {NOT_COUNTED}; {weak}"
+    yield f"task         {printable(task.name)}, size {task.size}, revision {task.revision[:16]}"
+    yield f"run          {printable(run.name)}, seed {run.seed}"
+    yield f"program      {winner.program[:16]}, of step {made.sequence} ({made.operator})"
+    yield f"measured     in step {winner.sequence}"
+    for name, value in sorted(winner.assignment.items()):
+        yield f"tunable      {name} = {value}"
+    yield f"judged on    {evaluation.device_class}, evaluator {evaluation.evaluator_version}"
+    for name, value in sorted(evaluation.environment.items()):
+        yield f"  {name}: {' '.join(printable(value).split())}"
+    for label in evaluation.labels:
+        yield f"label        {label.name}: {' '.join(printable(label.evidence).split())}"

@@ -1,0 +1,89 @@
+"""`evolve cost`: what runs have cost, in USD, tokens and device seconds, from the store."""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evolve.app.text import table
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
+from evolve.core.errors import UsageError
+from evolve.store import Cost
+
+BY = ("run", "task", "model", "operator")
+SUMS = (
+    *("calls", "unknown", "unpriced", "prompt_tokens", "completion_tokens", "tokens"),
+    *("usd", "evaluations", "device_time_s"),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Sum up, and print a table or CSV."""
+    options = _parse(words)
+    by = list(dict.fromkeys(options.by.split(",")))
+    for name in by:
+        if name not in BY:
+            raise UsageError(f"--by {name}: it can be {', '.join(BY)}, or several with commas")
+    with open_store(options.store) as store:
+        runs = {run.name: run for run in store.runs()}
+        only = store.run(options.run).id if options.run else None
+        tasks = {name: run.task.name for name, run in runs.items()}
+        rows = summed(store.costs(only), by, tasks)
+    if options.csv:
+        writer = csv.DictWriter(sys.stdout, [*by, *SUMS], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "usd": _usd(row, unknown="")} for row in rows)
+    elif rows:
+        total = _total(rows) | {by[0]: "all"}
+        print(table([*by, *SUMS], [_cells(row, by) for row in (*rows, total)]))
+    else:
+        print("nothing has cost anything yet")
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "cost",
+        "Sum up what was spent. Evaluations are counted at every fidelity. Calls without an "
+        "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
+        "sum. What a replay repeats of a record was paid for once, and is left out.",
+    )
+    arguments.add_argument("run", nargs="?", metavar="RUN", help="one run only (default: all)")
+    arguments.add_argument(
+        "--by", default="run,model", metavar="A,B", help=f"of {', '.join(BY)} (default: run,model)"
+    )
+    arguments.add_argument("--csv", action="store_true", help="for machines; usd empty if unknown")
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+def summed(
+    costs: Iterable[Cost], by: Sequence[str], tasks: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The costs as rows, one for each combination of what they are told apart `by`."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for cost in costs:
+        named = {"task": tasks[cost.run], "model": cost.model or "(none)"}
+        key = tuple(named.get(name) or str(getattr(cost, name)) for name in by)
+        groups.setdefault(key, []).append({name: getattr(cost, name) for name in SUMS})
+    return [dict(zip(by, key, strict=True)) | _total(rows) for key, rows in sorted(groups.items())]
+
+
+def _total(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    found = list(rows)
+    return {name: sum(row[name] for row in found) for name in SUMS}
+
+
+def _usd(row: Mapping[str, Any], *, unknown: str) -> str:
+    return f"{row['usd']:.6f}" if not row["unpriced"] else unknown
+
+
+def _cells(row: Mapping[str, Any], by: Sequence[str]) -> list[str]:
+    usd = f"{row['usd']:.2f}" + (" + unknown" if row["unpriced"] else "")
+    shown = dict(row) | {"usd": usd, "device_time_s": f"{row['device_time_s']:.1f}"}
+    return [
+        f"{value:,}" if isinstance(value := shown.get(name, ""), int) else str(value)
+        for name in (*by, *SUMS)
+    ]

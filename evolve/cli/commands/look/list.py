@@ -1,0 +1,75 @@
+"""`evolve list`: the runs of a database."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from evolve.app.text import speedup_text, table
+from evolve.app.user_files import open_store
+from evolve.cli.args import add_store, parser
+from evolve.report.audit import NOT_COUNTED, Findings, findings_of
+from evolve.report.text import duration_text, one_line
+
+if TYPE_CHECKING:
+    from evolve.store import RunRow, Store
+    from evolve.store.champion import Champion
+
+
+def main(words: Sequence[str]) -> int:
+    """Print one line per run."""
+    from evolve.store.champion import champion
+
+    arguments = parser("list", "List the runs of a database, newest last.")
+    arguments.add_argument("--json", action="store_true", help="for machines")
+    add_store(arguments)
+    options = arguments.parse_args(words)
+    with open_store(options.store) as store:
+        runs = store.runs()
+        if options.json:
+            print(json.dumps([_record(store, run) for run in runs], indent=1))
+            return 0
+        rows = []
+        for run in runs:
+            winner, progress = champion(store, run), store.progress(run.id)
+            rows.append(
+                (
+                    run.name,
+                    run.task.name,
+                    run.state,
+                    str(progress.evaluations),
+                    duration_text(progress.wall_time_s),
+                    _best(winner, findings_of(run.config)),
+                    one_line(run.reason, 80),
+                )
+            )
+    header = ("RUN", "TASK", "STATE", "EVALUATIONS", "TIME", "BEST", "WHY IT ENDED")
+    print(table(header, rows) if rows else f"{options.store} holds no run yet")
+    return 0
+
+
+def _best(winner: "Champion | None", findings: Findings) -> str:
+    if winner is None:
+        return "-"
+    return speedup_text(winner.ratio) + (f", {NOT_COUNTED}" if findings else "")
+
+
+def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
+    from evolve.store.champion import champion
+
+    winner, progress = champion(store, run), store.progress(run.id)
+    return {
+        "name": run.name,
+        "task": run.task.name,
+        "state": run.state,
+        "reason": run.reason,
+        "created": run.created,
+        "evaluations": progress.evaluations,
+        "proposals": progress.proposals,
+        "tunings": progress.tunings,
+        "wall_time_s": progress.wall_time_s,
+        "device_time_s": progress.device_time_s,
+        "speedup": winner.ratio.to_json() if winner else None,
+        "audit": findings_of(run.config),
+        "verified": winner.verified if winner else None,
+        "best_sequence": winner.sequence if winner else None,
+    }

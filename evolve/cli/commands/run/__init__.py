@@ -1,0 +1,1 @@
+"""Verbs that run a search, or take part in one."""

@@ -1,0 +1,197 @@
+"""`evolve batch`: a run's next evaluations as a file, for a device that the search cannot reach."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evolve.app.user_files import open_store
+from evolve.cli import signals
+from evolve.cli.args import add_run, add_store, parser
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity
+from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.report.text import count_text
+
+if TYPE_CHECKING:
+    from evolve.core.protocols import Evaluator, Progress, TerminationRule
+    from evolve.search.engine import Search
+    from evolve.search.execution.verification import RunAlone
+    from evolve.store import RunRow, Ticket
+    from evolve.worker.service.batch_files import BatchRequest
+
+MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
+
+
+def main(words: Sequence[str]) -> int:
+    """Ask, store, and write the file."""
+    options = _parse(words)
+    if options.number < 1:
+        raise UsageError(f"-n {options.number}: it goes from 1")
+    from evolve.app.attach import sitting
+
+    with open_store(options.store, read_only=False) as store:
+        run = store.run(options.run)
+        with sitting(store, run) as search:
+            asked = verification(search) if options.verify else ask(search, options)
+            for line in write(search, Path(options.output), asked):
+                print(line)
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    arguments = parser(
+        "batch",
+        "Write a run's next evaluations to a file. `python -m evolve.worker batch FILE OUT`, on a "
+        "machine with the device, judges them, and `evolve tell RUN OUT` takes the verdicts in.",
+    )
+    add_run(arguments)
+    arguments.add_argument(
+        "-n", "--number", type=int, default=16, metavar="N", help="at most (default: %(default)s)"
+    )
+    arguments.add_argument("-o", "--output", required=True, metavar="FILE", help="JSON lines")
+    arguments.add_argument(
+        "--new", action="store_true", help="leave out what an earlier file has asked for already"
+    )
+    arguments.add_argument(
+        "--verify", action="store_true", help="only the verification of the best program so far"
+    )
+    add_store(arguments)
+    return arguments.parse_args(words)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What goes into the file, with opponents beside the run's own; why there is not more."""
+
+    tickets: "list[tuple[Ticket, Mapping[str, str]]]" = field(default_factory=list)
+    known: int = 0
+    reason: str = ""
+
+
+def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
+    """Write the file; says what it holds."""
+    from evolve.evaluation.batch import as_batch, write_requests
+    from evolve.search.verdicts import request_id
+
+    run = search.run
+    first = _about_the_task(run) if run.config.get("audit") is None else []
+    if asked.known:
+        yield f"{count_text(asked.known, 'verdict')} known to this database already, and told"
+    if not asked.tickets and len(first) < 2:  # an audit alone gives nothing to start from
+        raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
+    if asked.reason:
+        yield f"no more than these: {asked.reason}"
+    requests = [
+        as_batch(request_id(run, ticket), search.request(ticket, opponents))
+        for ticket, opponents in asked.tickets
+    ]
+    write_requests(path, [*first, *requests])
+    yield f"{path}: {count_text(len(asked.tickets), 'evaluation')} of {run.name}"
+    if width := run.config["device"].get("half_width"):
+        yield f"judge them with --half-width {width:g}, which the run asks for"
+
+
+def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
+    """What a run that was created without a judge has to know: its task's audit, compiler seeds."""
+    from evolve.app.compiler_seeds import variants
+    from evolve.evaluation.batch import audit_request, compiled_request
+
+    wanted = () if run.task.compiled else variants(run.task, run.config)
+    compiled = [compiled_request(run.task, wanted)] if wanted else []
+    return [audit_request(run.task), *compiled]
+
+
+def ask(search: "Search", options: argparse.Namespace) -> Asked:
+    """Proposals to be judged: the user's baseline, what still waits (unless `new`), new ones."""
+    from evolve.app import components
+    from evolve.search.execution.verification import judge_opponents
+    from evolve.search.verdicts import waiting_tickets
+
+    waiting = waiting_tickets(search)
+    asked = Asked()
+    signals.run(judge_opponents(search, _into(asked)))
+    if not options.new:
+        asked.tickets += [(ticket, {}) for ticket in waiting if ticket.operator != VERIFY]
+    del asked.tickets[options.number :]
+    rule = components.build_termination(search.run.config)
+    _ask_new(search, rule, waiting, asked, options.number)
+    return asked
+
+
+def verification(search: "Search") -> Asked:
+    """The verification of the archive's best, with the opponents that it has to beat."""
+    from evolve.search.execution.verification import verify_champion
+    from evolve.search.verdicts import waiting_tickets
+
+    asked = Asked(reason="there is no program to verify, or the best one is verified")
+    waiting = [ticket for ticket in waiting_tickets(search) if ticket.operator == VERIFY]
+    signals.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets), waiting))
+    asked.reason = "" if asked.tickets else asked.reason
+    return asked
+
+
+def _into(asked: Asked) -> "RunAlone":
+    """What takes a ticket as if it were judged now, and writes it down instead."""
+
+    async def take(ticket: "Ticket", opponents: Mapping[str, str]) -> None:
+        asked.tickets.append((ticket, opponents))
+
+    return take
+
+
+def _ask_new(
+    search: "Search",
+    rule: "TerminationRule",
+    waiting: "Sequence[Ticket]",
+    asked: Asked,
+    number: int,
+) -> None:
+    """Fill up with new proposals, as far as the budget and the operators go."""
+    from evolve.store import TicketState
+
+    pending, judge, failures = list(waiting), _judge_of(search), 0
+    while len(asked.tickets) < number and failures < MAX_FAILURES:
+        asked.reason = rule.check(_as_if_done(search.progress, pending)) or ""
+        ticket = None if asked.reason else search.ask(models=())
+        if ticket is None:
+            until = " before verdicts are told" if pending else ""
+            asked.reason = asked.reason or f"nothing is left to propose{until}"
+            return
+        if ticket.state is not TicketState.PROPOSED:
+            failures += 1
+            asked.reason = f"{failures} proposals in a row failed, the last: {ticket.failure}"
+            continue
+        failures, asked.reason = 0, ""
+        known = search.known(search.request(ticket), judge) if judge else None
+        if known is not None:
+            search.tell(ticket, known)
+            asked.known += 1
+        else:
+            pending.append(ticket)
+            asked.tickets.append((ticket, {}))
+
+
+def _judge_of(search: "Search") -> "Evaluator | None":
+    """Who has judged this run so far; None where nobody has."""
+    from evolve.evaluation import ReplayEvaluator
+
+    try:
+        return ReplayEvaluator(search.store, search.run.id)
+    except UsageError:
+        return None
+
+
+def _as_if_done(progress: "Progress", pending: "Sequence[Ticket]") -> "Progress":
+    """The progress as it will be when all that is out has its verdict."""
+    fidelities = [
+        ticket.proposal.fidelity
+        for ticket in pending
+        if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
+    ]
+    return replace(
+        progress,
+        evaluations=progress.evaluations + fidelities.count(Fidelity.SEARCH),
+        screens=progress.screens + fidelities.count(Fidelity.SCREEN),
+    )

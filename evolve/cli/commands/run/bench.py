@@ -1,0 +1,117 @@
+"""`evolve bench`: a search for every task of a suite, and one report."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evolve.app.text import table
+from evolve.app.user_files import open_store
+from evolve.cli import signals
+from evolve.cli.commands.run.run import check_python, check_words
+from evolve.cli.exit_status import OK, RESUMABLE
+
+if TYPE_CHECKING:
+    from evolve.app.bench.plan import Plan
+
+HELP = """\
+usage: evolve bench suite=NAME [key=value ...]
+
+Search every task of a suite, several at once before one judge, and report on all of them.
+
+  evolve bench suite=shipped search=seeds
+  evolve bench suite=kernelbench path=KernelBench level=[1,2] search=seeds
+  evolve bench suite=kernelbench path=KernelBench problems=[1/19,1/40] termination.evaluations=60
+
+Each task is an ordinary run of the database, named SUITE-LEVEL-PROBLEM-SEARCH, so the same command
+goes on where it stands: what is finished is left alone, unless it is given a larger budget or other
+baselines. All settings of `evolve run` hold for every run (search=..., device=..., termination.*,
+store.path=...); these are the suite's own:
+
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run what is left to do; then write the page and the CSV and print the table."""
+    if {"-h", "--help"} & {*words}:
+        from evolve.app.config.locate import config_dir
+
+        print(HELP + (config_dir() / "bench.yaml").read_text(encoding="utf-8"), end="")
+        return 0
+    check_python()
+    check_words(words)
+    from evolve.app.bench.plan import make_plan
+    from evolve.app.models import key_notes
+
+    start = time.monotonic()
+    plan = make_plan(words)
+    for note in key_notes(plan.config):
+        print(note)
+    ends_at = None if plan.within_s is None else start + plan.within_s
+    try:
+        return signals.run(_bench(plan, ends_at))
+    finally:
+        report(plan)
+
+
+async def _bench(plan: "Plan", ends_at: float | None) -> int:
+    from evolve.app.bench.runner import Bench
+    from evolve.app.compiler_seeds import wanted
+    from evolve.app.device import start_evaluator
+    from evolve.cli.console.frontend import Terminal
+    from evolve.store import Store
+
+    config: Mapping[str, Any] = plan.config
+    evaluator = await start_evaluator(config, compiles=bool(wanted(config)))
+    try:
+        with Store.open(config["store"]["path"], create=True) as store:
+            for notice in store.notices:
+                print(notice)
+            print(f"{plan.name}: {len(plan.entries)} tasks, runs in {store.path}", flush=True)
+            terminal = Terminal()
+            bench = Bench(
+                plan,
+                store,
+                evaluator,
+                ends_at=ends_at,
+                say=terminal.say,
+                interruptible=terminal.interruptible,
+            )
+            ended_by = await bench.run()
+    finally:
+        await evaluator.close()
+    if ended_by:
+        print(f"\nstopped: {ended_by}; the same command goes on")
+    return RESUMABLE if ended_by else OK
+
+
+def report(plan: "Plan") -> None:
+    """Write the page and the table beside the database, and print what matters of them."""
+    from evolve.report.suite.page import (
+        FAST,
+        HEADER,
+        amsr_lines,
+        caveats,
+        figure_rows,
+        spent_line,
+        write_suite,
+    )
+    from evolve.report.suite.results import read_suite
+
+    path = Path(plan.config["store"]["path"])
+    if not path.is_file():
+        return
+    page = path.parent / f"{plan.name}.html"
+    with open_store(str(path)) as store:
+        results = read_suite(store, [entry.task for entry in plan.entries])
+    write_suite(plan.name, results, page, page.with_suffix(".csv"))
+    print()
+    print(table((*HEADER, *FAST), list(figure_rows(results))))
+    print()
+    for line in (*amsr_lines(results), spent_line(results), *caveats(results)):
+        print(line)
+    for result in results:
+        if result.ended and result.best is None:
+            print(f"  none  {result.task.label} {result.task.title}: {result.reason}")
+    print(f"  page   {page}")
+    print(f"  table  {page.with_suffix('.csv')}")

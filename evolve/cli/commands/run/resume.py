@@ -1,0 +1,132 @@
+"""`evolve resume`: continue a stored run after any end."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evolve.app.user_files import DEFAULT_STORE
+from evolve.cli import signals
+from evolve.cli.commands.run.run import check_python, check_word
+from evolve.cli.exit_status import OK, RESUMABLE
+from evolve.core.errors import UsageError
+
+HELP = """\
+usage: evolve resume [RUN] [key=value ...]
+
+Continue a run of the database (default: the newest) after any end, kill -9
+included. Without words it goes on as it was; these settings may differ from the
+stored ones, and those of termination, llm and trackers hold from then on:
+
+  termination.*   more or less budget:  termination.wall_time=2h
+  llm.*           who answers operators:  llm.model=provider/name
+  device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
+  sandbox.*       behind which walls:   sandbox.require=namespaces
+  trackers.*      where curves go:      trackers=tensorboard
+  store.path      the database file (default: %s)
+
+Anything else is refused, with the difference. With the limits used up it ends
+what is left: programs that were given up, the verification of the winner.
+
+Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
+time was over before the winner was verified: run it again; 130: Ctrl-C before
+the search began, or twice; 1: no judge comes up; 2: refused.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Continue the run that the words name."""
+    if {"-h", "--help"} & {*words}:
+        print(HELP % DEFAULT_STORE, end="")
+        return 0
+    began = time.monotonic()
+    check_python()
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    for word in words:
+        if word not in names or word.startswith("-"):
+            check_word(word)
+    if len(names) > 1:
+        raise UsageError(f"resume takes one run, got {', '.join(names)}; settings are key=value")
+    return signals.run(_resume(names[0] if names else None, overrides, began))
+
+
+async def _resume(name: str | None, overrides: Sequence[str], began: float) -> int:
+    from evolve.app import components
+    from evolve.app.config.upgrade import completed
+    from evolve.app.device import as_judged, start_evaluator
+    from evolve.app.models import key_notes
+    from evolve.app.session import search
+    from evolve.cli.console.frontend import Terminal
+    from evolve.store import Store
+
+    with Store.open(_path(overrides)) as store:
+        run = completed(store.run(name))
+        config = as_judged(overridden(run.config, overrides), store, run)
+        for notice in store.notices:
+            print(notice)
+        components.build_all(config, run=run.name)
+        for note in key_notes(config, is_new=False):
+            print(note)
+        store.claim(run.id)  # whoever else continues the run is named before a judge is started
+        store.release(run.id, run.state, run.reason)
+        terminal = Terminal()
+        with terminal.doing("starting the judge", plain=False):
+            evaluator = await start_evaluator(config)
+        try:
+            print(f"resuming {run.name} in {store.path}")
+            outcome = await search(store, run, config, evaluator, terminal, began=began)
+            return OK if outcome.finished else RESUMABLE
+        finally:
+            await evaluator.close()
+
+
+def _path(overrides: Sequence[str]) -> str:
+    paths = [word.partition("=")[2] for word in overrides if word.startswith("store.path=")]
+    return paths[-1] if paths else DEFAULT_STORE
+
+
+def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The stored configuration with what the words change.
+
+    Hydra composes the words alone, so that options of groups, types and names are checked as in
+    `evolve run`; then each key that a word names is taken over.
+
+    Raises:
+        UsageError: a word that Hydra refuses, or that changes what may not change.
+    """
+    if not overrides:
+        return dict(stored)
+    from evolve.app.config.compose import compose, to_plain
+    from evolve.app.config.diff import MAY_DIFFER, difference
+
+    given = to_plain(compose(["task=stored", *overrides]))
+    result = dict(stored)
+    refused = []
+    for word in overrides:
+        key = word.partition("=")[0].lstrip("+~")
+        group = key.partition(".")[0]
+        if group not in MAY_DIFFER:
+            refused += difference(word, _at(stored, key), _at(given, key))
+        elif key == group:
+            result[group] = given[group]
+        else:
+            result = _with(result, key.split("."), _at(given, key))
+    if refused:
+        raise UsageError(
+            f"resume refuses to change what the run is: {'; '.join(refused)}. "
+            "Only termination.*, llm.*, device.*, sandbox.*, trackers.* and store.path may differ"
+        )
+    return result
+
+
+def _with(config: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy of the configuration with the value at the path."""
+    name, *rest = path
+    return {**config, name: _with(config.get(name) or {}, rest, value) if rest else value}
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,135 @@
+"""The last lines of a run: what was won, on what, and what to type next."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from evolve.app.config.upgrade import complete
+from evolve.app.models import has_model
+from evolve.app.text import calls_text, speedup_text
+from evolve.app.user_files import DEFAULT_STORE
+from evolve.report.audit import findings_of, weak_task_text
+from evolve.report.run.facts import RunFacts
+from evolve.report.run.winner import winner_text
+from evolve.report.text import baseline_name, count_text, duration_text, one_line
+from evolve.search.execution.pipeline import Outcome
+from evolve.search.termination import format_duration, parse_duration
+from evolve.store.champion import Champion
+
+MAX_EXAMPLE = 150  # characters
+
+
+def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
+    """Lines for the end of a sitting; `report` says where it is, empty where none was written."""
+    run, progress = facts.run, facts.progress
+    ended = "finished" if outcome.finished else "stopped, and can be resumed"
+    yield ""
+    yield f"Run {run.name} {ended}: {one_line(outcome.reason)}."
+    yield (
+        f"  {count_text(progress.evaluations, 'evaluation')}, "
+        f"{count_text(progress.screens, 'screen')}, "
+        f"{duration_text(progress.wall_time_s)} of wall time"
+    )
+    if progress.calls:
+        yield f"  {calls_text(progress)}"
+    elif has_model(complete(facts.run.config)):
+        yield _no_call_text(facts)
+    if left := _left_text(facts):
+        yield f"  {left}"
+    for trouble in facts.opponent.troubles():
+        yield f"  {trouble}"
+    if outcome.finished and not any(step.status for step in facts.steps):
+        yield (
+            "  No program was judged: the start of the judge and the audit of the task count too; "
+            "give it more, e.g. termination.wall_time=10m"
+        )
+    elif facts.champion is None:
+        yield "  No strictly correct kernel was timed; the report says what became of candidates."
+        yield from _usual_end(facts)
+    else:
+        yield from _winner(facts, facts.champion)
+    yield ""
+    yield from _next_steps(facts, outcome, store, report)
+
+
+def _no_call_text(facts: RunFacts) -> str:
+    """Why nothing was charged although the run has a model."""
+    if _left(facts)[1]:
+        return "  No model has answered: nothing was charged, and what was asked is sent again"
+    return (
+        "  No model was asked: they are once a program to start from is judged; give the run "
+        "more time, e.g. termination.wall_time=10m"
+    )
+
+
+def _left(facts: RunFacts) -> tuple[int, int]:
+    """Programs without a verdict, and requests without an answer."""
+    left = [step for step in facts.steps if step.status is None and not step.failure]
+    programs = sum(step.program is not None for step in left)
+    return programs, len(left) - programs
+
+
+def _left_text(facts: RunFacts) -> str:
+    """What the end came before, in words."""
+    programs, asked = _left(facts)
+    parts = []
+    if programs:
+        parts.append(f"{count_text(programs, 'program')} not judged yet")
+    if asked:
+        parts.append(f"{count_text(asked, 'request')} not answered yet")
+    return f"{', '.join(parts)}: `evolve resume` goes on with what is left" if parts else ""
+
+
+def _usual_end(facts: RunFacts) -> Iterator[str]:
+    """What most candidates came to, with one example."""
+    example = facts.example
+    if example is None:
+        return
+    ends = [step.status for step in facts.steps if step.status is not None]
+    usual, what = ends.count(example.status), example.status.replace("_", " ")
+    why = example.feedback.strip().partition("\n")[0]
+    yield f"  {usual:,} of {len(ends):,} ended as '{what}', such as: {one_line(why, MAX_EXAMPLE)}"
+
+
+def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
+    against = baseline_name(facts.baseline)
+    proof = "verified in fresh processes" if winner.verified else "not verified"
+    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof}"
+    assert facts.made is not None
+    yield f"  {winner_text(winner, facts.made)}"
+    yield f"  on {facts.hardware}"
+    if winner.ratio.high < 1:
+        yield f"  It is slower than {against}: this search found no gain. Keep {against}."
+    elif not winner.ratio.is_gain:
+        yield f"  The interval contains 1: no gain over {against} was shown."
+    if weak := weak_task_text(findings_of(facts.run.config)):
+        yield f"  {weak}"
+    for case in winner.evaluation.cases:
+        ratio = case.ratios.get(facts.baseline)
+        if ratio is not None:
+            slower = "  slower than the baseline" if ratio.high < 1 else ""
+            yield f"    {case.name:<12} {speedup_text(ratio)}{slower}"
+
+
+def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
+    name, elsewhere = shlex.quote(facts.run.name), store != Path(DEFAULT_STORE)
+    flag = f" --store {shlex.quote(str(store))}" if elsewhere else ""
+    setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
+    is_slower = facts.champion is not None and facts.champion.ratio.value < 1
+    goes_on = not outcome.finished or _left_text(facts)
+    yield f"  report    {report or f'evolve report {name}{flag}'}"
+    if facts.champion is not None and not is_slower:
+        yield f"  kernel    evolve best {name} -o kernel.py{flag}"
+    yield f"  details   evolve show {name}{flag}"
+    if goes_on:
+        yield f"  go on     evolve resume {name}{setting}"
+    elif is_slower:
+        yield f"  go on     evolve resume {name} {_more(facts)}{setting}"
+
+
+def _more(facts: RunFacts) -> str:
+    """A word that gives the run more of what ended it."""
+    limits, progress = facts.run.config["termination"], facts.progress
+    if limits["wall_time"] and parse_duration(limits["wall_time"]) <= 2 * progress.wall_time_s:
+        return f"termination.wall_time={format_duration(max(4 * progress.wall_time_s, 600))}"
+    return f"termination.evaluations={max(4 * progress.evaluations, 60)}"

@@ -1,0 +1,7 @@
+"""Exit statuses of the `evolve` command."""
+
+OK = 0
+FAILED = 1  # our side: device, worker
+USAGE = 2  # what a person has to mend: the words, the database's place, the disk
+RESUMABLE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+INTERRUPTED = 130

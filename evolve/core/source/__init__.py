@@ -1,0 +1,1 @@
+"""Reading and normalising the source of programs."""

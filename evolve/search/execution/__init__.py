@@ -1,0 +1,1 @@
+"""The pipeline that keeps models and devices busy."""

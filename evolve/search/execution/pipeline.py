@@ -1,0 +1,536 @@
+"""The asyncio loop around a `Search`: keeps models and judge busy, and ends for a stated reason."""
+
+import asyncio
+import gc
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evolve.core.errors import EvolveError, StoreError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
+from evolve.core.model import Reservation
+from evolve.core.protocols import Evaluator, Progress, TerminationRule
+from evolve.search.engine import Search
+from evolve.search.execution.calls import Calls
+from evolve.search.execution.firing import too_late
+from evolve.search.execution.judging import Judging, Told, UnderWay
+from evolve.search.execution.llm_concurrency import Pace, Rounds
+from evolve.search.execution.reserve import VERIFICATION, Reserve
+from evolve.search.execution.verification import judge_opponents, verify_champion
+from evolve.store import Ticket, TicketState
+from evolve.store.champion import champion, verified_instances
+
+MAX_FAILURES = 50  # recorded failures in a row that end a run
+SAID_FAILURES = 10  # as many more in a row are said each time
+OPENING = 3  # programs judged one by one, until one of them can be verified
+POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
+LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
+_NO_ANSWERS: Mapping[str, Any] = {"proposals": 0, "tokens": 0, "usd": 0.0}
+UNVERIFIED = "the verification of the best kernel did not end in time"
+
+Listener = Callable[[Told], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a pipeline ended. `finished` is False where the run can and should be resumed."""
+
+    reason: str
+    finished: bool
+
+
+class Pipeline:
+    """Runs a search to the end of its budget, or until it is told to stop.
+
+    Two pools with limits of their own: evaluations, as many as the judge has slots, and calls of
+    the search's model. Calls are made ahead of the judge, as far as keeps it busy (`Pace`); where
+    it would stand idle while models think, operators that need no model fill in.
+
+    A limit on wall time includes the verification: nothing begins unless what is left holds it and
+    the verification, as far as can be told from what evaluations have taken so far. Evaluations
+    that take longer are given up when the verification has to begin, and the verification itself
+    `late_s` behind the limit. All that is given up is repeated by a resume; one that begins with
+    its limit used up finishes what is left, however long that takes.
+
+    Args:
+        search: the engine; its run is claimed for as long as `run` is under way.
+        evaluator: the judge.
+        termination: when to stop, and why.
+        listeners: called after every told step, in order; they must not raise.
+        say: shows a line to whoever watches, such as that an endpoint is down.
+        stop_file: the run ends when this file exists.
+        drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
+            that still run then are repeated by a resume; calls are given up.
+        verify: whether the champion is verified at the end; if not, the limit on wall time says
+            when nothing more begins, and nothing is given up.
+        open_verified: whether programs are judged one by one until the first that can be is
+            verified: whoever watches has something to rely on soon. Beside others it would wait
+            while they are timed.
+        serial: one thing at a time, so that a replay asks in the same order.
+        began: when the time of this sitting began, on the clock of `time.monotonic`; None: now.
+        late_s: how long behind a limit on wall time what is under way may end.
+        free_judge: ends what the judge does for evaluations that were given up.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        evaluator: Evaluator,
+        termination: TerminationRule,
+        *,
+        listeners: Iterable[Listener] = (),
+        say: Callable[[str], None] = lambda line: None,
+        stop_file: Path | None = None,
+        drain_s: float = 15.0,
+        verify: bool = True,
+        open_verified: bool = False,
+        serial: bool = False,
+        began: float | None = None,
+        late_s: float = LATE_S,
+        free_judge: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._search = search
+        self._termination = termination
+        self._listeners = tuple(listeners)
+        self._say = say
+        self._stop_file = stop_file
+        self._drain_s = drain_s
+        self._verify = verify
+        self._opening = verify and open_verified
+        self._serial = serial
+        slots = search.model.slots if search.model else 0
+        slots = min(slots, 1) if serial else slots
+        self._pace = Pace(slots, evaluator.slots)
+        self._rounds = Rounds(search.batch)
+        self._reserve = Reserve()
+        self._judging = Judging(search, evaluator, self._took)
+        self._calls = Calls(search, search.model, slots, say, self._pace)
+        self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
+        self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
+        # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
+        self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
+        self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
+        self._gave_up = ""  # why no more is asked, after too many of them
+        self._stop_reason = ""
+        self._stop = asyncio.Event()
+        self._clock = time.monotonic() if began is None else began
+        self._late_s = late_s
+        self._free_judge = free_judge
+        self._ends = math.inf  # when a limit on wall time is used up, on the clock of the loop
+
+    def request_stop(self, reason: str) -> None:
+        """Ask for nothing more and end soon; the run stays resumable. Safe from signal handlers."""
+        self._stop_reason = self._stop_reason or reason
+        self._stop.set()
+
+    def leave(self, reason: str) -> None:
+        """Leave the run to a resume, for a process that exits right after this."""
+        self._judging.withdraw()
+        self._beat()
+        self._search.store.release(self._search.run.id, "interrupted", reason)
+
+    @property
+    def under_way(self) -> Sequence[UnderWay]:
+        """Evaluations that are under way, for displays."""
+        return self._judging.under_way
+
+    @property
+    def calls_since(self) -> Sequence[float]:
+        """When the calls of models that are under way were sent, oldest first."""
+        return self._calls.since
+
+    @property
+    def verification_s(self) -> float:
+        """About how long a verification takes; 0 where nothing tells yet."""
+        return self._reserve.verification_s
+
+    async def run(self) -> Outcome:
+        """Search until a rule gives its reason, nothing is left to propose, or a stop is asked.
+
+        Raises:
+            EvaluatorUnavailable: the judge cannot be used; the run stays resumable.
+            UsageError: the task or the user's baseline cannot be judged, or a model's endpoint
+                wants something from a person, such as another key.
+            StoreError: the database cannot be written.
+        """
+        collect_seldom()
+        store, run = self._search.store, self._search.run
+        store.claim(run.id)
+        outcome = Outcome(reason="the process ended", finished=False)
+        try:
+            outcome = await self._search_and_verify()
+        except EvolveError as error:
+            outcome = Outcome(reason=str(error), finished=False)
+            if not isinstance(error, StoreError):
+                await self._calls.settle(self._drain_s)
+            raise
+        finally:
+            await self._abandon(outcome)
+        return outcome
+
+    async def _abandon(self, outcome: Outcome) -> None:
+        """Give up what is under way; whoever runs this may lose patience with either kind."""
+        store, run = self._search.store, self._search.run
+        try:
+            await self._calls.abandon()
+        finally:
+            try:
+                await self._judging.abandon()
+            finally:
+                self._beat()
+                state = "finished" if outcome.finished else "interrupted"
+                store.release(run.id, state, outcome.reason)
+
+    async def _search_and_verify(self) -> Outcome:
+        self._set_limit()
+        await self._take_over()
+        goes_on = True
+        while goes_on:
+            reason = await self._loop()
+            kept_back = self._over() and not self._over(reserve=False)
+            if self._verify and not self._stop.is_set():
+                await self._verify_champion()
+            # A verification may have taken less than was kept back for it.
+            goes_on = bool(kept_back) and not self._stop.is_set() and not self._over()
+        while self._calls.tasks and not self._stop.is_set() and not self._is_late():
+            await self._wait()
+        if self._stop.is_set():
+            await self._drain()
+            return Outcome(reason=self._stop_reason, finished=False)
+        if self._is_late() and self._is_unverified():
+            return Outcome(reason=f"{reason}; {UNVERIFIED}", finished=False)
+        return Outcome(reason=reason, finished=True)
+
+    def _set_limit(self) -> None:
+        """See when the wall time will be over, unless this sitting is to finish what is left."""
+        is_new = not self._search.progress.wall_time_s
+        for line in too_late(self._search.parts, self._termination) if is_new else ():
+            self._say(line)
+        self._beat()
+        self._reserve.recall(self._search)
+        if self._verify and (is_new or not self._over()):
+            self._ends = self._clock + self._termination.wall_time_left_s(self._search.progress)
+
+    async def _verify_champion(self) -> None:
+        waiting, self._left[VERIFY] = self._left[VERIFY], []
+        await verify_champion(self._search, self._run_alone, self._is_to_end, waiting)
+
+    def _is_unverified(self) -> bool:
+        best = champion(self._search.store, self._search.run)
+        return best is not None and not best.verified
+
+    def _is_to_end(self) -> bool:
+        """Whether no verification may begin: the first may end late, others in time."""
+        left_s = self._ends - time.monotonic()
+        needed_s = -self._late_s if self._is_unverified() else self._reserve.verification_s
+        return self._stop.is_set() or left_s <= needed_s
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._ends + self._late_s
+
+    async def _take_over(self) -> None:
+        """What an earlier sitting left behind; the user's baseline is judged at once."""
+        for ticket in self._search.open_tickets():
+            if ticket.operator in self._left:
+                self._left[ticket.operator].append(ticket)
+            else:
+                self._owed.add(ticket.sequence)
+                self._take(ticket)
+        await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
+
+    async def _loop(self) -> str:
+        """Search until nothing more is to be asked, and what is under way has ended; why."""
+        while not self._stop.is_set():
+            if self._opening:
+                await self._open()
+                if self._stop.is_set():
+                    break
+            reason = self._fill()
+            if self._has_to_verify():
+                await self._give_up()
+                return reason or self._over()
+            if not self._tasks():
+                if not self._calls.outstanding:
+                    return reason or "nothing is left to propose"
+                # What is left waits for an endpoint that is down, or may not be sent at all.
+                if ended := self._calls.refused or self._reason(certain=True):
+                    return ended
+            await self._wait()
+        return self._stop_reason
+
+    def _has_to_verify(self) -> bool:
+        """Whether the time left is that of the verification; calls go on beside it."""
+        left_s = self._ends - time.monotonic()
+        if self._search.leader is None:
+            return left_s <= -self._late_s
+        return left_s <= (self._reserve.verification_s if self._judging.tasks else self._kept_s)
+
+    async def _give_up(self) -> None:
+        """End evaluations that take too long; a resume repeats them."""
+        self._beat()
+        self._collect()
+        if self._judging.tasks:
+            await self._judging.abandon()
+            self._free_judge()
+
+    @property
+    def _kept_s(self) -> float:
+        """What another evaluation takes, and the verification of what is the best by then."""
+        has_winner = self._search.leader is not None
+        return self._reserve.evaluation_s + self._reserve.verification_s * has_winner
+
+    def _reserved(self, progress: Progress) -> Progress:
+        """The progress with what is kept back; device time by the run's average so far."""
+        if not self._verify:
+            return progress
+        each_s = progress.device_time_s / max(progress.evaluations + progress.screens, 1)
+        has_winner = self._search.leader is not None
+        still = len(self._judging.tickets) + 1 + VERIFICATION * has_winner
+        return replace(
+            progress, wall_time_reserved_s=self._kept_s, device_time_reserved_s=each_s * still
+        )
+
+    async def _open(self) -> None:
+        """Verify the first program that can be, if there is one; ends the opening, or not yet."""
+        search = self._search
+        judged = search.progress.evaluations + search.progress.screens
+        if verified_instances(search.store, search.run):
+            self._opening = False
+        elif self._left[VERIFY] or search.contenders():
+            await self._verify_champion()
+            self._opening = self._stop.is_set()
+        elif judged >= OPENING:
+            self._opening = False
+        if not self._opening:
+            self._measure_leader()
+
+    def _measure_leader(self) -> None:
+        """In full, if it had a first look only: what others are weighed against has to be sure."""
+        search = self._search
+        leader = next(iter(search.contenders()), None)
+        is_due = any(ticket.operator == REMEASURE for ticket in self._proposed)
+        if leader is None or leader.evaluations > 1 or is_due:
+            return
+        known = search.store.attempt_evaluation(search.run.id, leader.program)
+        if known is not None and known.cut_short:
+            again = search.again(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
+            self._proposed.appendleft(again)
+
+    def _fill(self) -> str:
+        """Put to work whatever has room; why nothing more is asked for, where a rule says so."""
+        while True:
+            if over := self._start_judging():
+                return over
+            if self._may_call():
+                self._calls.send(self._admit)
+            if self._gave_up:
+                return self._gave_up
+            if self._calls.refused and not self._calls.tasks:
+                return self._calls.refused
+            models = self._wanted()
+            if models is None:
+                return ""
+            reason = self._reason()
+            ticket = self._ask_tuning() if reason else self._search.ask(models)
+            if ticket is None:
+                return reason
+            if ticket.model:
+                self._rounds.asked()
+            self._take(ticket)
+
+    def _ask_tuning(self) -> Ticket | None:
+        """What was spent on answers does not end their tuning, which has a share of its own."""
+        return None if self._over() or self._reason(tuning=True) else self._search.ask_tuning()
+
+    def _start_judging(self) -> str:
+        """Fill the judge's slots; why nothing more is started, where a rule says so.
+
+        What an earlier sitting left behind is judged whatever the limits say by now: it may be what
+        somebody wrote by hand since.
+        """
+        while self._proposed and self._may_judge():
+            ticket = self._proposed[0]
+            if ticket.sequence not in self._owed and (over := self._over()):
+                return over
+            self._judging.start(self._proposed.popleft(), is_opening=self._opening)
+        return ""
+
+    def _wanted(self) -> list[str] | None:
+        """Whom the next ask may ask; empty for operators without models, None for no ask at all."""
+        if self._serial and (self._calls.outstanding or self._proposed or self._tasks()):
+            return None
+        ahead = self._calls.expected + len(self._proposed)
+        askable = self._calls.askable() if self._may_ask() else []
+        # A round is asked for as a whole, however many tunings wait for the judge.
+        if askable and (self._search.batch or ahead < self._pace.ahead):
+            return askable
+        return [] if self._may_judge() and not self._proposed else None
+
+    def _may_ask(self) -> bool:
+        tickets = (*self._judging.tickets, *self._proposed)
+        steps = sum(not self._search.is_tuning(ticket) for ticket in tickets)
+        return self._has_time_to_call() and self._rounds.may_ask(self._calls.outstanding + steps)
+
+    def _may_judge(self) -> bool:
+        if self._opening and self._judging.tasks:
+            return False
+        return not (self._serial and self._tasks()) and self._judging.has_room()
+
+    def _may_call(self) -> bool:
+        return self._has_time_to_call() and not (self._serial and self._tasks())
+
+    def _has_time_to_call(self) -> bool:
+        """Whether a program that a model is asked for now can still be judged and verified."""
+        return time.monotonic() + self._pace.call_s + self._kept_s < self._ends
+
+    def _tasks(self) -> list[asyncio.Task[object]]:
+        return [*self._judging.tasks, *self._calls.tasks]
+
+    def _take(self, ticket: Ticket) -> None:
+        """Send a ticket where it belongs, and count failures in a row.
+
+        Models apart: one that says nothing of use would be paid for as long as others succeed.
+        """
+        modelled = bool(ticket.model)
+        if ticket.state is TicketState.ASKED:
+            self._calls.add(ticket)
+        elif ticket.state is TicketState.PROPOSED:
+            self._failures[modelled] = 0
+            self._proposed.append(ticket)
+        else:
+            self._failures[modelled] += 1
+            self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")
+            number, whose = self._failures[modelled], "replies" if modelled else "proposals"
+            said = f"{number} {whose} in a row gave no program, the last: {ticket.failure}"
+            if number % SAID_FAILURES == 0:
+                self._say(said)
+            if number >= MAX_FAILURES:
+                self._gave_up = said
+
+    def _over(self, *, reserve: bool = True) -> str:
+        """Why no proposal that waits is judged; what was paid for them says nothing against it."""
+        done = replace(self._search.progress, **_NO_ANSWERS)
+        done = replace(done, stop_requested=self._is_stop_asked())
+        return self._termination.check(self._reserved(done) if reserve else done) or ""
+
+    def _is_stop_asked(self) -> bool:
+        return self._stop_file is not None and self._stop_file.exists()
+
+    def _reason(
+        self,
+        worst: Reservation | None = None,
+        *,
+        certain: bool = False,
+        tuning: bool = False,
+    ) -> str:
+        """Why to ask for nothing more, counting what is under way as done.
+
+        Args:
+            worst: what calls that are to be sent would use at most; what earlier calls have
+                reserved counts as used then.
+            certain: count only what is done.
+            tuning: leave out what answers cost: it is about tuning that is to go on without them.
+        """
+        pending = [
+            ticket.proposal.fidelity
+            for ticket in (*self._judging.tickets, *self._proposed)
+            if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
+        ]
+        # Each reply is a proposal and may be a program; so is that of a call that is to be sent.
+        replies = 0 if certain else self._calls.expected - (worst is not None)
+        progress = self._reserved(self._search.progress)
+        expected = replace(
+            progress,
+            proposals=progress.proposals + replies,
+            evaluations=progress.evaluations + pending.count(Fidelity.SEARCH) + replies,
+            screens=progress.screens + pending.count(Fidelity.SCREEN),
+            stop_requested=self._is_stop_asked(),
+        )
+        if tuning:
+            expected = replace(expected, **_NO_ANSWERS)
+        if worst is not None:
+            expected = with_reservations(expected, worst)
+        return self._termination.check(expected) or ""
+
+    def _admit(self, worst: Reservation) -> str:
+        """Why a call must not be sent; calls that are under way may leave more than they took."""
+        if not (reason := self._reason(worst)) or self._reason(certain=True):
+            return reason
+        usd = "an unknown sum" if worst.usd is None else f"{worst.usd:.2f} USD"
+        return f"{reason}, counting what is to be sent with up to {worst.tokens:,} tokens and {usd}"
+
+    async def _wait(self) -> None:
+        """Until something ends, a stop is asked, or time-dependent rules are due."""
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait(
+                [*self._tasks(), stop],
+                timeout=min(POLL_S, self._calls.wake_s + 0.001),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            stop.cancel()
+        self._beat()
+        self._collect()
+
+    def _collect(self) -> None:
+        """Tell and read what has ended; only then listeners hear of it."""
+        told, failures = self._judging.collect()
+        for event in told:
+            for listener in self._listeners:
+                listener(event)
+        answered, broken = self._calls.collect()
+        for ticket in answered:
+            self._take(ticket)
+        if errors := [*failures, *broken]:
+            raise errors[0]
+
+    async def _run_alone(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
+        self._judging.start(ticket, opponents)
+        while self._judging.tasks and not self._stop.is_set() and not self._is_late():
+            await self._wait()
+        if not self._stop.is_set():
+            await self._give_up()
+
+    async def _drain(self) -> None:
+        """Let what is under way finish for a while; the rest is asked again by a resume."""
+        deadline = time.monotonic() + self._drain_s
+        await self._calls.withdraw_unsent()
+        while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            self._collect()
+
+    def _took(self, seconds: float, evaluation: Evaluation) -> None:
+        self._pace.judged(seconds)
+        self._reserve.judged(seconds, evaluation)
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        self._search.store.heartbeat(self._search.run.id, now - self._clock)
+        self._clock = now
+
+
+def collect_seldom() -> None:
+    """Let Python look for cycles once in 50,000 new objects, for as long as the process lives.
+
+    Every program is parsed, and its tree is thousands of objects without a cycle: looking for one
+    every 700 walks them for nothing, and soon the whole archive too.
+    """
+    gc.set_threshold(50_000, 10, 10)
+
+
+def with_reservations(progress: Progress, worst: Reservation) -> Progress:
+    """The progress if all calls under way, and one more, come to their worst case.
+
+    A limit may be met exactly, though rules fire when it is: hence the last token and a trifle.
+    """
+    usd = None
+    if progress.usd is not None and worst.usd is not None:
+        usd = (progress.usd + progress.usd_reserved + worst.usd) * (1 - 1e-12)
+    tokens = progress.tokens + progress.tokens_reserved + worst.tokens - 1
+    return replace(progress, tokens=tokens, usd=usd)

@@ -1,0 +1,1 @@
+"""The SQLite file: schema, connection, lease, blobs."""

@@ -1,0 +1,85 @@
+"""Is this a database of ours, at this version, and if not, what should the user do."""
+
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from evolve.core.errors import UsageError
+from evolve.store.database import schema
+
+_SMALLEST = 512  # bytes: the smallest page that SQLite knows
+
+# One statement, for another process may be making the tables at this moment.
+_STAMP = """
+    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+    FROM pragma_application_id, pragma_user_version
+"""
+
+
+def check_place(path: Path, *, create: bool) -> None:
+    """Refuse a path where no database is or could be; with `create`, make its folder.
+
+    Looks without opening the file: closing it again would drop the locks that another connection
+    of this process holds on it.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the path of a database file")
+    if path.exists():
+        if not path.is_file():  # a pipe would be waited for
+            raise UsageError(f"{path} is no regular file; give the path of a database file")
+        # SQLite takes a file shorter than its header for an empty one, and would overwrite it.
+        if 0 < path.stat().st_size < _SMALLEST:
+            raise UsageError(f"{path} is not a database; check the path")
+        return
+    if not create:
+        raise UsageError(f"no database at {path}; check the path, or start a run there first")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {path.parent} ({error.strerror}); choose another place"
+        ) from error
+
+
+def is_new(connection: Connection) -> bool:
+    """Whether nobody has made the tables yet."""
+    version: int = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+    return not version
+
+
+def create(connection: Connection) -> None:
+    """Make the tables in a new file."""
+    schema.metadata.create_all(connection)
+    connection.exec_driver_sql("ANALYZE")  # makes the table, and finds nothing to put into it
+    for place, numbers in schema.STATISTICS.items():
+        connection.exec_driver_sql("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (*place, numbers))
+    connection.exec_driver_sql("ANALYZE sqlite_master")  # makes this connection read them
+    connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
+    connection.exec_driver_sql(f"PRAGMA user_version={schema.VERSION}")
+
+
+def refuse_foreign(path: Path, connection: sqlite3.Connection, *, accept_new: bool) -> None:
+    """Refuse a file that this version cannot use, before anything in it is changed.
+
+    Raises:
+        UsageError: it is of another program, of an older or newer schema, or empty (unless
+            `accept_new`).
+    """
+    application, version, objects = connection.execute(_STAMP).fetchone()
+    if not objects and accept_new:
+        return
+    if not objects:
+        raise UsageError(f"{path} is empty; check the path, or start a run there first")
+    if application != schema.APPLICATION_ID:
+        raise UsageError(f"{path} is a database of another program; choose another path")
+    if version > schema.VERSION:
+        raise UsageError(
+            f"{path} has schema {version}, this version of evolve-kernels reads schema "
+            f"{schema.VERSION}; upgrade with `pip install -U evolve-kernels`"
+        )
+    if version < schema.VERSION:
+        raise UsageError(
+            f"{path} has schema {version} of an earlier development version, which schema "
+            f"{schema.VERSION} cannot take over; keep the file and start a new database"
+        )

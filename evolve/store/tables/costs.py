@@ -1,0 +1,103 @@
+"""What runs have cost, for accounts: by run, operator and model.
+
+A replay spends nothing: calls that were never sent (`ModelReply.attempts`) and recorded verdicts
+are left out.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, case, func, or_, select
+
+from evolve.core.model import CallStatus
+from evolve.store.database.schema import call, evaluation, request, run, ticket
+from evolve.store.rows import Cost
+
+_pending = call.c.status == CallStatus.PENDING.value
+_unknown = call.c.status == CallStatus.UNKNOWN.value
+_judged = func.coalesce(func.json_extract(run.c.config, "$.device.kind"), "") != "replay"
+_asked = func.coalesce(func.json_extract(run.c.config, "$.llm.kind"), "") != "replay"
+_sent = case((or_(_pending, _unknown), _asked), else_=call.c.attempts > 0)
+_charged = func.coalesce(call.c.tokens, call.c.tokens_reserved)
+_is_priced = case((_pending, call.c.usd_reserved.is_not(None)), else_=call.c.usd.is_not(None))
+_prompt = func.json_extract(call.c.usage, "$.prompt")
+_completion = func.json_extract(call.c.usage, "$.completion")
+
+
+def _sum(value: Any) -> Any:
+    return func.coalesce(func.sum(value), 0)
+
+
+def _count(condition: Any) -> Any:
+    """Not the sum of the condition, which SQLAlchemy would read back as a truth value."""
+    return func.count(case((condition, 1)))
+
+
+_CALLS = (
+    select(
+        run.c.name.label("run"),
+        request.c.operator,
+        request.c.model,
+        func.count().label("calls"),
+        _count(_unknown).label("unknown"),
+        _count(~_is_priced).label("unpriced"),
+        _sum(_charged).label("tokens"),
+        _sum(_prompt).label("prompt_tokens"),
+        _sum(_completion).label("completion_tokens"),
+        _sum(case((_pending, call.c.usd_reserved), else_=call.c.usd)).label("usd"),
+    )
+    .join(request, request.c.id == call.c.request)
+    .join(run, run.c.id == request.c.run)
+    .where(call.c.status != CallStatus.UNAVAILABLE.value, _sent)
+    .group_by(run.c.id, request.c.operator, request.c.model)
+)
+_DEVICE = (
+    select(
+        run.c.name.label("run"),
+        ticket.c.operator,
+        ticket.c.model,
+        func.count().label("evaluations"),
+        func.sum(evaluation.c.device_time_s).label("device_time_s"),
+    )
+    .join(evaluation, evaluation.c.ticket == ticket.c.id)
+    .join(run, run.c.id == ticket.c.run)
+    .where(_judged)
+    .group_by(run.c.id, ticket.c.operator, ticket.c.model)
+)
+_TOKENS = (
+    select(ticket.c.sequence, func.sum(_charged))
+    .join(request, request.c.id == call.c.request)
+    .join(ticket, ticket.c.id == request.c.ticket)
+    .where(ticket.c.run == bindparam("run"), call.c.status != CallStatus.UNAVAILABLE.value)
+    .group_by(ticket.c.sequence)
+)
+_NOTHING = dict.fromkeys(
+    ("calls", "unknown", "unpriced", "tokens", "prompt_tokens", "completion_tokens"), 0
+) | {"usd": 0.0, "evaluations": 0, "device_time_s": 0.0}
+
+
+def everything(connection: Connection, run_id: int | None) -> list[Cost]:
+    """Every combination of run, operator and model that has cost anything; or those of one run."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for rows in (_rows(connection, _CALLS, run_id), _rows(connection, _DEVICE, run_id)):
+        for row in rows:
+            key = (row.run, row.operator, row.model)
+            sums = row._asdict()
+            for name in ("run", "operator", "model"):
+                del sums[name]
+            found[key] = found.get(key, _NOTHING) | sums
+    return [
+        Cost(run=name, operator=operator, model=model, **sums)
+        for (name, operator, model), sums in sorted(found.items())
+    ]
+
+
+def tokens(connection: Connection, run_id: int) -> dict[int, int]:
+    """What the calls of each step of a run were charged, by sequence number."""
+    return {
+        sequence: int(total) for sequence, total in connection.execute(_TOKENS, {"run": run_id})
+    }
+
+
+def _rows(connection: Connection, query: Any, run_id: int | None) -> Sequence[Row[Any]]:
+    return connection.execute(query if run_id is None else query.where(run.c.id == run_id)).all()

@@ -1,0 +1,121 @@
+"""What tickets ask of models: one request per round, each with its messages."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
+
+from evolve.core.digest import canonical_json
+from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
+from evolve.store.database import blobs
+from evolve.store.database.schema import blob, is_open, request, request_message, ticket
+from evolve.store.rows import TicketState
+
+_PUT = insert(request).returning(request.c.id)
+_PUT_MESSAGES = insert(request_message)
+_SAMPLES = select(func.count()).where(
+    request.c.run == bindparam("run"), request.c.key == bindparam("key")
+)
+_OF_TICKET = (
+    select(request).where(request.c.ticket == bindparam("ticket")).order_by(request.c.round)
+)
+_MESSAGES = (
+    select(request_message.c.role, blob.c.codec, blob.c.bytes)
+    .join(blob, blob.c.id == request_message.c.content)
+    .where(request_message.c.request == bindparam("request"))
+    .order_by(request_message.c.position)
+)
+_NEWEST = (
+    select(request)
+    .where(
+        request.c.run == bindparam("run"),
+        request.c.operator == bindparam("operator"),
+        request.c.purpose == bindparam("purpose"),
+    )
+    .order_by(request.c.id.desc())
+    .limit(1)
+)
+_UNDER_WAY = select(func.count()).where(
+    ticket.c.run == bindparam("run"),
+    text("+ticket.operator = :operator"),  # not by the operator's index: the open ones are few
+    ticket.c.state.in_((TicketState.ASKED.value, TicketState.REPLIED.value)),
+    ticket.c.model != "",
+    is_open,
+)
+_READ = update(request).where(request.c.id == bindparam("of")).values(reading=bindparam("status"))
+
+
+def put(
+    connection: Connection, run_id: int, ticket: int, operator: str, number: int, item: ModelRequest
+) -> int:
+    """Store the request of a ticket's round `number`; returns which sample of its key it is."""
+    key = {"run": run_id, "key": item.key}
+    sample: int = connection.execute(_SAMPLES, key).scalar_one()
+    row = key | {
+        "ticket": ticket,
+        "round": number,
+        "operator": operator,
+        "purpose": item.purpose,
+        "sample": sample,
+        "model": item.model or "",
+        "parameters": canonical_json(asdict(item.sampling) | {"max_tokens": item.max_tokens}),
+        "memo": canonical_json(dict(item.memo)),
+    }
+    identity: int = connection.execute(_PUT, row).scalar_one()
+    contents = blobs.put_all(connection, [message.content for message in item.messages])
+    messages = [
+        {
+            "request": identity,
+            "position": position,
+            "role": message.role,
+            "content": contents[message.content],
+        }
+        for position, message in enumerate(item.messages)
+    ]
+    if messages:
+        connection.execute(_PUT_MESSAGES, messages)
+    return sample
+
+
+def rows_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
+    """The rows of a ticket's rounds, in order."""
+    return connection.execute(_OF_TICKET, {"ticket": ticket}).all()
+
+
+def newest(connection: Connection, run_id: int, operator: str, purpose: str) -> ModelRequest | None:
+    """What an operator asked last for a purpose."""
+    key = {"run": run_id, "operator": operator, "purpose": purpose}
+    row = connection.execute(_NEWEST, key).one_or_none()
+    return None if row is None else load(connection, row)
+
+
+def under_way(connection: Connection, run_id: int, operator: str) -> int:
+    """How many tickets of an operator a model is still to give a proposal for."""
+    key = {"run": run_id, "operator": operator}
+    count: int = connection.execute(_UNDER_WAY, key).scalar_one()
+    return count
+
+
+def load(connection: Connection, row: Row[Any]) -> ModelRequest:
+    """The request of a row, with its messages."""
+    parameters = json.loads(row.parameters)
+    max_tokens = parameters.pop("max_tokens")
+    parameters["stop"] = tuple(parameters["stop"])
+    return ModelRequest(
+        messages=tuple(
+            Message(role, blobs.decode(codec, data))
+            for role, codec, data in connection.execute(_MESSAGES, {"request": row.id})
+        ),
+        model=row.model or None,
+        sampling=Sampling(**parameters),
+        max_tokens=max_tokens,
+        purpose=row.purpose,
+        memo=json.loads(row.memo),
+    )
+
+
+def set_reading(connection: Connection, request_id: int, status: ReplyStatus) -> None:
+    """Record what the operator made of the reply."""
+    connection.execute(_READ, {"of": request_id, "status": status.value})

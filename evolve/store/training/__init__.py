@@ -1,0 +1,1 @@
+"""Reading whole runs, for training data."""

@@ -1,0 +1,1 @@
+"""Which tasks an export leaves out, and how the others are split."""

@@ -1,0 +1,95 @@
+"""What may not be trained on, whatever a recipe says."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from evolve.core.evaluation import Status
+from evolve.core.task import Task
+from evolve.trajectories.decontamination.graphs import Tracer
+from evolve.trajectories.decontamination.holdout import HeldOut
+from evolve.trajectories.decontamination.keys import environment_keys, holds_key
+from evolve.trajectories.decontamination.licences import allows_training, licence_of
+from evolve.trajectories.step import Step
+
+
+class Reason(StrEnum):
+    """Why a step is left out."""
+
+    HELD_OUT = "task is held out"
+    WEAK = "task accepts what computes nothing"
+    LICENCE = "licence of the task forbids training"
+    CHEAT = "flagged as cheating"
+    MODEL = "made by a model that is not allowed, or from a program of one"
+    SHOWS_HELD_OUT = "prompt shows a held-out task"
+    KEY = "text holds what looks like a key"
+
+
+CHEATING = frozenset(
+    ("decoy_kernel", "evaluator_access", "foreign_library", "introspection", "timing_mismatch")
+)
+"""Labels of the judge that make a step unfit to learn from, whatever its verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is left out.
+
+    Attributes:
+        held_out: tasks that nothing is trained on.
+        models: names or patterns that are allowed; empty for all.
+        licences: SPDX identifiers or patterns that are allowed; empty for all that do not forbid.
+        keys: that no row may hold, besides what looks like one.
+    """
+
+    held_out: HeldOut = field(default_factory=HeldOut)
+    models: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+    keys: tuple[str, ...] = field(default_factory=environment_keys)
+
+    def of_task(self, task: Task, tracer: Tracer | None = None) -> Reason | None:
+        """Why every step on a task is left out; None where it is not."""
+        if self.held_out.match(task, tracer) is not None:
+            return Reason.HELD_OUT
+        if not allows_training(licence_of(task.source), self.licences):
+            return Reason.LICENCE
+        if holds_key(task.source, self.keys):
+            return Reason.KEY
+        return None
+
+    def of_step(self, step: Step) -> Reason | None:
+        """Why a step of a task that may be trained on is left out; None where it is not."""
+        if is_cheat(step):
+            return Reason.CHEAT
+        if self.models and not all(_named(model, self.models) for model in step.models):
+            return Reason.MODEL
+        if self.held_out.shown_in(message.content for message in step.prompt):
+            return Reason.SHOWS_HELD_OUT
+        if any(holds_key(text, self.keys) for text in _texts(step)):
+            return Reason.KEY
+        return None
+
+
+def is_cheat(step: Step) -> bool:
+    """Whether the judge, then or later, found that a program games it."""
+    judged = (() if step.evaluation is None else (step.evaluation,)) + step.later
+    hacked = any(one.status is Status.HACK for one in judged)
+    return hacked or not CHEATING.isdisjoint(step.labels)
+
+
+def _named(model: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(model, pattern) for pattern in patterns)
+
+
+def _texts(step: Step) -> Iterator[str]:
+    """What of a step may come into a row."""
+    yield from (message.content for message in step.prompt)
+    yield "" if step.reply is None else step.reply.text
+    yield from (step.note, step.source)
+    known = step.parent
+    if known is not None:
+        yield known.source
+    for judged in (step.evaluation, None if known is None else known.evaluation):
+        if judged is not None:
+            yield judged.feedback

@@ -1,0 +1,156 @@
+"""Held-out tasks: what a model will be measured on, and must not be trained on."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from evolve.core.digest import framed_digest
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+from evolve.tasks.kernelbench import PREFIX, VARIABLE
+from evolve.trajectories.decontamination.graphs import Tracer
+from evolve.trajectories.decontamination.similarity import Likeness, Near
+
+KERNELBENCH = "kernelbench"
+NOTHING = "none"
+NEAR = 0.6
+"""Weighted distance up to which a task counts as a near miss: listed, not left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A task that is held out: as which, and what showed it (`name`, `source`, `graph`)."""
+
+    name: str
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """A set of tasks to keep out.
+
+    Attributes:
+        asked: what was asked for, as the manifest quotes it.
+        sources: text of every task by name.
+        signatures: names of the tasks by their signatures, where they were traced.
+        notices: what a person should know about it.
+    """
+
+    asked: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    signatures: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Of names and texts: what lies under a path may be another task today."""
+        texts = (part for pair in sorted(self.sources.items()) for part in pair)
+        return framed_digest("held out", *self.asked, *texts)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether tasks are recognised by what they compute, too."""
+        return bool(self.signatures)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        return Likeness(self.sources)
+
+    def match(self, task: Task, tracer: Tracer | None = None) -> Match | None:
+        """What a task is held out as; None where it may be trained on.
+
+        With a tracer also by what it computes; that executes the task, in another process.
+        """
+        if KERNELBENCH in self.asked and task.name.startswith(PREFIX):
+            return Match(task.name, "name")
+        if (name := self.likeness.same(task.source)) is not None:
+            return Match(name, "source")
+        if tracer is None or not self.is_traced:
+            return None
+        for name in self.signatures.get(tracer.signature(task) or "", ()):
+            if tracer.same(task, Task(name=name, source=self.sources[name])):
+                return Match(name, "graph")
+        return None
+
+    def near(self, task: Task) -> list[Near]:
+        """The references that are close to a task, nearest first; none is at no distance."""
+        return [one for one in self.likeness.nearest(task.source) if 0 < one.distance <= NEAR]
+
+    def shown_in(self, texts: Iterable[str]) -> str | None:
+        """The held-out task that one of the texts shows; None where none does."""
+        if not self.sources:
+            return None
+        return next((name for text in texts if (name := self.likeness.shown_in(text))), None)
+
+
+def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:
+    """The tasks that names and paths stand for.
+
+    Args:
+        asked: `kernelbench` (all problems of the checkout in KERNELBENCH_PATH; without one its
+            tasks are known by name only), files or folders of task modules, or `none`.
+        tracer: to recognise them by what they compute, too.
+
+    Raises:
+        UsageError: a path is not there, or holds no task.
+    """
+    if NOTHING in asked:
+        if len(asked) > 1:
+            raise UsageError("--held-out none goes with no other --held-out")
+        return HeldOut(asked=(NOTHING,))
+    sources: dict[str, str] = {}
+    notices: list[str] = []
+    for one in asked:
+        if one == KERNELBENCH:
+            found = _kernelbench()
+            if not found:
+                notices.append(
+                    "KernelBench is not at hand, so its tasks are recognised by their names "
+                    f"({PREFIX}1/40) only; set {VARIABLE} to a checkout of it"
+                )
+        else:
+            found = _tasks_at(Path(one).expanduser())
+        sources |= found
+    return HeldOut(
+        asked=tuple(asked),
+        sources=sources,
+        signatures={} if tracer is None else _signatures(sources, tracer),
+        notices=tuple(notices),
+    )
+
+
+def _signatures(sources: Mapping[str, str], tracer: Tracer) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, text in sources.items():
+        signature = tracer.signature(Task(name=name, source=text))
+        if signature is not None:
+            found.setdefault(signature, []).append(name)
+    return found
+
+
+def _kernelbench() -> dict[str, str]:
+    root = os.environ.get(VARIABLE, "")
+    files = sorted(Path(root).expanduser().glob("**/level*/*_*.py")) if root else []
+    return {
+        f"{PREFIX}{path.parent.name.removeprefix('level')}/{path.stem.partition('_')[0]}": text
+        for path in files
+        if (text := _task_text(path))
+    }
+
+
+def _tasks_at(path: Path) -> dict[str, str]:
+    if not path.exists():
+        raise UsageError(f"--held-out {path}: there is nothing there; name a file or a folder")
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    found = {file.as_posix(): text for file in files if (text := _task_text(file))}
+    if not found:
+        raise UsageError(f"--held-out {path} holds no task: no Python file with a class Model")
+    return found
+
+
+def _task_text(path: Path) -> str:
+    """The text of a task module; empty where the file is none."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    return text if "class Model" in text else ""

@@ -1,0 +1,1 @@
+"""From the steps of runs to training rows."""

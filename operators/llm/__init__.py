@@ -1,0 +1,1 @@
+"""Operators that ask a language model."""

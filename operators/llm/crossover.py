@@ -1,0 +1,70 @@
+"""One child of several parents, by what each of them does best."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evolve.core.measurement import Interval
+from evolve.core.model import ModelRequest
+from evolve.core.protocols import Context, Declined, Elite
+from evolve.core.task import case_text
+from operators.base import Base
+from operators.checks import check_choice, check_whole
+from operators.llm.mates import complementary
+from operators.prompting.composition import Prompted
+from operators.prompting.prompt_context import Exhibit, exhibit, time_text
+from operators.prompting.reply_handling import Answering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover(Answering):
+    """Asks for a program that joins what was measured to be good in each of its parents.
+
+    Args:
+        count: how many parents, from 2.
+        mates: whose ideas the main parent's are joined with: `selected` for those of the selection
+            policy, `different` for programs that win where it does not (see `operators.mates`).
+    """
+
+    count: int = 2
+    mates: str = "selected"
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_whole("operators.*.count", self.count, least=2)
+        check_choice("operators.*.mates", self.mates, ("selected", "different"))
+
+    @property
+    def parents(self) -> int:
+        return self.count
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        chosen = {parent.program: parent for parent in self._chosen(context)}
+        if len(chosen) < 2:
+            return Declined("needs two parents")
+        base = Base.of([*chosen.values()])
+        shown = [exhibit(context, *program) for program in base.programs]
+        job = self.text("crossover", strengths=list(strengths(shown)))
+        return self.ask(context, job, base=base, heading="The parents", directed=False)
+
+    def _chosen(self, context: Context) -> Sequence[Elite]:
+        if self.mates == "selected" or not context.parents:
+            return context.parents
+        found = complementary(context, context.parents[0], self.count - 1)
+        return (context.parents[0], *found) if found else context.parents
+
+
+def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
+    """What one of the programs measurably does better than all others, in words."""
+    for one in shown:
+        rivals = [other for other in shown if other is not one]
+        if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
+            yield f"{one.name} is the fastest over all cases"
+        for name, time in _times(one).items():
+            others = [_times(rival).get(name) for rival in rivals]
+            if all(other is not None and time.high < other.low for other in others):
+                yield f"{one.name} is the fastest in {case_text(name)}: {time_text(time)}"
+
+
+def _times(shown: Exhibit) -> dict[str, Interval]:
+    cases = shown.evaluation.cases if shown.evaluation else ()
+    return {case.name: case.times_ms["candidate"] for case in cases if "candidate" in case.times_ms}

@@ -1,0 +1,43 @@
+"""Small changes of the parent by search/replace edits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.core.model import Exchange, ModelRequest
+from evolve.core.protocols import Context, Declined, Reading
+from operators.base import Base
+from operators.checks import check_choice
+from operators.prompting.composition import Prompted
+from operators.prompting.reply_handling import Answering, read_edited
+from operators.source.scope import EditScope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit(Answering):
+    """Asks for one improvement of the parent as search/replace blocks.
+
+    The form is that of AlphaEvolve (arXiv 2506.13131); `edit_scope=strict` adds the constraints of
+    Kernel-Smith (`operators.source.scope`). Edits are made as a whole, or refused with a reason.
+
+    Args:
+        edit_scope: `free`, or `strict` to keep signatures, grids, program ids and masks.
+    """
+
+    edit_scope: str = "free"
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_choice("operators.*.edit_scope", self.edit_scope, [*EditScope])
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        if not context.parents:
+            return Declined("needs a parent")
+        answer = self.text("answer_edits", scope=self.edit_scope)
+        base = Base.of(context.parents[:1])
+        return self.ask(context, self.text("edit"), base=base, answer=answer)
+
+    def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
+        """See `evolve.core.protocols.ModelOperator`."""
+        before = Base.recall(exchanges).source(context.facts)
+        found = read_edited(exchanges, before, EditScope(self.edit_scope))
+        return self.settle(context, exchanges, found)

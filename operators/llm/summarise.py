@@ -1,0 +1,86 @@
+"""A summary of the search so far, which every other prompt then quotes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from evolve.core.model import CallStatus, Exchange, ModelRequest, ReplyStatus
+from evolve.core.protocols import Attempt, Context, Declined, Reading
+from operators.base import Base
+from operators.checks import check_whole
+from operators.prompting.budget import Section
+from operators.prompting.composition import SUMMARY, Prompted, last_summary, step_of, summary_of
+from operators.prompting.inspirations import trials_since
+from operators.prompting.prompt_context import attempt_text
+from operators.prompting.reply_handling import Answering, further, read_whole
+from operators.quoting import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarise(Answering):
+    """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
+
+    Asked before all others but seeds (an infinite weight), it declines until `every` steps have
+    passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
+    merges the last one with the trials since. In the same step it asks for a better program. Its
+    own prompt quotes the newest summary, and so do all others where it is configured as
+    `operators.summarise`; one that was cut or is empty is not quoted, and not asked for again
+    before its time.
+
+    Args:
+        every: steps of the run between two summaries.
+        trials: the most trials in one, the newest first, failed and correct ones half and half.
+    """
+
+    every: int = 20
+    trials: int = 16
+
+    def __post_init__(self) -> None:
+        Prompted.__post_init__(self)
+        check_whole("operators.*.every", self.every, least=1)
+        check_whole("operators.*.trials", self.trials, least=2)
+
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the first summary is due."""
+        return {"every": self.every}
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        base = Base.of(context.parents[:1])
+        asked = context.facts.last_request(context.operator, SUMMARY)
+        if context.step - step_of(asked) < self.every:
+            return Declined("the next summary is not due yet")
+        carried, since = last_summary(context, context.operator)
+        seen = trials_since(context, since, self.trials)
+        if not seen:
+            return Declined("nothing was tried since the last summary")
+        return self._summary(context, base, carried, seen)
+
+    def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
+        """See `evolve.core.protocols.ModelOperator`."""
+        last = exchanges[-1]
+        if last.request.purpose != SUMMARY:
+            return self.settle(context, exchanges, read_whole(exchanges))
+        summary = summary_of(last)
+        asked = self._improve(context, Base.recall(exchanges), summary)
+        status = ReplyStatus.STEP if summary else ReplyStatus.EMPTY
+        if last.reply.status is CallStatus.TRUNCATED:
+            status = ReplyStatus.TRUNCATED
+        return further(asked, status)
+
+    def _summary(
+        self, context: Context, base: Base, carried: str, seen: Sequence[Attempt]
+    ) -> ModelRequest | Declined:
+        sections = [
+            Section(name="task", head=self.task_text(context)),
+            *self.listed("lessons", 1, [quote(carried, "summary")] if carried else []),
+            *self.listed("trials", 2, [attempt_text(a, context.baseline) for a in seen]),
+            Section(name="job", head=self.text("summarise", carried=bool(carried))),
+        ]
+        memo = base.memo() | {"upto": context.sequence, "step": context.step}
+        asked = self.request(context, sections, purpose=SUMMARY, memo=memo)
+        return asked if isinstance(asked, Declined) else replace(asked, samples=1)
+
+    def _improve(self, context: Context, base: Base, summary: str) -> ModelRequest | Declined:
+        job = self.text("rewrite_full", first=not base.programs)
+        lessons = summary or last_summary(context, context.operator)[0]
+        return self.ask(context, job, base=base, lessons=lessons)

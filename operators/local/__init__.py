@@ -1,0 +1,1 @@
+"""Operators that need no language model."""

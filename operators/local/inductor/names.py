@@ -1,0 +1,62 @@
+"""What the names of a written program mean: each something, and no two things one name."""
+
+import ast
+import builtins
+
+from operators.local.inductor.reading import NotConvertible
+from operators.local.inductor.reference import Reference, bound
+
+
+def require_good_names(source: str, reference: Reference, task: str) -> None:
+    """What is left of Inductor's run time would fail when it runs: better now.
+
+    What the reference's own text binds has to stay what it is, and so have our names. What nothing
+    binds in the task's text either is of code that is never run (KernelBench 3/29).
+
+    Raises:
+        NotConvertible: the program reads a name that nothing binds, or a name stands for something
+            of the reference and for something of ours.
+    """
+    tree = ast.parse(source)
+    if unknown := _unknown(tree) - _unbound(ast.parse(task)):
+        raise NotConvertible(f"it uses {', '.join(sorted(unknown))}")
+    if twice := _bound_twice(tree, reference):
+        raise NotConvertible(f"the reference uses {', '.join(sorted(twice))} for something else")
+
+
+def _unbound(task: ast.Module) -> set[str]:
+    """Names that a task reads and nothing binds, as far as its text tells."""
+    imported = (node for node in ast.walk(task) if isinstance(node, ast.ImportFrom))
+    takes_all = any(alias.name == "*" for node in imported for alias in node.names)
+    return set() if takes_all else _unknown(task)
+
+
+def _unknown(tree: ast.Module) -> set[str]:
+    read: set[str] = set()
+    known = set(dir(builtins))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                read.add(name)
+            case ast.Name(id=name):
+                known.add(name)
+            case ast.arg(arg=name):
+                known.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                known.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                known |= {(a.asname or a.name).split(".")[0] for a in names}
+    return read - known
+
+
+def _bound_twice(tree: ast.Module, reference: Reference) -> set[str]:
+    """Of the reference's text, which stands there unchanged, no statement is ours."""
+    names = reference.bound | frozenset(reference.names)
+    texts = (*reference.imports, *reference.definitions)
+    theirs = {ast.unparse(ast.parse(text)) for text in texts}
+    twice: set[str] = set()
+    for node in tree.body:
+        found = bound(node) & names
+        if found and ast.unparse(node) not in theirs:
+            twice |= found
+    return twice

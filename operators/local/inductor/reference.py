@@ -1,0 +1,173 @@
+"""The reference's own text: its constructor, and what that needs."""
+
+import ast
+import symtable
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from operators.local.inductor.reading import NotConvertible
+
+_ENTRY_POINTS = frozenset(("Model", "get_inputs", "get_init_inputs"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Text of a task that a program goes on using.
+
+    Attributes:
+        imports: statements.
+        definitions: constants, functions and classes that the constructor needs, in order.
+        constructor: `class ModelNew` without its `forward`.
+        itself: what the constructor calls the module, `self` as a rule.
+        parameters: those of `forward`, `self` first.
+        names: of what `forward` takes.
+        bound: what the imports and definitions bind.
+    """
+
+    imports: tuple[str, ...]
+    definitions: tuple[str, ...]
+    constructor: str
+    itself: str
+    parameters: str
+    names: tuple[str, ...]
+    bound: frozenset[str]
+
+
+def read_reference(task: str) -> Reference:
+    """Take a task's text apart. Raises NotConvertible where it has no plain class `Model`."""
+    module = ast.parse(task)
+    model = next(
+        (n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None
+    )
+    if model is None:
+        raise NotConvertible("the task's file defines no class Model")
+    methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
+    if "forward" not in methods:
+        raise NotConvertible("Model has no forward")
+    kept = _reached(methods, [name for name in ("__init__",) if name in methods])
+    class_level = [n for n in model.body if isinstance(n, ast.Assign | ast.AnnAssign)]
+    body = [*class_level, *(methods[name] for name in methods if name in kept)]
+    constructor = _constructor(task, model, body)
+    needed = _globals(constructor) | _names(methods["forward"].args)
+    others = [node for node in module.body if not _is_entry_point(node)]
+    imported = [node for node in others if isinstance(node, ast.Import | ast.ImportFrom)]
+    definitions, needed = _needed(task, [n for n in others if n not in imported], needed)
+    imports = [ast.unparse(node) for node in imported]
+    imports = [text for text in imports if bound(*ast.parse(text).body) & needed]
+    texts = [*imports, *definitions]
+    return Reference(
+        imports=tuple(imports),
+        definitions=tuple(definitions),
+        constructor=constructor,
+        itself=_first(methods["__init__"]) if "__init__" in methods else "self",
+        parameters=_with_self(methods["forward"]),
+        names=tuple(argument.arg for argument in methods["forward"].args.args[1:]),
+        bound=frozenset().union(*(bound(node) for t in texts for node in ast.parse(t).body)),
+    )
+
+
+def _first(method: ast.FunctionDef) -> str:
+    return method.args.args[0].arg
+
+
+def _with_self(forward: ast.FunctionDef) -> str:
+    forward.args.args[0].arg = "self"
+    return ast.unparse(forward.args)
+
+
+def _constructor(task: str, model: ast.ClassDef, body: Iterable[ast.stmt]) -> str:
+    bases = ", ".join(map(ast.unparse, model.bases)) or "torch.nn.Module"
+    texts = [_renamed(_text(task, node)) for node in body]
+    inside = "\n\n".join(textwrap.indent(text, " " * 4) for text in texts)
+    if not any(isinstance(node, ast.FunctionDef) for node in body):
+        inside = (inside + "\n\n" if inside else "") + (
+            "    def __init__(self):\n        super().__init__()"
+        )
+    return f"class ModelNew({bases}):\n{inside}"
+
+
+def _renamed(text: str) -> str:
+    """`super(Model, self)` is a name like any other."""
+    tree = ast.parse(text)
+    if not any(isinstance(n, ast.Name) and n.id == "Model" for n in ast.walk(tree)):
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "Model":
+            node.id = "ModelNew"
+    return ast.unparse(tree)
+
+
+def _text(task: str, node: ast.stmt) -> str:
+    """A statement as it is written, without its indentation and its documentation."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+        node.body = node.body[1:] or [ast.Pass()]
+        return ast.unparse(node)
+    segment = ast.get_source_segment(task, node, padded=True) or ast.unparse(node)
+    decorators = "".join(f"@{ast.unparse(d)}\n" for d in getattr(node, "decorator_list", []))
+    return decorators + textwrap.dedent(segment)
+
+
+def _needed(task: str, nodes: list[ast.stmt], needed: set[str]) -> tuple[list[str], set[str]]:
+    """Text of the definitions that the names need, theirs included, and all names then needed."""
+    wanted: set[int] = set()
+    grown = True
+    while grown:
+        grown = False
+        for at, node in enumerate(nodes):
+            if at not in wanted and bound(node) & needed:
+                wanted.add(at)
+                needed = needed | _globals(ast.unparse(node))
+                grown = True
+    return [_text(task, nodes[at]) for at in sorted(wanted)], needed
+
+
+def bound(node: ast.stmt) -> set[str]:
+    """Names that a statement of a module binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {(alias.asname or alias.name).split(".")[0] for alias in names}
+    return set()
+
+
+def _is_entry_point(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in _ENTRY_POINTS
+
+
+def _globals(text: str) -> set[str]:
+    """Names of the module that the text reads, in whatever depth."""
+    found: set[str] = set()
+    waiting = [symtable.symtable(text, "task", "exec")]
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        top = table.get_type() == "module"
+        found |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (top or symbol.is_global())
+        }
+    return found
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _reached(methods: dict[str, ast.FunctionDef], start: list[str]) -> set[str]:
+    """Methods that are called, directly or not, as `self.name`."""
+    found = set(start)
+    waiting = list(start)
+    while waiting:
+        for node in ast.walk(methods[waiting.pop()]):
+            name = node.attr if isinstance(node, ast.Attribute) else "forward"
+            if name in methods and name not in found and name != "forward":
+                found.add(name)
+                waiting.append(name)
+    return found

@@ -1,0 +1,138 @@
+"""Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice, product
+from typing import Any
+
+from evolve.core.compiled import EXACT_CONVOLUTIONS, VARIANTS, WHOLE, Compiled
+from evolve.core.errors import UsageError
+from evolve.core.program import Program
+from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.task import Task
+from operators.local.inductor import NotConvertible, convert, precisions
+from operators.local.templates import Products, has_products
+from operators.local.tuning import Limits
+
+_CUT = ", operands cut beforehand"
+_CUT_BEFORE_TAILS = f"{_CUT}, no tails"
+_TAILS = " with tails"
+_PLAIN = ""
+_EVEN = ", work cut evenly"
+_SAME_LAYOUT = "same_layout"
+_CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    _CUT: {"fused": True, "how": "packed"},
+    _CUT_BEFORE_TAILS: {"how": "packed"},
+    _TAILS: {"fused": True},
+    _PLAIN: {},
+    _EVEN: {"fused": True, "how": "even"},
+}
+"""Of programs of one compiled reference, with the options of `Products`."""
+
+_AS_EAGER, _EXACT = "as eager", "exact"
+_ORDER = (
+    (_CUT, _AS_EAGER),
+    (_CUT_BEFORE_TAILS, _AS_EAGER),
+    (_TAILS, _AS_EAGER),
+    (_CUT, _EXACT),
+    (_TAILS, _EXACT),
+    (_PLAIN, _AS_EAGER),
+    (_EVEN, _AS_EAGER),
+)
+"""Kinds as they are proposed, and how their convolutions round; the likeliest first.
+
+Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is where tails
+are long and sums short, for a product's block has registers for few threads.
+"""
+
+
+class TemplateSeed:
+    """Proposes, for each compiled reference that calls a library, programs that call none.
+
+    Products of matrices, convolutions, attention, large windows, normalisations, scans and losses
+    become Triton kernels with open tunables, with and without the compiler's pointwise kernels in
+    their tails; what it fused elsewhere stays. On a GPU only.
+
+    Args:
+        variants: settings of the compiler whose code to take, of `VARIANTS`.
+
+    Raises:
+        UsageError: there is no such variant.
+    """
+
+    parents = 0
+    is_seed = True
+
+    def __init__(
+        self, variants: Sequence[str] = ("default", "same_layout", "products", WHOLE)
+    ) -> None:
+        unknown = [variant for variant in variants if variant not in VARIANTS]
+        if unknown:
+            raise UsageError(
+                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
+            )
+        self.variants = tuple(variants)
+
+    def propose(self, context: Context) -> Proposal | Declined | Failed:
+        """The next one; a failure where it needs what only the compiler has."""
+        number = context.facts.proposals(context.operator)
+        found = next(islice(self._programs(context.task, context.device), number, None), None)
+        return found or Declined("every compiled reference that calls a library has been proposed")
+
+    def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
+        """All of them, kind by kind; equal ones once.
+
+        Which of eager's convolutions round float32 to tf32 is known of a task; ours do as they do,
+        since the judge measures errors by the reference's own, and once none does. Operands are cut
+        in the layout that the reference has, if the compiler has code for that.
+        """
+        seen: set[str] = set()
+        failed: list[Compiled] = []
+        arch = device.get("arch", "")
+        exact = precisions(task.accumulation, arch)
+        is_rounded = device.get("eager_convolutions") == "tf32"
+        as_eager = precisions("tf32", arch) if is_rounded else exact
+        rounded = {_AS_EAGER: as_eager, _EXACT: exact}
+        kept = frozenset(device.get(EXACT_CONVOLUTIONS, "").split(";"))
+        count = Limits.of(device).multiprocessors
+        wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
+        variants = {compiled.variant for compiled in wanted}
+        for (kind, rounding), compiled in product(_ORDER, wanted):
+            if compiled in failed:
+                continue
+            if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
+                continue  # which copies images to a layout that parts have anyway
+            note = f"variant {compiled.variant}, own kernels{kind}"
+            about = kind, exact, rounded[rounding], kept, count
+            source = _converted(task.source, task.name, compiled, *about)
+            if isinstance(source, NotConvertible):
+                failed.append(compiled)
+                yield Failed(f"variant {compiled.variant}: {source}")
+            elif source not in seen and (_CUTS in source or not kind.startswith(_CUT)):
+                seen.add(source)
+                yield Proposal(program=Program(source), note=note)
+
+
+@lru_cache(maxsize=256)  # every proposal goes through all that came before it
+def _converted(
+    source: str,
+    name: str,
+    compiled: Compiled,
+    kind: str,
+    allowed: tuple[str, ...],
+    convolutions: tuple[str, ...],
+    kept: frozenset[str],
+    multiprocessors: int,
+) -> str | NotConvertible:
+    products = Products(
+        allowed,
+        convolutions=convolutions,
+        exact=kept,
+        multiprocessors=multiprocessors,
+        **_KINDS[kind],
+    )
+    try:
+        return convert(source, name, compiled, products, allowed)
+    except NotConvertible as error:
+        return error

@@ -1,0 +1,8 @@
+"""Parametric kernels for what PyTorch's compiler leaves to vendors' libraries.
+
+`Products` puts them into a compiled program, in the place of the calls of those libraries.
+"""
+
+from operators.local.templates.products import Products, has_products
+
+__all__ = ["Products", "has_products"]

@@ -1,0 +1,1 @@
+"""Templates by the operation that they compute."""

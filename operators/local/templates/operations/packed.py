@@ -1,0 +1,237 @@
+"""Launches for products of float32 matrices, of operands that are cut into parts beforehand."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from operators.local.inductor.blocks import Blocks
+from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
+
+EXACT = ("fp16x3", "bf16x6")
+"""Parts of a float32, and how many products of parts stand for one."""
+_ROUNDED = "fp16"  # to 11 bits, as tf32
+
+_LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
+_BLOCK = 4096  # elements that are cut at once
+_LEAST_DEPTH = 64
+_LEAST_REUSE = 256
+_TILE = 128  # that programs begin with
+_MOST_NARROW = 256  # columns
+_LEAST_NARROW_DEPTH = 1024
+_FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
+
+
+def launches(product: Matrices) -> tuple[Launch, ...]:
+    """With both operands cut, or one of a narrow product; nothing where neither pays.
+
+    16 bits are multiplied as they are.
+    """
+    if tuple(product.precisions) == HALF:
+        return ()
+    if _pays(product):
+        return _both(product)
+    rows, columns, _ = product.shape
+    narrow = product.turned if rows < columns else product
+    return _one(narrow) if _is_narrow(narrow) else ()
+
+
+def known(precisions: Sequence[str]) -> tuple[str, ...]:
+    """How products of parts may be made where `tl.dot` may be so precise, the first to begin with.
+
+    What begins with tf32 may begin with one part; who has it as a choice has that.
+    """
+    if "tf32" not in precisions:
+        return EXACT
+    return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
+
+
+def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
+    """A statement that makes room for so many numbers where another tensor is."""
+    place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
+    return f"{ast.unparse(name)} = torch.empty({size}, {place})"
+
+
+def room_for_parts(name: ast.expr, size: int, like: ast.expr) -> str:
+    """The same for parts of so many elements."""
+    count = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}[INPUT_PRECISION]'
+    dtype = 'torch.bfloat16 if INPUT_PRECISION == "bf16x6" else torch.float16'
+    place = f"device={ast.unparse(like)}.device"
+    return f"{ast.unparse(name)} = torch.empty({count} * {size}, {place}, dtype={dtype})"
+
+
+def deletion(*names: ast.expr) -> str:
+    """A statement that gives rooms back."""
+    return f"del {', '.join(map(ast.unparse, names))}"
+
+
+def _pays(product: Matrices) -> bool:
+    """Whether the product takes about as long as cutting its operands, or longer.
+
+    And whether it has tiles for half of the device, since sums are not split. At 550 TFLOP/s of
+    float16 and 4 TB/s, which an H200 is near to, three products take as long as cutting into two
+    parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
+    """
+    rows, columns, depth = product.shape
+    if depth < _LEAST_DEPTH or 2 * product.tiles(_TILE) < product.multiprocessors:
+        return False
+    return rows * columns >= _LEAST_REUSE * (rows + columns)
+
+
+def _is_narrow(product: Matrices) -> bool:
+    """Whether rows are read once or twice, for columns are few, and there are enough of them."""
+    rows, columns, depth = product.shape
+    if product.batch != 1 or columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
+        return False
+    return 2 * -(-rows // _TILE) >= product.multiprocessors
+
+
+def _both(product: Matrices) -> tuple[Launch, ...]:
+    """What cuts both operands, and what multiplies their parts."""
+    *_, bias, out = product.pointers
+    rows, columns, _ = product.shape
+    left, right = _Operand.left(product), _Operand.right(product)
+    multiply = Launch(
+        kernel="matmul_packed_kernel",
+        grid=f"({product.grid},)",
+        pointers=(left.parts, right.parts, left.exponents, right.exponents, bias, out),
+        constants={
+            **product.constants,
+            "SHAPE": (rows, columns, left.room[1]),
+            "A_STRIDE": left.part_stride,
+            "B_STRIDE": right.part_stride,
+        },
+        tunables=_tunables(
+            product, known(product.precisions), narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)
+        ),
+        after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
+    )
+    return left.launch(), right.launch(), multiply
+
+
+def _one(product: Matrices) -> tuple[Launch, ...]:
+    """What cuts `b`, which has few columns, and what cuts `a` as it is read."""
+    a, _, bias, out = product.pointers
+    right = _Operand.right(product)
+    offered = [precision for precision in known(product.precisions) if precision != "bf16x6"]
+    multiply = Launch(
+        kernel="matmul_narrow_kernel",
+        grid=f"({product.grid},)",
+        pointers=(a, right.parts, right.exponents, bias, out),
+        constants={**product.constants, "B_STRIDE": right.part_stride},
+        tunables=_tunables(product, offered, narrowest=16),
+        after=(deletion(right.parts, right.exponents),),
+    )
+    return right.launch(), multiply
+
+
+def _tunables(
+    product: Matrices, precisions: Sequence[str], *, narrowest: int, **own: Blocks
+) -> dict[str, Blocks]:
+    """Of the kernel that multiplies; some have tunables of their own, and narrower blocks."""
+    rows, columns, depth = product.shape
+    is_short = depth <= _FEW_STEPS * _DEPTH
+    return {
+        "BLOCK_M": powers(64, _LINES, rows, 64 if is_short else 128),
+        "BLOCK_N": powers(narrowest, _LINES, columns, 128),
+        "BLOCK_K": powers(32, _DEPTH, _DEPTH, 64),
+        **own,
+        "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
+        "num_warps": one_of(4, 8, first=4 if is_short else 8),
+        "num_stages": one_of(2, 3, 4, first=3),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """One side of a product: `a`, or `b` turned.
+
+    Attributes:
+        pointer: of its first element.
+        name: for its parts.
+        shape: lines (rows of `a`, columns of `b`) and depth.
+        stride: in elements, of a matrix, a line and of the depth; the first is 0 where there is
+            one matrix for the whole batch.
+        batch: number of matrices of the result.
+    """
+
+    pointer: ast.expr
+    name: str
+    shape: tuple[int, int]
+    stride: tuple[int, ...]
+    batch: int
+
+    @classmethod
+    def left(cls, product: Matrices) -> "_Operand":
+        """`a`."""
+        return cls._first(product, "a")
+
+    @classmethod
+    def right(cls, product: Matrices) -> "_Operand":
+        """`b`, which is the first one of the product turned."""
+        return cls._first(product.turned, "b")
+
+    @classmethod
+    def _first(cls, product: Matrices, name: str) -> "_Operand":
+        pointer, *_, out = product.pointers
+        lines, _, depth = product.shape
+        stride = product.constants["A_STRIDE"]
+        return cls(pointer, f"{ast.unparse(out)}_{name}", (lines, depth), stride, product.batch)
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Lines and depth of the parts."""
+        lines, depth = self.shape
+        return -(-lines // _LINES) * _LINES, -(-depth // _DEPTH) * _DEPTH
+
+    @property
+    def matrices(self) -> int:
+        """How many are cut into parts."""
+        return self.batch if self.stride[0] else 1
+
+    @property
+    def part_stride(self) -> tuple[int, int, int, int]:
+        """Of a part, a matrix, a line and of the depth; what lies side by side still does."""
+        lines, depth = self.room
+        inside = (depth, 1) if self._by_depth else (1, lines)
+        size = lines * depth
+        return self.matrices * size, size if self.stride[0] else 0, *inside
+
+    @property
+    def parts(self) -> ast.expr:
+        return ast.Name(f"{self.name}_parts", ast.Load())
+
+    @property
+    def exponents(self) -> ast.expr:
+        return ast.Name(f"{self.name}_exponents", ast.Load())
+
+    def launch(self) -> Launch:
+        """Of the kernel that cuts it; lines or the depth are read 128 bytes at a time or more."""
+        depth = min(1024, 1 << (self.room[1] - 1).bit_length())
+        block = {"LINES": _BLOCK // depth, "DEPTH": depth}
+        if not self._by_depth:
+            block = {"LINES": 32, "DEPTH": _BLOCK // 32}
+        exponents = self.matrices * self.shape[0]
+        return Launch(
+            kernel="pack_kernel",
+            grid=f"(triton.cdiv({self.shape[0]}, {block['LINES']}), {self.matrices})",
+            pointers=(self.pointer, self.parts, self.exponents),
+            constants={
+                "SHAPE": (*self.shape, self.room[1]),
+                "STRIDE": self.stride,
+                "PART_STRIDE": self.part_stride,
+                **block,
+                "num_warps": 8,
+            },
+            tunables={},
+            before=(
+                room_for_parts(self.parts, self.part_stride[0], self.pointer),
+                room(self.exponents, exponents, self.pointer, "int32"),
+            ),
+            shared=("INPUT_PRECISION",),
+        )
+
+    @property
+    def _by_depth(self) -> bool:
+        return self.stride[2] <= self.stride[1]

@@ -1,0 +1,8 @@
+"""Which instance of a program to try next: what fits a device, and a model of what was measured."""
+
+from operators.local.tuning.device import Limits
+from operators.local.tuning.expectation import expected
+from operators.local.tuning.resources import fits
+from operators.local.tuning.surrogate import suggest
+
+__all__ = ["Limits", "expected", "fits", "suggest"]

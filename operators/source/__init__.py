@@ -1,0 +1,1 @@
+"""Parts of a program's source that operators choose, move or protect."""
