@@ -5,14 +5,18 @@ import pkgutil
 import sys
 import threading
 
-PACKAGES = ("evolve.cli", "evolve.app", "evolve.search", "evolve.store", "evolve.report", "operators", "archives")
-HEAVY = ("evolve.report.export.", "operators.inductor.device_functions")  # torch, triton
+PACKAGES = "evolve.cli evolve.app evolve.search evolve.store evolve.report operators archives"
+LEFT_OUT = (
+    "evolve.report.export.",  # imports torch
+    "operators.local.inductor.device_functions",  # imports triton, as the next do
+    "operators.local.templates.kernels.",
+)
 
-for name in PACKAGES:
+for name in PACKAGES.split():
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-        if not module.name.startswith(HEAVY) and not module.name.endswith("__main__"):
+        if not module.name.startswith(LEFT_OUT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
-assert "torch" not in sys.modules, "a process that is forked beside torch's threads can hang"
+assert not {"torch", "triton", "litellm"} & set(sys.modules), "forked beside threads, or too early"
 assert threading.active_count() == 1

@@ -61,7 +61,7 @@ def run(folder: Path, task: str) -> "subprocess.CompletedProcess[str]":
 
 def named(**classes: str) -> dict:
     """A search on a GPU with operators of these classes, under these names."""
-    words = [f"+operators.{name}._target_=operators.{path}" for name, path in classes.items()]
+    words = [f"+operators.{name}._target_=operators.local.{path}" for name, path in classes.items()]
     return settings("device=cuda", "operators=[seed]", *words)
 
 
