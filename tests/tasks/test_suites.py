@@ -22,8 +22,8 @@ from pathlib import Path
 from evolve.core.suites import Problem, TaskText
 
 SOURCE = """
-    + 'r"""'
-    + """
+    'r"""'
+    """
 import torch
 
 class Model(torch.nn.Module):
@@ -38,8 +38,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    + '"""'
-    + """
+    '"""'
+    """
 
 class Mine:
     name = "mine"
