@@ -9,8 +9,9 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants
 from evolve.app.components import build_archive
-from evolve.app.device import LANGUAGES, kind_of, require_language
+from evolve.app.device import kind_of, require_language
 from evolve.app.user_files import open_store, read_candidate
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
@@ -24,7 +25,6 @@ from evolve.tasks import find_task
 
 BASELINE_FILE = "file:"
 WARM = 20  # how many of another run's elites a warm start tries
-SIZE_ON = {"cpu": "cpu", "cuda": "gpu"}  # of a task, where `task_config.size` is auto
 
 
 def load_task(config: Mapping[str, Any]) -> Task:
@@ -36,10 +36,10 @@ def load_task(config: Mapping[str, Any]) -> Task:
     settings, kind = config["task_config"], kind_of(config)
     return find_task(
         str(config["task"]),
-        size=SIZE_ON[kind] if settings["size"] == "auto" else settings["size"],
+        size=device_kind(kind).size if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
-        languages=LANGUAGES[kind],
+        languages=device_kind(kind).languages,
     )
 
 

@@ -13,13 +13,14 @@ from typing import Any
 from evolve.app import components
 from evolve.app.budget import budget_notes
 from evolve.app.compiler_seeds import require_start, variants, with_compiled
-from evolve.app.device import CUDA, kind_of, start_evaluator
+from evolve.app.device import kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
 from evolve.app.frontend import Frontend
 from evolve.app.inputs import take_over
 from evolve.app.models import key_notes
 from evolve.app.session import search
 from evolve.app.validation import read_request
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
@@ -122,7 +123,7 @@ def _opens(config: Mapping[str, Any]) -> bool:
     if config["device"]["kind"] == "replay":
         with Store.open(config["store"]["path"], read_only=True) as store:
             return bool(store.run(config["device"]["run"]).config.get("opening"))
-    return kind_of(config) == CUDA
+    return device_kind(kind_of(config)).is_gpu
 
 
 async def _prepared(

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,21 @@ def evolve(tmp_path: Path) -> Evolve:
 
 
 def evolve_in(folder: Path) -> Evolve:
-    def run(*words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return forked.run("evolve", *words, cwd=folder, env=env, timeout=timeout)
+    def run(
+        *words: str, timeout: float = 90, packages: tuple[Path, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *packages)))}
+        if not packages:
+            return forked.run("evolve", *words, cwd=folder, env=env, timeout=timeout)
+        return subprocess.run(  # what has been imported did not see these
+            [sys.executable, "-m", "evolve", *words],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
 
     return run
 

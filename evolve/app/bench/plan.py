@@ -11,9 +11,10 @@ from omegaconf import MISSING
 from evolve.app import components
 from evolve.app.config.compose import compose, compose_other, to_plain
 from evolve.app.config.presets import search_of
-from evolve.app.device import CUDA, kind_of
+from evolve.app.device import kind_of
 from evolve.app.inputs import load_task
 from evolve.app.validation import check_name
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
@@ -145,7 +146,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _baselines(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
     if names is None:
-        return ("eager_tf32", "compile") if kind == CUDA else ("compile",)
+        return device_kind(kind).baselines
     for name in names:
         if name not in BASELINES:
             raise UsageError(f"baselines=[{name}]: choose of {', '.join(BASELINES)}")

@@ -87,20 +87,11 @@ class Termination(Limits):
     stop_file: str | None = None
 
 
-class DeviceKind(Enum):
-    """Which judge: a worker on this machine, or recorded verdicts."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    replay = "replay"
-
-
 @dataclass
 class Device:
     """`ids` are GPUs; `run` (whose verdicts) is for replay, the others are for workers."""
 
-    kind: DeviceKind = MISSING
+    kind: str = MISSING
     ids: list[int] | None = None
     slots: int | None = None
     half_width: float | None = None

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import DEVICES, kind_here, kind_of_class, require_language, start_local
+from evolve.app.device import device_words, kind_here, require_language, start_local
 from evolve.app.user_files import open_store, read_candidate
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
 from evolve.cli.console.progress import doing
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text
+from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.program import Program, instance_digest
@@ -141,7 +142,10 @@ def _add_task(arguments: argparse.ArgumentParser) -> None:
 def _add_place(arguments: argparse.ArgumentParser) -> None:
     """Where, and behind which walls."""
     arguments.add_argument(
-        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+        "--device",
+        choices=device_words(),
+        default="auto",
+        help="a GPU where there is one, or as named",
     )
     arguments.add_argument(
         "--python", metavar="PATH", help="interpreter that the worker runs under"
@@ -178,13 +182,13 @@ def split_step_or_file(target: str) -> tuple[str | None, int | None]:
 
 
 def _from_file(options: argparse.Namespace) -> EvaluationRequest:
-    from evolve.app.inputs import SIZE_ON, read_baseline
+    from evolve.app.inputs import read_baseline
     from evolve.tasks import find_task
 
     source = read_candidate(options.candidate, "candidate")
     task = find_task(
         options.task,
-        size=options.size or SIZE_ON[options.device],
+        size=options.size or device_kind(options.device).size,
         precision=options.precision,
         accumulation=options.accumulation,
     )
