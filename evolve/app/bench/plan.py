@@ -13,6 +13,7 @@ from evolve.app.config.compose import compose, compose_other, to_plain
 from evolve.app.config.presets import search_of
 from evolve.app.device import kind_of
 from evolve.app.inputs import load_task
+from evolve.app.recall import refuse_recall
 from evolve.app.validation import check_name
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
@@ -101,6 +102,7 @@ def make_plan(words: Sequence[str]) -> Plan:
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     components.build_all(config)
+    refuse_recall(config)
     label = settings["name"] or search_of(of_runs)
     entries = []
     for problem in problems:
