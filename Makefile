@@ -22,6 +22,7 @@ help:
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
+# Three processes for two cores, because many tests wait. A file stays in one, with its fixtures.
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
 # that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
 # Only folders that have such tests are read for them, for to read all takes half a minute; there may
@@ -30,7 +31,7 @@ TESTS := tests/$(ONLY)
 QUIET := $(filter $(TESTS:%/=%)/%,$(sort $(dir $(shell grep -rlF mark.quiet tests --include=*.py))))
 test: FAST := not slow and
 test test-all: $(if $(ONLY),$(VENV)/.installed-dev,lint)
-	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 3 --dist loadfile
 	$(if $(QUIET),$(BIN)/python -m pytest $(QUIET) -m "$(FAST) not gpu and quiet" --reruns 1 -rR || test $$? = 5)
 
 test-trainers: $(TRAINERS)/.installed

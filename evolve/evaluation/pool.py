@@ -1,6 +1,7 @@
 """One queue before the workers of one or several devices."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.place import Place
 from evolve.evaluation.process import CLOSED, CallFailed, CallOverdue
 
+_REMEMBERED = 4096  # instances, by where they were judged last
 MOST_IN_A_ROW = 3  # instances under which a worker failed, with no answer in between
 
 
@@ -31,6 +33,7 @@ class Pool:
         self._say = say
         self._changed = asyncio.Event()
         self._closed = False
+        self._judged_by: OrderedDict[tuple[str, str], Place] = OrderedDict()
 
     @property
     def in_service(self) -> list[Place]:
@@ -59,13 +62,18 @@ class Pool:
     ) -> Any:
         """The result of one call about an instance of a task (its revision).
 
+        An instance that was judged before goes to another place, where one has room: what is
+        measured again, or verified, then shows what differs between devices too.
+
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
             CallFailed: workers failed under it twice, or one missed the deadline.
             EvaluatorUnavailable: no worker is left, or the pool is closed.
         """
         try:
-            async with self.place(task) as place:
+            async with self.place(task, other_than=self._judged_by.get((task, about))) as place:
+                if task:
+                    self._remember((task, about), place)
                 return await self._ask(place, method, params, deadline_s, about)
         except CallOverdue:
             raise
@@ -95,7 +103,11 @@ class Pool:
             EvaluatorUnavailable: no place is left, or the pool is closed.
         """
         while True:
-            waits = self._reserve(other_than) if alone else self._when(lambda: self._room_for(task))
+            waits = (
+                self._reserve(other_than)
+                if alone
+                else self._when(lambda: self._room_for(task, other_than))
+            )
             found = await waits
             found.running += 1
             if task and task not in found.tasks:
@@ -109,14 +121,23 @@ class Pool:
                 found.reserved = found.reserved and not alone
                 self._changed.set()
 
-    def _room_for(self, task: str) -> Place | None:
+    def _remember(self, instance: tuple[str, str], place: Place) -> None:
+        self._judged_by[instance] = place
+        self._judged_by.move_to_end(instance)
+        while len(self._judged_by) > _REMEMBERED:
+            self._judged_by.popitem(last=False)
+
+    def _room_for(self, task: str, other_than: Place | None) -> Place | None:
         """Among the places with room, the one with most of it; to know the task is worth a slot."""
         having = [
             place for place in self.in_service if not place.reserved and place.running < place.slots
         ]
         return max(
             having,
-            key=lambda place: place.slots - place.running + (task in place.tasks),
+            key=lambda place: (
+                place is not other_than,
+                place.slots - place.running + (task in place.tasks),
+            ),
             default=None,
         )
 

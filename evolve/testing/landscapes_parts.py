@@ -32,7 +32,8 @@ _PARALLELISM = ("serial", "threads", "simd", "threads+simd")
 class LandscapeEvaluator:
     """An `Evaluator` (see evolve.core.protocols) for a landscape; pure in the request.
 
-    Opponents are timed along, as in a duel. Points are described in the words of the real judge, so
+    Opponents are timed along, as in a duel; without a source they are the reference. Points are
+    described in the words of the real judge, so
     that archives need no axes of their own: the structure is the compute pattern, the first two
     knobs are memory access and parallelism.
 
@@ -82,7 +83,7 @@ class LandscapeEvaluator:
         speedup = math.exp(PEAK * self.landscape.score(request.source) + noise)
         spread = math.exp(1.96 * deviation)
         times = {"candidate": _EAGER_MS / speedup, "eager": _EAGER_MS} | {
-            name: _EAGER_MS / math.exp(PEAK * self.landscape.score(source))
+            name: _EAGER_MS / math.exp(PEAK * self.landscape.score(source)) if source else _EAGER_MS
             for name, source in request.opponents.items()
         }
         ratios = {

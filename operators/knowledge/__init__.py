@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from operators.checks import check_whole
-from operators.knowledge.category import operation_of
+from operators.knowledge.category import PRODUCTS, operation_of
 from operators.knowledge.document import Bottleneck, Document, Evidence, Part, parse
 from operators.knowledge.library import SHIPPED, load
 from operators.knowledge.retrieval import (
@@ -25,6 +25,7 @@ from operators.knowledge.retrieval import (
 from operators.knowledge.skill import skeleton
 
 __all__ = [
+    "PRODUCTS",
     "Bottleneck",
     "Diagnosis",
     "Document",

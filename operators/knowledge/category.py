@@ -19,6 +19,9 @@ _BY_NAME = (  # the first that matches wins: what dominates the time of a mixtur
     ("reduction", r"sum|mean|amax|amin|max|min|argmax|argmin|prod|logsumexp|any|all|norm"),
     ("elementwise", r"\w+"),
 )
+PRODUCTS = ("matmul", "convolution", "attention")
+"""Categories of operations that are made of products of matrices."""
+
 _SOFTMAX = re.compile(r"softmax|Softmax").fullmatch
 _PRODUCT = re.compile(r"matmul|bmm|einsum|MatMult").fullmatch  # of two activations, seldom weights
 

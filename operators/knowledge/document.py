@@ -54,6 +54,7 @@ VALUES: Mapping[str, frozenset[str] | None] = {
     "category": None,  # tasks name their own
     "device": None,  # paths, from the vendor down: nvidia/hopper
     "language": LANGUAGES,
+    "precision": frozenset(("fp32", "half", "fp8", "int8")),  # what is multiplied or stored
 }
 """The kinds of tags, and what each may be where that is closed."""
 

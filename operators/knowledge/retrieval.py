@@ -4,15 +4,15 @@ The score of a document is the sum over the kinds of tags of
 
     weight(kind) * closeness / sqrt(number of tags of that kind in the document)
 
-with weight 10 for the error, 6 for the category, 5 for the bottleneck, 4 for the device and 1 for
-the language. The root makes a document about everything lose against one about this; an error has
-no root, since one cure serves several. Closeness is 1 where the document has the diagnosis's tag
-and 0 where it has not; for devices, which are paths, it is the square of the share of the
-diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
+with weight 10 for the error, 6 for the category, 5 for the bottleneck, 4 for the device, 2 for the
+precision and 1 for the language. The root makes a document about everything lose against one about
+this; an error has no root, since one cure serves several. Closeness is 1 where the document has the
+diagnosis's tag and 0 where it has not; for devices, which are paths, it is the square of the share
+of the diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
 document about something else (it names errors, bottlenecks or categories, and not the diagnosis's)
 keeps half for each such kind, and so does one about kinds of operations where the diagnosis knows
-none. One that names languages or devices, but none that fits, is left out, and so is one without
-any match.
+none. One that names languages, devices or precisions, but none that fits, is left out, and so is
+one without any match.
 """
 
 import re
@@ -21,14 +21,26 @@ from dataclasses import dataclass, replace
 
 from operators.knowledge.document import Document, Evidence, Part
 
-WEIGHTS = {"error": 10.0, "category": 6.0, "bottleneck": 5.0, "device": 4.0, "language": 1.0}
-_EXCLUSIVE = ("device", "language")  # of no use elsewhere
+WEIGHTS = {
+    "error": 10.0,
+    "category": 6.0,
+    "bottleneck": 5.0,
+    "device": 4.0,
+    "precision": 2.0,
+    "language": 1.0,
+}
+_EXCLUSIVE = ("device", "language", "precision")  # of no use elsewhere
 _BLOCK = re.MULTILINE | re.DOTALL
 _IN_HEADINGS = (
     ("amd", r"\b(?:AMD|CDNA|MI\d{3}\w*)\b"),
     ("nvidia/blackwell", r"\bBlackwell\b"),
     ("nvidia/hopper", r"\bHopper\b"),
     ("cpu", r"\bCPUs?\b"),
+)
+_PRECISIONS = (
+    ("half", r"\b[Hh]alf precision\b|\b(?:b?float|fp|bf)16\b"),
+    ("fp8", r"\b(?:float|fp|FP)8\b"),
+    ("int8", r"\b(?:int|INT)8\b"),
 )
 _CHARACTERS_PER_TOKEN = 4  # of English and code, roughly
 
@@ -50,7 +62,8 @@ _FAMILIES = (
 class Diagnosis:
     """What is known of a program's trouble; an empty field says nothing.
 
-    `error` is a status of the judge, `device` a path as `device_path` gives it.
+    `error` is a status of the judge, `category` the kind of operation that takes a program's time,
+    `device` a path as `device_path` gives it, `precision` what its operands are.
     """
 
     bottleneck: str = ""
@@ -58,6 +71,7 @@ class Diagnosis:
     category: str = ""
     device: str = ""
     language: str = ""
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +162,7 @@ def retrieve(
     for value, document in rank(documents, diagnosis):
         if len(chosen) == limit:
             break
-        if excerpt := _excerpt(document, value, left, diagnosis.device):
+        if excerpt := _excerpt(document, value, left, diagnosis):
             chosen.append(excerpt)
             left -= tokens_of(excerpt.text)
     return tuple(chosen)
@@ -159,12 +173,12 @@ def tokens_of(text: str) -> int:
     return -(-len(text) // _CHARACTERS_PER_TOKEN)
 
 
-def _excerpt(document: Document, value: float, budget: int, device: str) -> Excerpt | None:
+def _excerpt(document: Document, value: float, budget: int, diagnosis: Diagnosis) -> Excerpt | None:
     """As many leading sections as fit; None unless the first real one does."""
     sections = document.sections
     for count in range(len(sections), 0, -1):
-        told = "".join(part for part in sections[:count] if _concerns(part, device))
-        text = _heading(document, device) + _plain(told).rstrip() + "\n"
+        told = "".join(part for part in sections[:count] if _concerns(part, diagnosis))
+        text = _heading(document, diagnosis.device) + _plain(told).rstrip() + "\n"
         if tokens_of(text) <= budget and count >= min(2, len(sections)):
             complete = count == len(sections)
             return Excerpt(document=document, score=value, text=text, complete=complete)
@@ -192,11 +206,14 @@ def _heading(document: Document, device: str) -> str:
     return f"# {document.title}\n\n{said}"
 
 
-def _concerns(section: str, device: str) -> bool:
-    """Whether a section's heading names no other family of devices than this."""
+def _concerns(section: str, diagnosis: Diagnosis) -> bool:
+    """Whether a section's heading names no other family of devices, and no other precision."""
     heading = section.partition("\n")[0] if section.startswith("## ") else ""
-    named = [family for family, pattern in _IN_HEADINGS if re.search(pattern, heading)]
-    return not named or not device or any(device.startswith(family) for family in named)
+    families = [family for family, pattern in _IN_HEADINGS if re.search(pattern, heading)]
+    narrow = [kind for kind, pattern in _PRECISIONS if re.search(pattern, heading)]
+    device, precision = diagnosis.device, diagnosis.precision
+    here = not families or not device or any(map(device.startswith, families))
+    return here and (not narrow or not precision or precision in narrow)
 
 
 def _plain(text: str) -> str:

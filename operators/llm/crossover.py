@@ -9,7 +9,7 @@ from evolve.core.protocols import Context, Declined, Elite
 from evolve.core.task import case_text
 from operators.base import Base
 from operators.checks import check_choice, check_whole
-from operators.llm.mates import complementary
+from operators.llm.mates import complementary, faster_kernels
 from operators.prompting.composition import Prompted
 from operators.prompting.prompt_context import Exhibit, exhibit, time_text
 from operators.prompting.reply_handling import Answering
@@ -63,6 +63,16 @@ def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
             others = [_times(rival).get(name) for rival in rivals]
             if all(other is not None and time.high < other.low for other in others):
                 yield f"{one.name} is the fastest in {case_text(name)}: {time_text(time)}"
+        yield from _kernels(one, rivals)
+
+
+def _kernels(one: Exhibit, rivals: Sequence[Exhibit]) -> Iterator[str]:
+    """What its kernels do faster than those of the same name in all others."""
+    wins = [faster_kernels(one.evaluation, rival.evaluation) for rival in rivals]
+    for name in wins[0] if wins else ():
+        if all(name in each for each in wins):
+            own, least = wins[0][name][0], min(each[name][1] for each in wins)
+            yield f"{one.name} has the fastest kernel {name}: {own:.3g} ms against {least:.3g} ms"
 
 
 def _times(shown: Exhibit) -> dict[str, Interval]:

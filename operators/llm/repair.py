@@ -13,8 +13,7 @@ from operators.prompting.inspirations import has_failed, is_repairable
 from operators.prompting.prompt_context import attempt_text
 from operators.prompting.reply_handling import Answering
 
-_WINDOW = 32  # newest failures, of which
-_TRIES = 8  # so many are looked at closely
+_WINDOW = 32  # newest failures that are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Repair(Answering):
             for attempt in context.facts.recent(_WINDOW, failed=True)
             if attempt.program is not None and is_repairable(attempt)
         ]
-        for program, attempt in context.rng.sample(failed, min(_TRIES, len(failed))):
+        for program, attempt in context.rng.sample(failed, len(failed)):
             earlier = list(context.facts.children(program, self.attempts))
             line = context.facts.ancestors(program, self.depth)
             deep = sum(each.operator == context.operator for each in line) >= self.depth

@@ -1,10 +1,11 @@
 """A summary of the search so far, which every other prompt then quotes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evolve.core.model import CallStatus, Exchange, ModelRequest, ReplyStatus
-from evolve.core.protocols import Attempt, Context, Declined, Reading
+from evolve.core.protocols import Context, Declined, Reading
 from operators.base import Base
 from operators.checks import check_whole
 from operators.prompting.budget import Section
@@ -16,44 +17,21 @@ from operators.quoting import quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summarise(Answering):
-    """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
+class Summing(Answering):
+    """An operator that asks what the trials so far teach, and then for a better program.
 
-    Asked before all others but seeds (an infinite weight), it declines until `every` steps have
-    passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
-    merges the last one with the trials since. In the same step it asks for a better program. Its
-    own prompt quotes the newest summary, and so do all others where it is configured as
-    `operators.summarise`; one that was cut or is empty is not quoted, and not asked for again
-    before its time.
+    What it is told, all other prompts quote. One that was cut or is empty is not quoted, and not
+    asked for again before its time.
 
     Args:
-        every: steps of the run between two summaries.
         trials: the most trials in one, the newest first, failed and correct ones half and half.
     """
 
-    every: int = 20
     trials: int = 16
 
     def __post_init__(self) -> None:
         Prompted.__post_init__(self)
-        check_whole("operators.*.every", self.every, least=1)
         check_whole("operators.*.trials", self.trials, least=2)
-
-    @property
-    def fires_at(self) -> dict[str, int]:
-        """When the first summary is due."""
-        return {"every": self.every}
-
-    def propose(self, context: Context) -> ModelRequest | Declined:
-        base = Base.of(context.parents[:1])
-        asked = context.facts.last_request(context.operator, SUMMARY)
-        if context.step - step_of(asked) < self.every:
-            return Declined("the next summary is not due yet")
-        carried, since = last_summary(context, context.operator)
-        seen = trials_since(context, since, self.trials)
-        if not seen:
-            return Declined("nothing was tried since the last summary")
-        return self._summary(context, base, carried, seen)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
@@ -67,20 +45,72 @@ class Summarise(Answering):
             status = ReplyStatus.TRUNCATED
         return further(asked, status)
 
-    def _summary(
-        self, context: Context, base: Base, carried: str, seen: Sequence[Attempt]
+    def sum_up(
+        self,
+        context: Context,
+        base: Base,
+        job: str,
+        *,
+        extra: Sequence[Section] = (),
+        memo: Mapping[str, Any] | None = None,
     ) -> ModelRequest | Declined:
+        """The request for a summary, of the last one and of the trials since.
+
+        Args:
+            context: what may be looked at.
+            base: the program to improve afterwards.
+            job: the template that says what is wanted.
+            extra: sections of the operator's own.
+            memo: what it needs again.
+        """
+        carried, since = last_summary(context, context.operator)
+        seen = trials_since(context, since, self.trials)
+        if not seen:
+            return Declined("nothing was tried since the last summary")
         sections = [
             Section(name="task", head=self.task_text(context)),
             *self.listed("lessons", 1, [quote(carried, "summary")] if carried else []),
+            *extra,
             *self.listed("trials", 2, [attempt_text(a, context.baseline) for a in seen]),
-            Section(name="job", head=self.text("summarise", carried=bool(carried))),
+            Section(name="job", head=self.text(job, carried=bool(carried))),
         ]
-        memo = base.memo() | {"upto": context.sequence, "step": context.step}
-        asked = self.request(context, sections, purpose=SUMMARY, memo=memo)
+        kept = base.memo() | {"upto": context.sequence, "step": context.step} | dict(memo or {})
+        asked = self.request(context, sections, purpose=SUMMARY, memo=kept)
         return asked if isinstance(asked, Declined) else replace(asked, samples=1)
 
     def _improve(self, context: Context, base: Base, summary: str) -> ModelRequest | Declined:
         job = self.text("rewrite_full", first=not base.programs)
         lessons = summary or last_summary(context, context.operator)[0]
         return self.ask(context, job, base=base, lessons=lessons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarise(Summing):
+    """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
+
+    Asked before all others but seeds (an infinite weight), it declines until `every` steps have
+    passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
+    merges the last one with the trials since. In the same step it asks for a better program. Its
+    own prompt quotes the newest summary, and so do all others where it is configured as
+    `operators.summarise`.
+
+    Args:
+        every: steps of the run between two summaries.
+    """
+
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        Summing.__post_init__(self)
+        check_whole("operators.*.every", self.every, least=1)
+
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the first summary is due."""
+        return {"every": self.every}
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        asked = context.facts.last_request(context.operator, SUMMARY)
+        if context.step - step_of(asked) < self.every:
+            return Declined("the next summary is not due yet")
+        return self.sum_up(context, Base.of(context.parents[:1]), "summarise")

@@ -17,6 +17,12 @@ _CASE = re.compile(r"^case (.{1,200}?): [^\n]*\n\s*(?:memory-bound|compute-bound
                    re.MULTILINE)  # fmt: skip
 _MEMORY = re.compile(r"(\d+)% of this device's memory rate \(([\d.e+]+) GB/s\)")
 _ARITHMETIC = re.compile(r"(\d+)% of its arithmetic \(([\d.e+]+) TFLOP/s\)")
+_TRAFFIC = re.compile(
+    r"^all launches together: operands of [^\n]{1,40}, each once, at ([\d.]+) GB/s, (\d+)% of this "
+    r"device's memory rate$",
+    re.MULTILINE,
+)
+WELL_USED = 0.6  # of the memory rate: below it, traffic is not the limit; as the judge has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,15 @@ def _plain(value: str) -> str:
     return f"{float(number):g} {unit}"
 
 
+def traffic_share(evaluation: Evaluation) -> float | None:
+    """How near a program's own traffic is to the device's memory rate, intermediates included.
+
+    By the operands of its launches, each once; None where the judge does not say it.
+    """
+    found = _TRAFFIC.search(evaluation.feedback)
+    return int(found[2]) / 100 if found else None
+
+
 def judged_best(context: Context) -> Evaluation | None:
     """The evaluation of the best program of the run, else of its newest correct one."""
     if context.elites:
@@ -68,7 +83,7 @@ def rates_of(evaluation: Evaluation | None) -> Rates:
     bounds = {case.bound for case in evaluation.cases if case.bound.endswith("arithmetic")}
     kind = bounds.pop().removesuffix(" arithmetic") if len(bounds) == 1 else ""
     return Rates(
-        _ceiling(_MEMORY, evaluation.feedback, 1e9),
+        _ceiling(_MEMORY, evaluation.feedback, 1e9) or _copy_rate(evaluation.feedback),
         _ceiling(_ARITHMETIC, evaluation.feedback, 1e12),
         kind,
     )
@@ -79,6 +94,11 @@ def _ceiling(pattern: re.Pattern[str], text: str, unit: float) -> float | None:
     found = [(int(share), float(rate)) for share, rate in pattern.findall(text)]
     share, rate = max(found, default=(0, 0.0))
     return unit * rate * 100 / share if share >= _LEAST_SHARE else None
+
+
+def _copy_rate(text: str) -> float | None:
+    found = _TRAFFIC.search(text)
+    return 1e9 * float(found[1]) * 100 / int(found[2]) if found and int(found[2]) else None
 
 
 def ceilings(

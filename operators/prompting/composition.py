@@ -28,14 +28,15 @@ from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
 from operators.base import Base
 from operators.checks import check_choice, check_number, check_whole
-from operators.knowledge import Diagnosis, Knowledge, operation_of
+from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.prompting.budget import PromptTooLong, Section, fit
 from operators.prompting.ceiling import ceilings, judged_best, rates_of
 from operators.prompting.devices import device_facts
 from operators.prompting.diagnosis import device_of, diagnose
-from operators.prompting.directions import PRODUCTS, direction, directions_for, taken
+from operators.prompting.directions import direction, directions_for, taken
 from operators.prompting.excerpts import differing
 from operators.prompting.inspirations import best_others, failures_of, siblings, unlike
+from operators.prompting.micro_tools import findings
 from operators.prompting.precision import Rule
 from operators.prompting.prompt_context import (
     Exhibit,
@@ -57,6 +58,9 @@ INSTANCES = 4096
 
 SUMMARY = "summarise"
 """Purpose of calls for a summary, and name of the operator whose summaries all prompts quote."""
+
+SUPERVISOR = "supervise"
+"""Name of the operator whose advice all prompts quote, where it is newer than a summary."""
 
 _SUMMARIES = 4  # newest ones, of which some may be empty
 
@@ -88,6 +92,7 @@ class Prompted:
         history: how many steps of the parent's past, or of its siblings.
         knowledge: documents that a diagnosis retrieves from; None for none.
         directions: whether a prompt that leaves open what to change names a direction, by turns.
+        tools: whether it says what `operators.prompting.micro_tools` find for the parent's limit.
         samples: answers to one prompt; each becomes a ticket.
         mends: how often a model may correct an answer that holds no usable program.
         temperature, top_p: of the sampling; None leaves them to the model's configuration.
@@ -107,6 +112,7 @@ class Prompted:
     history: int = 5
     knowledge: Knowledge | None = None
     directions: bool = True
+    tools: bool = False
     samples: int = 1
     mends: int = 1
     temperature: float | None = None
@@ -178,6 +184,7 @@ class Prompted:
             *self._recalled(context, language, memory),
             *self._past(context, base, shown, memory, tried, lessons),
             self._parents(heading, shown),
+            *(self._findings(shown, found) if self.tools else []),
             *extra,
             Section(name="job", head=job),
             *(self._direction(context, base, found) if directed and is_open(shown) else []),
@@ -289,6 +296,13 @@ class Prompted:
         )
         return [Section(name="direction", head=text)]
 
+    def _findings(self, shown: Sequence[Exhibit], diagnosis: Diagnosis) -> list[Section]:
+        """What the tools that go with the limit of the program to change find in its verdict."""
+        said = findings(shown[0].evaluation, diagnosis) if shown else []
+        head = self.text("findings", limit=diagnosis.bottleneck)
+        items = tuple(f"- {text}" for text in said)
+        return [Section(name="findings", head=head, items=items, priority=1)] if items else []
+
     def _knowledge(self, diagnosis: Diagnosis) -> list[Section]:
         if self.knowledge is None:
             return []
@@ -323,13 +337,14 @@ class Prompted:
         far = unlike(context, base, others, self.diverse)
         return [
             *self.listed("lessons", 2, [quote(known, "summary")] if known else []),
-            *self._memory(context, base, memory),
+            *self.memory_of(context, base, memory),
             *self.listed("top", 5, self._beside(shown, [exhibit(context, *p) for p in others])),
             *self.listed("diverse", 6, self._beside(shown, [exhibit(context, *p) for p in far])),
             *self.listed("failures", 1, [attempt_text(a, context.baseline, mine) for a in tried]),
         ]
 
-    def _memory(self, context: Context, base: Base, memory: Memory) -> list[Section]:
+    def memory_of(self, context: Context, base: Base, memory: Memory) -> list[Section]:
+        """How the program to change came to be, or what became of its siblings."""
         if not base.programs:
             return []
         found: list[Section] = []
@@ -386,12 +401,21 @@ def is_open(shown: Sequence[Exhibit]) -> bool:
     return evaluation is None or evaluation.status is Status.CORRECT
 
 
-def last_summary(context: Context, operator: str = SUMMARY) -> tuple[str, int]:
-    """The newest summary that says something, and the ticket number up to which it goes."""
-    for exchange in context.facts.exchanges(operator, SUMMARY, _SUMMARIES):
-        if summary := summary_of(exchange):
-            return summary, reach_of(exchange.request)
-    return "", 0
+def last_summary(context: Context, operator: str = "") -> tuple[str, int]:
+    """The newest summary that says something, and the ticket number up to which it goes.
+
+    Args:
+        context: what may be looked at.
+        operator: whose summaries; empty for those that all prompts quote.
+    """
+    found = [
+        (reach_of(exchange.request), summary)
+        for name in ([operator] if operator else [SUMMARY, SUPERVISOR])
+        for exchange in context.facts.exchanges(name, SUMMARY, _SUMMARIES)
+        if (summary := summary_of(exchange))
+    ]
+    upto, summary = max(found, default=(0, ""), key=lambda each: each[0])
+    return summary, upto
 
 
 def reach_of(asked: ModelRequest | None) -> int:

@@ -2,12 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
-from operators.knowledge import Bottleneck, Diagnosis, device_path, operation_of
+from evolve.core.task import Task
+from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis, device_path, operation_of
+from operators.prompting.ceiling import WELL_USED, traffic_share
 from operators.prompting.prompt_context import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
@@ -15,6 +17,13 @@ LAUNCH_BOUND_MS = 0.02
 
 _HEAD = re.compile(r"^[ \t]*(memory-bound|compute-bound|neither)\b", re.MULTILINE)
 """How lines begin that `feedback.bound` writes; the slowest case's is the first."""
+
+_PATTERNS = {"elementwise": "elementwise", "reduction": "reduction", "two_pass": "reduction"}
+_NARROW = {
+    "fp8": re.compile(r"\bfloat8_"),
+    "int8": re.compile(r"\bu?int8\b"),
+    "half": re.compile(r"\bb?float16\b|\bhalf\(\)"),
+}
 
 _HABIT = 2  # failures alike; one is an accident
 
@@ -40,10 +49,34 @@ def diagnose(
     return Diagnosis(
         bottleneck=bottleneck(context, evaluation),
         error=_error(evaluation, attempts),
-        category=operation_of(context.task.category, context.task.source),
+        category=pattern_of(context.task, evaluation),
         device=device_of(context),
         language=language,
+        precision=precision_of(context.task),
     )
+
+
+def pattern_of(task: Task, evaluation: Evaluation | None) -> str:
+    """What kind of operation takes a program's time: the task's, but for what became of it.
+
+    A product without tensor cores in Triton is a sum or a pass over memory: of 2/14 in KernelBench
+    a matrix-vector product is left, and notes on tiles of matrices say nothing of that.
+    """
+    wanted = operation_of(task.category, task.source)
+    made: Mapping[str, float | str] = {} if evaluation is None else evaluation.descriptors
+    if wanted not in PRODUCTS or made.get("language") != "triton":
+        return wanted
+    if made.get("tensor_cores", "no") != "no":
+        return wanted
+    return _PATTERNS.get(str(made.get("compute_pattern")), wanted)
+
+
+def precision_of(task: Task) -> str:
+    """What a task's operands are: `half`, `fp8`, `int8`, or `fp32`, which may be cut in parts."""
+    if task.precision in ("fp16", "bf16"):
+        return "half"
+    named = (kind for kind, pattern in _NARROW.items() if pattern.search(task.source))
+    return next(named, "fp32")
 
 
 def reconsidered(found: Diagnosis, words: str) -> Diagnosis:
@@ -61,8 +94,9 @@ def device_of(context: Context) -> str:
 def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     """What the judge's own words say, else what the time does; empty where neither does.
 
-    Where neither memory nor arithmetic explains the time of several kernels, it is memory: what
-    they hand to one another is not in the judge's count.
+    Where neither the inputs' and outputs' bytes nor arithmetic explains the time, the program's own
+    traffic may: what its launches are given, intermediates too. Where that is not known of several
+    kernels, it is taken to be memory.
 
     That too few processors are busy is none of the facts: only a model may say `parallelism`.
     """
@@ -74,8 +108,10 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
             return Bottleneck.MEMORY.value
         case "compute-bound":
             return Bottleneck.COMPUTE.value
-    if head and evaluation.descriptors.get("kernels", 1.0) != 1.0:
-        return Bottleneck.MEMORY.value  # the judge counts no intermediates between kernels
+    share = traffic_share(evaluation)
+    several = share is None and evaluation.descriptors.get("kernels", 1.0) != 1.0
+    if head and (several or (share or 0.0) >= WELL_USED):
+        return Bottleneck.MEMORY.value
     times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
     on_gpu = device_of(context) not in ("", "cpu")
     if on_gpu and times and max(times) < LAUNCH_BOUND_MS:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evolve.core.protocols import Context
 from operators.base import Base
-from operators.knowledge import Bottleneck, Diagnosis
+from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis
 from operators.quoting import Quoted, quote, shortened
 
 _MOST_TAKEN = 4
@@ -49,8 +49,6 @@ _OF_PRODUCTS: dict[str, tuple[str, ...]] = {
         "work around the product: cut or convert operands once for each call, not once per tile",
     ),
 }
-PRODUCTS = ("matmul", "convolution", "attention")
-"""Categories of operations that are made of products of matrices."""
 
 
 def directions_for(found: Diagnosis) -> tuple[str, ...]:

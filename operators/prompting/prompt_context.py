@@ -12,6 +12,7 @@ from evolve.core.protocols import Attempt, Context, Elite
 from evolve.core.recalled import Recalled
 from evolve.core.source.tunables import render
 from evolve.core.task import case_text
+from operators.prompting.ceiling import WELL_USED, traffic_share
 from operators.quoting import Quoted, one_line, quote, shortened
 
 MAX_FEEDBACK_CHARS = 3000
@@ -20,7 +21,6 @@ MAX_REMARK_CHARS = 500  # of another attempt's feedback
 _UNTOLD = frozenset({"descriptor_version", "precision_path", "error", "speed_of_light"})
 _REPEATED = re.compile(r"^case [^\n]*(?:\n|$)", re.MULTILINE)  # says what our own lines say
 _NEITHER = re.compile(r"\bneither memory- nor compute-bound \([^)\n]*\)")
-_SHARE = re.compile(r"^(kernel '[^\n]{0,80}': )(\d+)% of the time", re.MULTILINE)
 
 _BASELINES = {"eager": "PyTorch eager", "compile": "torch.compile"}
 
@@ -150,31 +150,26 @@ def _remarks(evaluation: Evaluation | None) -> Quoted:
         return Quoted("")
     lines = [f"{label.name}: {label.evidence}" for label in evaluation.labels]
     if evaluation.feedback:
-        lines.append(shortened(_judged(evaluation), MAX_FEEDBACK_CHARS))
+        text = _told_once(evaluation.status, evaluation.feedback, traffic_share(evaluation))
+        lines.append(shortened(text, MAX_FEEDBACK_CHARS))
     return quote("\n".join(lines), "judge's remarks") if lines else Quoted("")
 
 
-def _judged(evaluation: Evaluation) -> str:
-    """The judge's words without what the verdict says already, and times in place of shares alone.
+def _told_once(status: Status | None, feedback: str, traffic: float | None = None) -> str:
+    """Feedback on a correct program without the lines that repeat its times.
 
-    Its bound counts inputs and outputs once: what neither explains may well be traffic of the
-    program's own.
+    The judge's bound counts inputs and outputs once: what neither explains may be traffic of the
+    program's own, of which `traffic` is the share of the device's memory rate.
     """
-    text = _told_once(evaluation.status, evaluation.feedback)
-    times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]
-    if len(times) != 1:
-        return text
-    return _SHARE.sub(lambda found: f"{found[0]}, {int(found[2]) * times[0] / 100:.3g} ms", text)
-
-
-def _told_once(status: Status | None, feedback: str) -> str:
-    """Feedback on a correct program without the lines that repeat its times."""
     if status is not Status.CORRECT:
         return feedback
-    return _NEITHER.sub(
-        "neither by inputs and outputs alone (intermediates are not counted)",
-        _REPEATED.sub("", feedback),
-    ).strip("\n")
+    said = "neither by inputs and outputs alone (intermediates are not counted)"
+    if traffic is not None and traffic >= WELL_USED:
+        said = f"memory-bound by what its launches move ({traffic:.0%} of the memory rate)"
+    elif traffic is not None:
+        said = f"neither, with intermediates too ({traffic:.0%} of the memory rate): latency, "
+        said += "launches, or too little parallel work"
+    return _NEITHER.sub(said, _REPEATED.sub("", feedback)).strip("\n")
 
 
 def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -> Quoted:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from archives import Islands, MapElites, Novelty, Pareto, Priority, TopK, Tree
+from archives import Islands, Lineage, MapElites, Novelty, Pareto, Priority, TopK, Tree
 from archives.distances import Numbers
 
 AXES = {"block": [8, 32, 128], "parallelism": ["serial", "threads", "simd"]}
@@ -13,6 +13,8 @@ NEAR = Numbers(descriptors=["block"])
 MAKERS = {
     "topk": partial(TopK, capacity=12),
     "topk of one": partial(TopK, capacity=1),
+    "lineage": partial(Lineage, capacity=12),
+    "lineage of one, with slack": partial(Lineage, capacity=1, slack=0.1),
     "map_elites": partial(MapElites, axes=AXES),
     "map_elites, deep": partial(MapElites, axes=AXES, depth=3),
     "map_elites, more cells than capacity": partial(MapElites, axes=AXES, depth=2, capacity=7),

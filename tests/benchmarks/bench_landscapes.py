@@ -6,6 +6,8 @@
 `preset:NAME` is `search=NAME`, every part as `conf/` composes it; `arm:NAME` is the portfolio with
 that arm alone. A scripted model stands for the language model: it reads the operators' prompts and
 answers with small random changes (`tests/search/landscape_model.py`), for 0.02 USD a call.
+`own:NAME` is a preset to the end of its own budget, and `portfolio:NUMBER` the portfolio with so
+many evaluations; presets without a budget in proposals have as many evaluations as all others.
 `policy:NAME` is a selection policy on the archive `tree` with `remeasure`, children made without a
 prompt; `policy:portfolio` has all of them as arms. All have as many evaluations; what ends a preset
 otherwise does not count. The score is the true one of the verified champion, from the start (0) to
@@ -83,6 +85,14 @@ def arms() -> list[str]:
     return [name for name in preset("portfolio")["methods"] if name not in NEED_OTHERS]
 
 
+def own_budgets() -> list[str]:
+    """All presets at their own budgets, and the portfolio at those that are usual."""
+    return [
+        *(f"own:{name}" for name in presets() if name not in ("portfolio", "single", "greedy")),
+        *(f"portfolio:{number}" for number in (50, 100, 300)),
+    ]
+
+
 def methods() -> list[str]:
     return [
         *(f"preset:{name}" for name in presets()),
@@ -95,8 +105,8 @@ def methods() -> list[str]:
 def composed(method: str) -> Mapping[str, Any]:
     """The configuration of a preset, or of an arm of the portfolio on its own."""
     kind, _, name = method.partition(":")
-    if kind == "preset":
-        return preset(name)
+    if kind in ("preset", "own", "portfolio"):
+        return preset("portfolio" if kind == "portfolio" else name)
     config = preset("portfolio")
     config["methods"] = {name: config["methods"][name]}
     named = {*config["methods"][name]["operators"], "seed", "remeasure"}
@@ -122,9 +132,10 @@ def score(job: Job) -> float:
             search = climbed(store, landscape, others=again, **wanted)
             verified(search, landscape)
         else:
-            search = searched(
-                store, landscape, composed(method), seed=seed, evaluations=evaluations
-            )
+            config = composed(method)
+            has_own = kind == "own" and config["termination"]["proposals"] is not None
+            most = None if has_own else int(policy) if kind == "portfolio" else evaluations
+            search = searched(store, landscape, config, seed=seed, evaluations=most)
         return verified_progress(store, search.run, landscape)
 
 
@@ -134,7 +145,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = options.out or Path(folder) / "landscapes.jsonl"
         if not options.table:
-            chosen = options.methods.split(",") if options.methods else methods()
+            chosen = own_budgets() if options.own_budgets else methods()
+            chosen = options.methods.split(",") if options.methods else chosen
             seeds = range(options.first_seed, options.first_seed + options.seeds)
             run(out, jobs(chosen, seeds, options.evaluations), options.jobs)
         print_table(scores(out))
@@ -146,6 +158,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0, help="100 to choose by other seeds")
     parser.add_argument("--evaluations", type=int, default=100)
     parser.add_argument("--methods", help="some of preset:NAME, arm:NAME, policy:NAME")
+    parser.add_argument("--own-budgets", action="store_true", help="presets at those, no arms")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="JSON lines; kept and continued")
     parser.add_argument("--table", action="store_true", help="print what the file holds")

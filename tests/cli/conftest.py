@@ -12,6 +12,7 @@ import pytest
 from evolve.cli.main import main
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from tests import forked
 from tests.cli.recording import record
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +29,13 @@ def evolve_in(folder: Path) -> Evolve:
     def run(
         *words: str, timeout: float = 90, packages: tuple[Path, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "evolve.cli.main", *words],
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *packages)))}
+        if not packages:
+            return forked.run("evolve", *words, cwd=folder, env=env, timeout=timeout)
+        return subprocess.run(  # what has been imported did not see these
+            [sys.executable, "-m", "evolve", *words],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *packages)))},
+            env=env,
             capture_output=True,
             text=True,
             timeout=timeout,

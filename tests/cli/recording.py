@@ -14,13 +14,15 @@ from evolve.store import RunRow, Store
 
 
 def settings(*words: str) -> dict[str, Any]:
-    """The configuration of `evolve run task=synthetic WORDS`, with no opponents.
+    """The configuration of `evolve run task=synthetic WORDS`, with no opponents but its baseline.
 
     One method unless the words name a search: a portfolio has more parts than tests are about.
     """
     named = any(word.startswith("search=") for word in words)
     search = () if named else ("search=single",)
-    return to_plain(compose(["task=synthetic", *search, *words])) | {"opponents": {}}
+    config = to_plain(compose(["task=synthetic", *search, *words]))
+    baseline = config["baseline"]
+    return config | {"opponents": {} if baseline == "eager" else {baseline: ""}}
 
 
 def record(

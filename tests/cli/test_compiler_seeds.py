@@ -5,9 +5,7 @@ compiled is stored with the run; where the compiler makes nothing of the referen
 refused before it begins, with the reason and the remedies; an operator is known by its class.
 """
 
-import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
+from tests.cli.conftest import evolve_in
 from tests.cli.recording import settings
 from tests.operators.output_code import TASK as REFERENCE
 from tests.operators.output_code import compiled, matrix, relu, room
@@ -56,23 +55,13 @@ PRODUCT = TASK.replace("torch.relu(x) * self.scale", "x @ x.T")
 
 def run(folder: Path, task: str) -> "subprocess.CompletedProcess[str]":
     (folder / "mine.py").write_text(task)
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "evolve.cli.main", "run", "task=./mine.py", "name=mine"),
-            *("termination.evaluations=1", "operators.tune=null", "operators.recombine=null"),
-        ],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    words = ("termination.evaluations=1", "operators.tune=null", "operators.recombine=null")
+    return evolve_in(folder)("run", "task=./mine.py", "name=mine", *words, timeout=240)
 
 
 def named(**classes: str) -> dict:
     """A search on a GPU with operators of these classes, under these names."""
-    words = [f"+operators.{name}._target_=operators.{path}" for name, path in classes.items()]
+    words = [f"+operators.{name}._target_=operators.local.{path}" for name, path in classes.items()]
     return settings("device=cuda", "operators=[seed]", *words)
 
 

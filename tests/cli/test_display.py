@@ -205,7 +205,7 @@ def test_what_is_under_way_is_a_line_now_and_then_where_there_is_no_terminal(
     config = settings("termination.evaluations=2")
     with Store.open(tmp_path / "evolve.db", create=True) as store:
         run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
-        asyncio.run(search(store, run, config, SyntheticEvaluator(latency_s=2.5)))
+        asyncio.run(search(store, run, config, SyntheticEvaluator(latency_s=1.7)))
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("now #0 seed: judging, 1 s") for line in lines)
     assert any("verifying the best in fresh processes: judging" in line for line in lines)

@@ -34,7 +34,15 @@ PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 MODEL = ("llm.model=openai/scripted", "llm.slots=1", *PRICE)
 TYPED = ("archive=pareto", "selection=boltzmann", "termination=overnight", "operators=default")
 LATE = ("openevolve", "adaevolve")  # islands that exchange later than the run below ends
-RARE = {"repair", "remeasure", "crossover", "template", "summarise"}  # may wait for their occasion
+RARE = {
+    "repair",
+    "remeasure",
+    "crossover",
+    "template",
+    "summarise",
+    "supervise",
+    "review",
+}  # may wait for their occasion
 
 
 def script(request: Request) -> str:

@@ -40,6 +40,20 @@ def test_it_says_how_many_steps_a_reward_can_score(database: str, capsys) -> Non
     assert lines[2][5] == "4.4"  # 0.3 + 4.1: verified, not the 4.2 of the search
 
 
+def test_it_says_why_scores_are_not_known(database: str, capsys) -> None:
+    """On a CPU `dr_kernel@1` and `cuda_agent@1` know nothing of correct programs."""
+    rewards = ("--reward", "dr_kernel@1", "--vs", "cuda_agent@1")
+    out = printed(capsys, "first", *rewards, "--store", database)
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
+    said = [line.partition(" unknown: ") for line in out.splitlines() if " unknown: " in line]
+    for name in ("dr_kernel@1", "cuda_agent@1"):
+        counts = [int(head.split()[1]) for head, _, _ in said if head.startswith(name)]
+        assert sum(counts) == int(rows[name][2]) > 3
+    reasons = [f"{head.split(':')[0]}: {why}" for head, _, why in said]
+    assert any(each.startswith("dr_kernel@1") and "needs a GPU" in each for each in reasons)
+    assert any(each.startswith("cuda_agent@1") and "=compile" in each for each in reasons)
+
+
 def test_scores_as_csv_are_empty_where_they_are_not_known(database: str, capsys) -> None:
     words = ("--reward", "kevin@1", "--vs", "kernel_smith@1", "--csv", "--store", database)
     rows = list(csv.DictReader(io.StringIO(printed(capsys, *words))))
@@ -94,7 +108,8 @@ def test_a_users_own_reward_reads_sources(database: str, tmp_path: Path, capsys)
     own.write_text("def reward(step):\n    return -len(step.source) if step.correct else None\n")
     out = printed(capsys, "--reward", f"{own}:reward", "--store", database)
     assert "short.py:reward@" in out
-    assert out.split()[-3:] == [f"-{len(source('A'))}"] * 3
+    (row,) = [line for line in out.splitlines() if "reward@" in line and "unknown:" not in line]
+    assert row.split()[-3:] == [f"-{len(source('A'))}"] * 3
 
 
 def test_a_run_without_steps_is_no_error(tmp_path: Path, capsys) -> None:

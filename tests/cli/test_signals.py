@@ -29,21 +29,18 @@ import pytest
 from evolve.cli import signals
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer
+from tests import forked
 from tests.cli.conftest import ROOT
 
 
-def sit(database: Path, latency_s: float, *words: str) -> subprocess.Popen[str]:
+def sit(database: Path, latency_s: float, *words: str) -> forked.Forked:
     """A sitting that has begun to search."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s), *words],
-        cwd=database.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "sitting\n"
+    words = (str(database), str(latency_s), *words)
+    process = forked.start("tests.cli.sitting", *words, cwd=database.parent)
+    deadline = time.monotonic() + 30
+    while process.printed()[0].partition("\n")[0] != "sitting":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     wait_for_tickets(database)
     return process
 
@@ -211,8 +208,17 @@ def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
 
 def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
-    process = sit(database, 0.1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
+    assert process.stdout.readline() == "sitting\n"
+    wait_for_tickets(database)
     process.stdout.close()
     time.sleep(2)
     assert process.poll() is None
@@ -239,7 +245,7 @@ def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "60"},
         preexec_fn=lambda: os.login_tty(other_end),
     )
     os.close(other_end)
@@ -253,13 +259,13 @@ def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
-def test_on_a_terminal_the_display_is_drawn_and_taken_away(tmp_path: Path):
+def test_on_a_terminal_the_display_is_taken_away_and_lines_break_between_words(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.sitting", str(database), "0.2"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "60"},
         stdout=other_end,
         stderr=other_end,
     )
@@ -272,7 +278,10 @@ def test_on_a_terminal_the_display_is_drawn_and_taken_away(tmp_path: Path):
     assert process.wait(timeout=30) == 75
     for word in ("demo: synthetic", "best", "evaluations", "comes first", "evolve resume demo"):
         assert word in shown
-    assert shown.count("\x1b[?25h") >= 1  # the cursor is back
+    *_, summary = shown.split("\x1b[?25h")  # the cursor is back
+    lines = [line.rstrip("\r") for line in summary.split("\n")]
+    assert max(len(line) for line in lines if " " in line.strip()) <= 60
+    assert "Run demo stopped, and can be resumed: stopped by SIGTERM." in lines
 
 
 def wait_for_database(database: Path) -> None:

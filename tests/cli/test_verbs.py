@@ -13,16 +13,18 @@ import re
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evolve import __version__
 from evolve.cli.commands.judge import doctor
-from evolve.cli.main import VERBS
+from evolve.cli.main import VERBS, main
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.conftest import ROOT
+from tests.cli.recording import settings
 
 pytestmark = pytest.mark.usefixtures("recorded")
 
@@ -57,6 +59,24 @@ def test_list_shows_the_run_with_its_best(evolve):
     assert record["state"] == "finished"
     assert record["verified"] is True
     assert record["speedup"][1] <= record["speedup"][0] <= record["speedup"][2]
+
+
+def test_list_says_what_tells_the_runs_of_a_sweep_apart(tmp_path: Path, capsys):
+    """They are called row_sum-1 to row_sum-4, which says nothing of what was varied."""
+    path = tmp_path / "sweep.db"
+    with Store.open(path, create=True) as store:
+        for number, (seed, count) in enumerate([(1, 4), (1, 6), (2, 4)]):
+            config = settings(f"seed={seed}", "archive=islands", f"archive.count={count}")
+            store.create_run(name=f"run-{number}", task=synthetic_task(), config=config, seed=seed)
+        other = replace(synthetic_task(), name="other")
+        store.create_run(name="alone", task=other, config=settings(), seed=0)
+    assert main(["list", "--store", str(path)]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.endswith("DIFFERS IN")
+    said = [row.rpartition("  ")[2] for row in rows if row.startswith("run-")]
+    assert said == ["archive.count=4, seed=1", "archive.count=6, seed=1", "archive.count=4, seed=2"]
+    (alone,) = [row for row in rows if row.startswith("alone")]
+    assert "=" not in alone
 
 
 def test_a_run_is_shown_with_what_its_operators_did(evolve):

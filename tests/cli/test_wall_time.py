@@ -6,9 +6,6 @@ Invariants:
 3. A run whose best kernel could not be verified in time can be resumed, and that verifies it.
 """
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import VERIFY
 from evolve.store import Store
 from evolve.store.champion import champion
+from tests import forked
 from tests.cli.conftest import ROOT
 
 GRACE_S = 20.0
@@ -26,15 +24,8 @@ GRACE_S = 20.0
 def sit(database: Path, latency_s: float, *words: str) -> tuple[int, str, float]:
     """A whole sitting: exit status, what it has printed, and how long it took."""
     begins = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), str(latency_s), *words],
-        cwd=database.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    words = (str(database), str(latency_s), *words)
+    done = forked.run("tests.cli.sitting", *words, cwd=database.parent)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, time.monotonic() - begins
 

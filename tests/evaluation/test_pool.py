@@ -102,6 +102,23 @@ def test_a_task_stays_where_it_is_known_while_the_others_have_no_more_room():
     assert found["one"] != found["two"]
 
 
+def test_what_is_judged_again_goes_to_another_place_where_there_is_room():
+    """A gain that is one device's own shows only on another one."""
+
+    async def run():
+        async with pool(a="", b="") as judge:
+            await judge.up()
+            found = []
+            for repeat in range(4):
+                again = replace(request("where it was"), repeat=repeat)
+                found.append((await judge.evaluate(again)).feedback)
+                await judge.evaluate(request(f"where {repeat}"))
+            return found
+
+    found = asyncio.run(run())
+    assert found in (["a", "b", "a", "b"], ["b", "a", "b", "a"])
+
+
 def test_what_finds_no_room_waits_for_the_first_place_that_has_some():
     slow = ["late a", "late b"]  # one at each place
     verdicts = judge_all(*slow, *(f"where {n}" for n in range(6)), a="", b="")

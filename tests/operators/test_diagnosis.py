@@ -9,13 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import CaseResult, Evaluation
+from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval
+from evolve.core.task import Task
+from evolve.testing.synthetic import synthetic_task
 from evolve.worker.base.feedback import KernelFacts, bound, compose, kernels
-from operators.knowledge import Knowledge
-from operators.prompting.diagnosis import bottleneck, diagnose
+from operators.knowledge import Diagnosis, Knowledge
+from operators.prompting.diagnosis import bottleneck, diagnose, pattern_of, precision_of
 from operators.prompting.prompt_context import exhibit
-from tests.operators.history import PLAIN, History
+from tests.operators.history import PLAIN, History, failing
 
 GPU = {"device_class": "cuda: NVIDIA H200"}
 
@@ -88,3 +90,58 @@ def test_a_kernel_bound_by_latency_gets_documents_about_that():
     assert found.bottleneck == "latency"
     documents = [excerpt.document for excerpt in Knowledge(limit=1).retrieve(found)]
     assert "latency" in documents[0].tags["bottleneck"]
+
+
+STREAMED = {"language": "triton", "compute_pattern": "reduction", "tensor_cores": "no"}
+TILED = {"language": "triton", "compute_pattern": "tiled", "tensor_cores": "tf32"}
+
+
+@pytest.mark.parametrize(
+    ("category", "descriptors", "pattern"),
+    [
+        ("matmul", STREAMED, "reduction"),
+        ("matmul", TILED, "matmul"),
+        ("matmul", STREAMED | {"language": "cpp"}, "matmul"),  # which multiplies so on a CPU too
+        ("convolution", STREAMED | {"compute_pattern": "elementwise"}, "elementwise"),
+        ("attention", STREAMED | {"compute_pattern": "online"}, "attention"),
+        ("softmax", STREAMED, "softmax"),
+    ],
+)
+def test_notes_go_by_what_became_of_the_operation(category, descriptors, pattern):
+    """A product that had collapsed to a matrix-vector product was told of tiles of matrices."""
+    task = replace(synthetic_task(), category=category)
+    found = replace(failing(Status.CORRECT), descriptors=descriptors)
+    assert pattern_of(task, found) == pattern
+    assert pattern_of(task, None) == category
+
+
+@pytest.mark.parametrize(
+    ("source", "precision", "kind"),
+    [
+        ("x = torch.rand(4)", "task", "fp32"),
+        ("x = torch.rand(4)", "bf16", "half"),
+        ("x = torch.rand(4, dtype=torch.float16)", "task", "half"),
+        ("x = torch.rand(4).half()", "task", "half"),
+        ("x = torch.zeros(4, dtype=torch.int8)", "task", "int8"),
+        ("x = x.to(torch.float8_e4m3fn)", "task", "fp8"),
+    ],
+)
+def test_the_precision_is_that_of_the_operands(source, precision, kind):
+    assert precision_of(Task(name="any", source=source, precision=precision)) == kind
+
+
+def test_documents_and_sections_of_another_precision_stay_out():
+    asked = Diagnosis(bottleneck="compute", category="matmul", device="nvidia/hopper")
+    knowledge = Knowledge(limit=9, budget_tokens=99_000, unmeasured=True)
+    texts = {
+        kind: {
+            found.document.id: found.text
+            for found in knowledge.retrieve(replace(asked, precision=kind))
+        }
+        for kind in ("fp32", "half")
+    }
+    assert "fp32-tensor-cores" in texts["fp32"]
+    assert "fp32-tensor-cores" not in texts["half"]
+    tiles = "Tiles to try (half precision, tensor cores)"
+    assert tiles in texts["half"]["gemm-tiling"]
+    assert tiles not in texts["fp32"]["gemm-tiling"]

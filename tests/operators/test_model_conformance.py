@@ -9,11 +9,15 @@ from operators import (
     Crossover,
     Edit,
     MacroMicro,
+    Milestone,
     Repair,
+    Review,
     RewriteFull,
     Summarise,
+    Supervise,
     Template,
     Universal,
+    WorldModel,
 )
 from tests.operators.history import constants_set, failing
 
@@ -61,6 +65,29 @@ class TestTemplate(ModelOperatorConformance):
 class TestSummarise(ModelOperatorConformance):
     def make(self):
         return Summarise(every=1)
+
+
+class TestWorldModel(ModelOperatorConformance):
+    def make(self):
+        return WorldModel()
+
+
+class TestSupervise(ModelOperatorConformance):
+    def make(self):
+        return Supervise(stalled=1)
+
+
+class TestMilestone(ModelOperatorConformance):
+    def make(self):
+        return Milestone()
+
+
+class TestReview(ModelOperatorConformance):
+    def make(self):
+        return Review(jump=1.0)
+
+    def sources(self):
+        return TestContrastive.sources(self)
 
 
 class TestContrastive(ModelOperatorConformance):

@@ -22,6 +22,7 @@ from evolve.core.task import Case
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Diagnosis, Knowledge, load, parse
 from operators.knowledge.retrieval import is_proven
+from operators.prompting.diagnosis import bottleneck
 from operators.prompting.excerpts import differing
 from operators.prompting.precision import allowed_error
 from operators.quoting import shortened
@@ -32,6 +33,7 @@ from tests.operators.prompt_states import (
     SOFTMAX_KERNEL,
     history_of,
     matmul_relu_h100,
+    plant,
     rmsnorm_cpu,
     softmax_h100,
     verdict,
@@ -178,17 +180,48 @@ def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
 
 def test_a_launch_has_its_time_and_no_case_is_told_twice():
     said = section(prompt("matmul"), "The program to change")
-    assert "kernel 'pack': 46% of the time, 0.639 ms" in said
+    assert "kernel 'pack': grid 4096, 31% of the time, 431 us, operands of 0.9 GB" in said
+    assert "kernel 'pack': grid 4096, 15% of the time, 209 us, operands of 0.5 GB" in said
     assert said.count("2.71 ms") == 1
     assert "Largest error: 23 % of what is allowed." in said
     assert "precision_path" not in said
 
 
-def test_several_kernels_that_nothing_explains_are_bound_by_what_they_hand_over():
-    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
-    assert "intermediates are not counted" in said
-    assert "Picked for: limit memory" in said
-    assert "neither memory- nor compute-bound" not in said
+NEITHER = "neither memory- nor compute-bound (latency, launches, or too little parallel work): "
+
+
+def rated(traffic: str, kernels: float) -> tuple[str, str]:
+    """The prompt, and the limit, of a program that inputs and outputs do not explain."""
+    history = history_of(SOFTMAX.task)
+    words = f"  {NEITHER}4% of this device's memory rate (113 GB/s); {traffic}"
+    found = verdict(0.9, 0.293, 0.04, "memory", words, language="triton", kernels=kernels)
+    plant(history, SOFTMAX_KERNEL, found, note="as written")
+    context = history.context(history.elites(), device=H100)
+    return prompt_of(request_of(RewriteFull(), context)), bottleneck(context, found)
+
+
+@pytest.mark.parametrize(
+    ("share", "kernels", "said", "limit"),
+    [
+        (69, 3.0, "memory-bound by what its launches move (69% of the memory rate)", "memory"),
+        (69, 1.0, "memory-bound by what its launches move (69% of the memory rate)", "memory"),
+        (12, 3.0, "neither, with intermediates too (12% of the memory rate)", "latency"),
+        (None, 3.0, "intermediates are not counted", "memory"),
+        (None, 1.0, "intermediates are not counted", "latency"),
+    ],
+)
+def test_what_limits_a_program_is_judged_by_what_it_moves_itself(share, kernels, said, limit):
+    """27 GB at 2 TB/s were called neither memory- nor compute-bound."""
+    traffic = "it is slow\n"
+    if share is not None:
+        traffic += (
+            f"all launches together: operands of 27 GB, each once, at 2010 GB/s, {share}% of this "
+            "device's memory rate"
+        )
+    asked, found = rated(traffic, kernels)
+    assert said in asked
+    assert found == limit
+    assert "neither memory- nor compute-bound" not in asked
 
 
 def test_what_was_tried_in_vain_is_told_with_its_numbers():
@@ -313,6 +346,28 @@ def test_of_other_programs_only_what_differs_is_shown():
 @pytest.mark.parametrize("state", STATES)
 def test_a_crossover_takes_25_kb_at_most(state):
     assert len(prompt(state, Crossover(knowledge=Knowledge()))) <= 25_000
+
+
+def test_mates_are_those_that_have_another_kernel_faster():
+    """Two programs of one generator were joined whose kernels were the same."""
+    history = history_of(SOFTMAX.task)
+    times = {"a": (600, 400), "b": (605, 405), "c": (900, 300)}  # us, of `pack` and of `product`
+    for name, (pack, product) in times.items():
+        words = (
+            f"kernel 'pack': grid 64, 60% of the time, {pack} us, 32 registers\n"
+            f"kernel 'product': 40% of the time, {product} us\n"
+            "kernel 'void of(another kind)': 1% of the time, 1 us"
+        )
+        found = verdict((pack + product) / 1e3, 8.0, 0.5, "memory", words)
+        plant(history, SOFTMAX_KERNEL + f"# {name}\n", found, note=name)
+    best, same, other = (each.program[:8] for each in history.elites())
+    asked = request_of(
+        Crossover(mates="different"), history.context(history.elites()[:2], device=H100)
+    )
+    said = prompt_of(asked)
+    assert f"program {best} has the fastest kernel pack: 0.6 ms against 0.9 ms" in said
+    assert f"program {other} has the fastest kernel product: 0.3 ms against 0.4 ms" in said
+    assert f"program {same}" not in section(said, "The parents")
 
 
 def test_mates_are_those_that_win_where_the_parent_does_not():

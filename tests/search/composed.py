@@ -32,17 +32,21 @@ def searched(
     config: Mapping[str, Any],
     *,
     seed: int,
-    evaluations: int,
+    evaluations: int | None,
     model: LanguageModel | None = None,
 ) -> Search:
-    """A search of a run of its own, to its verified end: one thing after the other."""
+    """A search of a run of its own, to its verified end: one thing after the other.
+
+    Without a number of evaluations it ends by the limits of its configuration.
+    """
     run = store.create_run(
         name=f"run-{next(_numbers)}", task=landscape.task(), config=dict(config), seed=seed
     )
     model = model or LandscapeModel(landscape=landscape, seed=seed)
     search = components.build_search(store, run, config, model=model)
     judge = LandscapeEvaluator(landscape=landscape, seed=seed)
-    limit = from_config({"evaluations": evaluations})
+    own = components.build_termination(config)
+    limit = own if evaluations is None else from_config({"evaluations": evaluations})
 
     async def body() -> None:
         try:

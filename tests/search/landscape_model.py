@@ -3,6 +3,7 @@
 What it writes is what `Mutate` would write, no better: it has no idea where the optimum is.
 """
 
+import json
 import random
 import re
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from evolve.core.model import (
     not_committed,
 )
 from evolve.core.randomness import stream
-from evolve.testing.landscapes import Landscape, Point, point_of
+from evolve.testing.landscapes import Landscape, Point, constants
 from evolve.testing.landscapes_parts import Mutate
 from tests.operators.history import fenced
 from tests.operators.scripted import shown_programs
@@ -36,8 +37,10 @@ def answer(prompt: str, landscape: Landscape, rng: random.Random) -> str:
         return f"ACTION: {rng.randint(1, int(count))}"
     if "\nLIMIT: one of" in prompt:
         return "LIMIT: memory\nWHY: bytes.\nCHANGE: fewer bytes."
-    if re.search(r"^Write a (new )?summary", prompt, re.MULTILINE):
+    if re.search(r"^Write a (new )?summary|^The search stands still", prompt, re.MULTILINE):
         return "- some knobs were faster than others"
+    if '{"ops": [' in prompt:
+        return json.dumps({"ops": _intents(prompt, rng)})
     if rng.random() < USELESS:
         return "I would rather not."
     shown = shown_programs(prompt) or [landscape.start.source()]
@@ -49,11 +52,25 @@ def answer(prompt: str, landscape: Landscape, rng: random.Random) -> str:
     return fenced(child)
 
 
+def _intents(prompt: str, rng: random.Random) -> list[dict[str, object]]:
+    """Other knobs: below the root, and below the fastest intent that was solved."""
+    solved = re.findall(r"^(\w+)[^\n]*\[solved, ([\d.]+)x", prompt, re.MULTILINE)
+    best = max(solved, key=lambda each: float(each[1]), default=("root", ""))[0]
+    return [
+        {"op": "insert_node", "parent": parent, "title": "knobs", "score": rng.random()}
+        for parent in ("root", best)
+    ]
+
+
 def _crossed(shown: Sequence[str], rng: random.Random) -> str:
-    """The structure of the first, every knob of any."""
-    first, *others = map(point_of, shown)
-    if not others:
+    """The structure of the first, every knob of any.
+
+    Of the others a prompt may show only what differs from the first.
+    """
+    if len(shown) == 1:
         return shown[0]
+    whole = [constants(shown[0]) | constants(each) for each in shown]
+    first, *others = (Point(each["STRUCTURE"], tuple(each["KNOBS"])) for each in whole)
     knobs = tuple(map(rng.choice, zip(first.knobs, *(each.knobs for each in others), strict=True)))
     return Point(first.structure, knobs).source()
 

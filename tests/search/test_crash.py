@@ -7,8 +7,6 @@
 """
 
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,18 +17,16 @@ from archives import TopK
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import instance_digest
 from evolve.store import Store
+from tests import forked
 
 BUDGET = 100
 
 History = tuple[dict[int, object], int]  # steps stored at a kill, lines of the journal then
 
 
-def start(folder: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tests.search.crash_run"]
-    return subprocess.Popen(
-        [*command, str(folder / "evolve.db"), str(folder / "journal"), str(BUDGET)],
-        stderr=subprocess.PIPE,
-    )
+def start(folder: Path) -> forked.Forked:
+    words = (str(folder / "evolve.db"), str(folder / "journal"), str(BUDGET))
+    return forked.start("tests.search.crash_run", *words)
 
 
 def stored(folder: Path) -> dict[int, object]:
@@ -68,7 +64,7 @@ def check_kills(folder: Path, kills: int) -> None:
 
 def check_end(folder: Path, history: list[History]) -> None:
     process = start(folder)
-    assert process.wait(timeout=60) == 0, process.stderr.read().decode()[-2000:]
+    assert process.wait(timeout=60) == 0, process.printed()[1][-2000:]
     store = Store.open(folder / "evolve.db")
     run = store.run("crash")
     steps = {step.sequence: step for step in store.steps(run.id)}

@@ -8,8 +8,6 @@
 import asyncio
 import json
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,6 +20,7 @@ from evolve.store import Store
 from evolve.testing.model_replies import usage
 from evolve.testing.model_server import Answer, Broken, Hang, ModelServer, Refusal, Request
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from tests import forked
 from tests.search.conftest import make_search
 from tests.search.model_run import over_http
 from tests.search.models import PAID, WORST, writer
@@ -117,10 +116,9 @@ def test_thirty_per_cent_faults_over_two_hundred_proposals(store, run):
     assert len(rounds(store, run.id)) >= 200
 
 
-def start(folder: Path, proposals: int, *words: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tests.search.model_run"]
-    places = [str(folder / "evolve.db"), str(folder / "journal"), str(proposals)]
-    return subprocess.Popen([*command, *places, *words], stderr=subprocess.PIPE)
+def start(folder: Path, proposals: int, *words: str) -> forked.Forked:
+    places = (str(folder / "evolve.db"), str(folder / "journal"), str(proposals))
+    return forked.start("tests.search.model_run", *places, *words)
 
 
 def stored(folder: Path) -> set[str]:
@@ -152,7 +150,7 @@ def check_kills(folder: Path, kills: int, proposals: int) -> None:
         process.wait()
         history.append((stored(folder), len(journal(folder, "sent"))))
     process = start(folder, proposals)
-    assert process.wait(timeout=120) == 0, process.stderr.read().decode()[-2000:]
+    assert process.wait(timeout=120) == 0, process.printed()[1][-2000:]
     with Store.open(folder / "evolve.db") as store:
         run = store.run("crash").id
         sent, answered = journal(folder, "sent"), journal(folder, "answered")
@@ -197,7 +195,7 @@ def test_kills_over_real_http(tmp_path):
             process.kill()
             process.wait()
         process = start(tmp_path, 400, server.api_base)
-        assert process.wait(timeout=300) == 0, process.stderr.read().decode()[-2000:]
+        assert process.wait(timeout=300) == 0, process.printed()[1][-2000:]
         with Store.open(tmp_path / "evolve.db") as store:
             run = store.run("crash").id
             kept = [reply for reply in replies(store, run) if reply["status"] == "completed"]
@@ -214,7 +212,7 @@ def test_kills_over_real_http(tmp_path):
             print(f"{len(kept)} replies kept, {lost} lost, {len(unknown)} unknown")
 
 
-def wait_until(process: subprocess.Popen, holds) -> None:
+def wait_until(process: forked.Forked, holds) -> None:
     deadline = time.monotonic() + 60
     while process.poll() is None and not holds():
         assert time.monotonic() < deadline

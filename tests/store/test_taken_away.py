@@ -11,8 +11,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -22,23 +20,17 @@ import pytest
 
 from evolve.store import Store
 from evolve.testing.synthetic import synthetic_task
-from tests.cli.conftest import ROOT
+from tests import forked
 
 NOTICED_S = 10.0
 CONFIG = {"baseline": "eager"}
 
 
 @contextmanager
-def sitting(database: Path, so_far: int = 3) -> Iterator[subprocess.Popen[str]]:
+def sitting(database: Path, so_far: int = 3) -> Iterator[forked.Forked]:
     """A search of the run `demo` that has evaluated more programs than so far, two a second."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), "1"],
-        cwd=database.parent.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("tests.cli.sitting", str(database), "1")
+    process = forked.start(*words, cwd=database.parent.parent)
     try:
         deadline = time.monotonic() + 60
         while evaluations(database) <= so_far:
@@ -112,7 +104,7 @@ def cut_in_half(database: Path) -> None:
     os.truncate(database, database.stat().st_size // 2)
 
 
-def end(process: subprocess.Popen[str], database: Path) -> str:
+def end(process: forked.Forked, database: Path) -> str:
     """What a search says that has to notice by itself; checks the first invariant."""
     began = time.monotonic()
     _, said = process.communicate(timeout=60)

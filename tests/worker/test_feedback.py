@@ -253,7 +253,31 @@ def test_kernels_are_listed_by_their_share_with_what_is_known():
 
 def test_of_many_kernels_the_rest_is_counted():
     said = kernels([KernelFacts(name=str(i), share=0.1) for i in range(10)])
-    assert "and 6 more kernels, 60% of the time" in said
+    assert "and 4 more kernels, 40% of the time" in said
+
+
+def test_a_launch_has_all_that_is_known_on_one_line():
+    fact = KernelFacts(
+        name="pack", share=0.46, us=639.0, grid="4096 x 8", launches=3, operand_bytes=805e6,
+        registers=32, shared_bytes=0, occupancy=0.88, warps=4, stages=3, is_own=True,
+    )  # fmt: skip
+    assert kernels([fact]) == (
+        "kernel 'pack': grid 4096 x 8, 46% of the time, 639 us in 3 launches, operands of 805 MB "
+        "(1260 GB/s), 32 registers, 0 bytes of shared memory, occupancy 88%, 4 warps, 3 stages"
+    )
+
+
+def test_what_all_launches_move_is_said_where_that_is_known_of_most():
+    first = KernelFacts(name="a", share=0.5, us=6750.0, operand_bytes=13e9)
+    second = KernelFacts(name="b", share=0.5, us=6750.0, operand_bytes=14e9)
+    said = kernels([first, second], bytes_per_s=2.9e12).splitlines()
+    assert said[-1] == (
+        "all launches together: operands of 27 GB, each once, at 2000 GB/s, 69% of this device's "
+        "memory rate"
+    )
+    assert kernels([first, second]).splitlines()[-1].endswith("each once, at 2000 GB/s")
+    unknown = KernelFacts(name="b", share=0.5, us=6750.0)
+    assert "together" not in kernels([first, unknown], bytes_per_s=2.9e12)
 
 
 @given(st.lists(st.text(max_size=900), max_size=8), st.integers(40, 2000))

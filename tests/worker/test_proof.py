@@ -136,19 +136,67 @@ def event(name, us, cat="kernel", **args):
     return {"ph": "X", "cat": cat, "name": name, "dur": us, "args": args}
 
 
-def test_a_trace_becomes_a_row_per_kernel_with_its_launches_together():
-    trace = {
-        "traceEvents": [
-            event("cudaLaunchKernel", 5.0, "cuda_runtime"),
-            event("gate", 2.0, **{"registers per thread": 32, "shared memory": 0}),
-            event("gate", 3.0, **{"registers per thread": 32, "est. achieved occupancy %": 50}),
-            event("Memset (Device)", 1.0, "gpu_memset"),
-            {"ph": "M", "name": "process_name"},
-        ]
-    }
-    gate, fill = read_kernels(json.dumps(summarise(trace, {"gate"})))
-    assert (gate.name, gate.us, gate.registers, gate.occupancy) == ("gate", 5.0, 32, 0.5)
-    assert (fill.us, fill.registers) == (1.0, None)
+USED = {"registers per thread": 32, "shared memory": 0, "est. achieved occupancy %": 50}
+
+
+def rows(*events, launched=()):
+    """Rows of a trace with these events, one after the other, as the referee reads them."""
+    timed = [{**each, "ts": 10 * place} for place, each in enumerate(events)]
+    trace = {"traceEvents": [*timed[::-1], {"ph": "M", "name": "process_name"}]}
+    return read_kernels(json.dumps(summarise(trace, {"gate", "pack"}, launched)))
+
+
+def test_a_trace_becomes_a_row_per_kernel_with_its_like_launches_together():
+    gate, fill = rows(
+        event("cudaLaunchKernel", 5.0, "cuda_runtime"),
+        event("gate", 2.5, **USED, grid=[4096, 1, 1]),
+        event("gate", 2.9, **USED, grid=[4096, 1, 1]),
+        event("Memset (Device)", 1.0, "gpu_memset", bytes=4096),
+    )
+    assert (gate.name, gate.us, gate.registers, gate.occupancy) == ("gate", 5.4, 32, 0.5)
+    assert (gate.grid, gate.launches, gate.operand_bytes) == ("4096", 2, None)
+    assert (fill.us, fill.registers, fill.operand_bytes) == (1.0, None, 4096)
+
+
+@pytest.mark.parametrize(
+    ("other", "noted"),
+    [
+        ({"grid": [1024, 2, 1]}, {}),
+        ({"registers per thread": 255}, {}),
+        ({}, {"operand_bytes": 7}),
+        ({}, {"stages": 4}),
+    ],
+)
+def test_launches_of_one_kernel_with_roles_of_their_own_stay_apart(other, noted):
+    """Four launches of `pack` were 46 % of the time, and one of them was bad."""
+    first = event("pack", 2.0, **USED | {"grid": [4096, 1, 1]})
+    second = event("pack", 2.0, **USED | {"grid": [4096, 1, 1]} | other)
+    known = {"name": "pack", "operand_bytes": 5, "warps": 4, "stages": 3, "spills": 0}
+    found = rows(first, second, first, launched=[known, known | noted, known])
+    assert [(each.launches, each.us) for each in found] == [(2, 4.0), (1, 2.0)]
+    assert found[0].operand_bytes == 10
+    assert (found[0].warps, found[0].stages, found[0].spilled_bytes) == (4, 3, 0)
+
+
+def test_a_launch_that_takes_much_longer_than_others_stays_apart():
+    found = rows(*(event("pack", us, **USED) for us in (2.0, 2.1, 9.0, 2.2)))
+    assert [(each.launches, round(each.us, 1)) for each in found] == [(1, 9.0), (3, 6.3)]
+
+
+def test_a_copy_reads_what_it_writes():
+    (copy,) = rows(event("Memcpy DtoD (Device -> Device)", 2.0, "gpu_memcpy", bytes=1000))
+    assert copy.operand_bytes == 2000
+
+
+def test_launches_of_one_kernel_are_one_in_labels_and_shares(build):
+    launches = [Kernel("product", 30.0, 64), Kernel(RELU, 20.0), Kernel("product", 50.0, 32)]
+    proof = prove(launches, OwnCode(str(build)))
+    labels = [label.evidence for label in proof.labels if label.name == "kernels"]
+    assert labels == [f"product 80% (own); {RELU[:56]} ... 20%"]
+    assert sum(label.name == "effective_precision" for label in proof.labels) == 1
+    assert proof.coverage == pytest.approx(0.8)
+    assert proof.compiled["registers"] == 32.0  # of the launch that takes longest
+    assert [fact.share for fact in proof.facts] == [0.3, 0.2, 0.5]
 
 
 def test_what_is_left_out_of_a_profile_still_counts():
@@ -172,7 +220,10 @@ def test_an_empty_profile_proves_nothing():
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(
-        st.sampled_from(["name", "us", "registers", "shared", "occupancy"]), inner
+        st.sampled_from(
+            ["name", "us", "registers", "shared", "occupancy", "grid", "launches", "operand_bytes"]
+        ),
+        inner,
     ),
 )  # fmt: skip
 

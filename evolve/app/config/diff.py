@@ -1,6 +1,7 @@
 """What may differ between a stored run and the words it is resumed with."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from evolve.app.config.upgrade import complete
@@ -11,6 +12,7 @@ from evolve.store import RunRow
 # and behind which walls it is judged, and who else is told.
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
+_TOLD = 3  # settings that a list of runs names
 APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
 
 
@@ -31,6 +33,25 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name) and name.partition(".")[0] not in MAY_DIFFER + APART
     }
+
+
+def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each of several runs the settings in which not all are alike, a few of them in words.
+
+    >>> told_apart([{"seed": 1, "archive": {"count": 4}}, {"seed": 2, "archive": {"count": 4}}])
+    ['seed=1', 'seed=2']
+    """
+    flat = [
+        {name: value for name, value in flatten(each) if name.partition(".")[0] not in APART}
+        for each in configs
+    ]
+    names = sorted({*chain.from_iterable(flat)})
+    unlike = [n for n in names if any(each.get(n) != flat[0].get(n) for each in flat[1:])]
+    more = f" and {len(unlike) - _TOLD} more" if len(unlike) > _TOLD else ""
+    return [
+        ", ".join(f"{name}={_short(each[name])}" for name in unlike[:_TOLD] if name in each) + more
+        for each in flat
+    ]
 
 
 def difference(word: str, old: Any, new: Any) -> list[str]:

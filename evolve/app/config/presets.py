@@ -25,10 +25,10 @@ def search_of(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A file of `conf/search`: the options that it chooses, and values by group."""
+    """A file of `conf/search`: the options that it chooses, and values: by group, or by name."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def preset_of(words: Sequence[str]) -> Preset:
@@ -65,7 +65,9 @@ def without_retyped(words: Sequence[str]) -> list[str]:
     ]
     for group, values in preset.values.items():
         if group not in typed:
-            spelled += [f"++{group}.{name}={_quoted(value)}" for name, value in values.items()]
+            named = isinstance(values, Mapping)
+            each = {f"{group}.{k}": v for k, v in values.items()} if named else {group: values}
+            spelled += [f"++{name}={_quoted(value)}" for name, value in each.items()]
     others = (word for word in words if not word.startswith("search="))
     return [f"search={SINGLE}", *spelled, *others]
 

@@ -10,6 +10,7 @@ from typing import Any
 from evolve.cli.console.live import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.console.progress import doing
 from evolve.cli.console.summary import summary
+from evolve.cli.console.terminal import wrapped
 from evolve.cli.exit_status import INTERRUPTED
 from evolve.cli.signals import handling
 from evolve.core.errors import UsageError
@@ -86,7 +87,7 @@ class Terminal:
         facts = gather(store, run.name, whole=whole)
         report = _report(store, facts) if whole else ""
         for line in summary(facts, outcome, store.path, report):
-            print(line)
+            print(wrapped(line))
 
 
 def _report(store: Store, facts: RunFacts) -> str:

@@ -1,10 +1,24 @@
-"""What a terminal does by itself, and must not while a panel is redrawn in place."""
+"""What a terminal does by itself: it echoes Ctrl-C into a panel, and breaks lines inside words."""
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+
+def wrapped(line: str) -> str:
+    """The line with breaks between words where standard output is a terminal, else as it is."""
+    if not sys.stdout.isatty():
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    width = max(shutil.get_terminal_size().columns, 20)
+    pieces = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(pieces) or line
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import bisect
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,12 +20,14 @@ from evolve.trajectories.steps import History
 class Rescored:
     """Numbers of the steps of a run that were scored, and what each reward gives them.
 
-    `history` has gone through the run: its `at` gives the steps.
+    `history` has gone through the run: its `at` gives the steps. `unknown` counts, for each reward,
+    the reasons why steps have no score.
     """
 
     history: History
     sequences: Sequence[int]
     scores: Sequence[Scores]
+    unknown: Sequence[Counter[str]]
 
 
 class _Places:
@@ -64,12 +67,15 @@ def rescore(store: Store, run_id: int, pipelines: Sequence[Pipeline]) -> Rescore
     history = History(store, run_id)
     places = _Places()
     scores: list[list[float | None]] = [[] for _ in pipelines]
+    unknown: list[Counter[str]] = [Counter() for _ in pipelines]
     for step in history.steps(texts=texts, samples=samples):
         if not step.is_search or step.made is Made.AGAIN:
             continue
         places.add(step)
-        for one, given in zip(pipelines, scores, strict=True):
+        for one, given, why in zip(pipelines, scores, unknown, strict=True):
             given.append(one.reward.score(step))
+            if given[-1] is None:
+                why[one.reward.why_unknown(step)] += 1
     tree = places.tree()
     shaped = [one.shape(given, tree) for one, given in zip(pipelines, scores, strict=True)]
-    return Rescored(history, places.sequences, shaped)
+    return Rescored(history, places.sequences, shaped, unknown)

@@ -26,6 +26,7 @@ class Reward:
         baseline: what it reads a speedup over besides `eager` and the step's own baseline.
         needs_samples: whether it reads raw paired times (`Evaluation.samples`).
         needs_texts: whether it reads sources, prompts, replies or feedback.
+        reads: what of a correct program's verdict it cannot do without, of `INPUTS`.
     """
 
     name: str
@@ -34,6 +35,19 @@ class Reward:
     baseline: str = ""
     needs_samples: bool = False
     needs_texts: bool = False
+    reads: tuple[str, ...] = ()
+
+    def why_unknown(self, step: Step) -> str:
+        """Why a step has no score, in words that fit behind a count."""
+        judged = step.evaluation
+        if judged is None:
+            return "no verdict"
+        if judged.status in _UNJUDGED:
+            return "the judge failed"
+        if grade(step) is None:
+            return "not known whether custom kernels made the outcome"
+        lacking = (INPUTS[name] for name in self.reads)
+        return next((said for said, is_known in lacking if not is_known(step)), "other")
 
     def score(self, step: Step) -> float | None:
         """The reward of the step; None if that is not known.
@@ -55,6 +69,24 @@ class Reward:
                 "or None where it cannot be known"
             )
         return float(given)
+
+
+INPUTS: dict[str, tuple[str, Callable[[Step], bool]]] = {
+    "coverage": (
+        "no profile says whose kernels took the time (it needs a GPU)",
+        lambda step: step.evaluation is not None and "coverage" in step.evaluation.descriptors,
+    ),
+    "compile": (
+        "torch.compile was not measured (baseline=compile measures it)",
+        lambda step: step.ratio_to("compile") is not None,
+    ),
+    "gain": (
+        "parent and child have no speeds to compare",
+        lambda step: step.gain is not None,
+    ),
+    "ratio": ("no speedup over the run's baseline", lambda step: step.ratio is not None),
+}
+"""What a reward may need of a correct program's verdict: what is said without it, and a test."""
 
 
 class Grade(IntEnum):

@@ -153,9 +153,24 @@ def _bucket_means(step: Step, case: str) -> list[float]:
 
 
 TURN_REWARDS = (
-    Reward(name="kernel_smith@1", source="Kernel-Smith, arXiv 2603.28342", compute=kernel_smith),
-    Reward(name="dr_kernel@1", source="Dr. Kernel, arXiv 2602.05885", compute=dr_kernel),
-    Reward(name="kevin@1", source="Kevin, arXiv 2507.11948, section 3.2", compute=kevin),
+    Reward(
+        name="kernel_smith@1",
+        source="Kernel-Smith, arXiv 2603.28342",
+        compute=kernel_smith,
+        reads=("gain",),
+    ),
+    Reward(
+        name="dr_kernel@1",
+        source="Dr. Kernel, arXiv 2602.05885",
+        compute=dr_kernel,
+        reads=("ratio", "coverage"),
+    ),
+    Reward(
+        name="kevin@1",
+        source="Kevin, arXiv 2507.11948, section 3.2",
+        compute=kevin,
+        reads=("ratio",),
+    ),
     Reward(
         name="autotriton@2",
         source="AutoTriton, arXiv 2507.05687",
@@ -167,9 +182,14 @@ TURN_REWARDS = (
         source="CUDA Agent, arXiv 2602.24286",
         compute=cuda_agent,
         baseline=_COMPILE,
+        reads=("compile",),
     ),
-    Reward(name="mtmc@1", source="QiMeng-Kernel, arXiv 2511.20100", compute=mtmc),
+    Reward(name="mtmc@1", source="QiMeng-Kernel, arXiv 2511.20100", compute=mtmc, reads=("gain",)),
     Reward(
-        name="cuda_l1@2", source="CUDA-L1, arXiv 2507.14111", compute=cuda_l1, needs_samples=True
+        name="cuda_l1@2",
+        source="CUDA-L1, arXiv 2507.14111",
+        compute=cuda_l1,
+        needs_samples=True,
+        reads=("ratio",),
     ),
 )

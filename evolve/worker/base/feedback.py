@@ -7,20 +7,21 @@ judge's. Seeds and expected values never come here. A number that is not known i
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evolve.worker.base.compiler_log import CANDIDATE, Complaint, first_complaint, line_in_candidate
 from evolve.worker.ipc.messages import sanitise
 
-MAX_CHARS = 1600
-"""Of composed feedback: about 400 tokens."""
+MAX_CHARS = 2400
+"""Of composed feedback: about 600 tokens."""
 
 MAX_WHAT = 300  # characters of a compiler's sentence
 MAX_LINE = 120  # of a quoted line
 AROUND = 3  # lines of the source before and after the one in question
 WELL_USED = 0.6  # of a ceiling: below it for both, neither memory nor arithmetic is the limit
 AT_CEILING = 0.95
+MOSTLY = 0.9  # of the time: launches whose operands are known, for a sum over all of them
 
 _CUT = "\n(cut here)"
 _FENCE = re.compile(r"`{3,}|~{3,}")
@@ -134,48 +135,106 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFacts:
-    """Facts of one kernel by compiler and profiler; None is unknown.
+    """Facts of one kernel's similar launches by compiler and profiler; None is unknown.
 
-    `share` is of the call's device time, `occupancy` of the warps that a multiprocessor can hold.
+    `share` is of the call's device time, `us` that time itself, `occupancy` of the warps that a
+    multiprocessor can hold. `operand_bytes` counts the tensors that a launch is given, each once.
     `limited_by` names what keeps the occupancy down (`registers`, `shared memory`, `block size`).
     """
 
     name: str
     share: float | None = None
+    us: float | None = None
+    grid: str = ""
+    launches: int = 1
+    operand_bytes: float | None = None
     registers: int | None = None
     spilled_bytes: int | None = None
     shared_bytes: int | None = None
     occupancy: float | None = None
     limited_by: str = ""
+    warps: int | None = None
+    stages: int | None = None
     is_own: bool | None = None
 
 
-def kernels(facts: Sequence[KernelFacts], most: int = 4) -> str:
-    """A line per kernel, those with the largest share of the time first; empty without any."""
+def kernels(facts: Sequence[KernelFacts], most: int = 6, bytes_per_s: float | None = None) -> str:
+    """A line per launch, those with the largest share of the time first; empty without any.
+
+    Args:
+        facts: of the kernels of a call; launches that are alike are one.
+        most: lines.
+        bytes_per_s: the measured rate of a copy on this device.
+    """
     ranked = sorted(facts, key=lambda fact: -(fact.share or 0.0))
     lines = [_kernel(fact) for fact in ranked[:most]]
     if len(ranked) > most:
         rest = sum(fact.share or 0.0 for fact in ranked[most:])
         lines.append(f"and {len(ranked) - most} more kernels, {rest:.0%} of the time")
+    lines += filter(None, [_traffic(facts, bytes_per_s)])
     return "\n".join(lines)
 
 
+def _traffic(facts: Sequence[KernelFacts], bytes_per_s: float | None) -> str:
+    """What all launches are given, intermediates too; empty unless that is known of most."""
+    known = [fact for fact in facts if fact.operand_bytes is not None and fact.us]
+    if not known or sum(fact.share or 0.0 for fact in known) < MOSTLY:
+        return ""
+    moved = sum(fact.operand_bytes or 0.0 for fact in known)
+    rate = moved / sum(fact.us or 0.0 for fact in facts) * 1e6
+    share = f", {rate / bytes_per_s:.0%} of this device's memory rate" if bytes_per_s else ""
+    return f"all launches together: operands of {_size(moved)}, each once, at {_rate(rate)}{share}"
+
+
+def _size(nbytes: float) -> str:
+    unit, name = next(
+        (each for each in ((1e9, "GB"), (1e6, "MB")) if nbytes >= each[0]), (1e3, "KB")
+    )
+    return f"{nbytes / unit:.3g} {name}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return (
+        f"{bytes_per_s / 1e9:.0f} GB/s" if bytes_per_s >= 1e11 else f"{bytes_per_s / 1e9:.3g} GB/s"
+    )
+
+
 def _kernel(fact: KernelFacts) -> str:
-    said = []
+    return f"kernel '{plain(fact.name, 60)}': {', '.join(_known(fact)) or 'nothing known'}"
+
+
+def _known(fact: KernelFacts) -> Iterator[str]:
+    if fact.grid:
+        yield f"grid {fact.grid}"
     if fact.share is not None:
-        said.append(f"{fact.share:.0%} of the time")
+        yield f"{fact.share:.0%} of the time"
+    if fact.us is not None:
+        times = f" in {fact.launches} launches" if fact.launches > 1 else ""
+        yield f"{_time(fact.us / 1e6)}{times}"
     if fact.is_own is False:
-        said.append("not one of the candidate's own")
+        yield "not one of the candidate's own"
+    if fact.operand_bytes and fact.us:
+        yield (
+            f"operands of {_size(fact.operand_bytes)} ({_rate(fact.operand_bytes / fact.us * 1e6)})"
+        )
+    yield from _compiled(fact)
+
+
+def _compiled(fact: KernelFacts) -> Iterator[str]:
+    """What the compiler made of it, and what that means for the device."""
     if fact.registers is not None:
-        said.append(f"{fact.registers} registers")
+        yield f"{fact.registers} registers"
     if fact.spilled_bytes:
-        said.append(f"{fact.spilled_bytes} bytes spilled per thread")
+        yield f"{fact.spilled_bytes} bytes spilled per thread"
     if fact.shared_bytes is not None:
-        said.append(f"{fact.shared_bytes} bytes of shared memory")
+        yield f"{fact.shared_bytes} bytes of shared memory"
     if fact.occupancy is not None:
         why = f", limited by {fact.limited_by}" if fact.limited_by else ""
-        said.append(f"occupancy {fact.occupancy:.0%}{why}")
-    return f"kernel '{plain(fact.name, 60)}': {', '.join(said) or 'nothing known'}"
+        yield f"occupancy {fact.occupancy:.0%}{why}"
+    if fact.warps is not None:
+        yield f"{fact.warps} warps"
+    if fact.stages is not None:
+        yield f"{fact.stages} stages"
 
 
 def compose(parts: Iterable[str], limit: int = MAX_CHARS) -> str:

@@ -12,7 +12,7 @@ _MOST_CASES = 6
 
 
 def praise(timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None) -> str:
-    """A few hundred tokens at most; the most important comes first.
+    """Some hundred tokens at most; the most important comes first.
 
     Args:
         timing: of the timed cases.
@@ -34,7 +34,7 @@ def _parts(
         yield f"  {light.said.get(row.name, '')}"
     if len(rows) > _MOST_CASES:
         yield f"({len(rows) - _MOST_CASES} more cases, all faster than these)"
-    yield kernels(facts)
+    yield kernels(facts, bytes_per_s=light.bytes_per_s)
 
 
 def _case(row: CaseResult) -> str:

@@ -9,8 +9,9 @@ libraries (a kernel's mangled name is there as text, for the CUDA runtime to reg
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from evolve.core.evaluation import Label
 from evolve.worker.base.feedback import KernelFacts, plain
 from evolve.worker.build.elf import imported_symbols
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
+from evolve.worker.runner.launches import noted
 
 MOST_KERNELS = 16
 _LONGEST_NAME = 200
+_ALIKE = 1.25  # launches of one kernel whose times are within this factor have the same role
 _MAIN_WORK = 0.5  # share of the time
 _NAMED_IN_LABEL = 3
 _MOST_FILES = 512
@@ -56,13 +59,22 @@ _OF_PTX = {"f16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "f8f6f4": "fp8"}
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel, copy or fill as the profiler saw it, all its launches in the call together."""
+    """One kernel, copy or fill as the profiler saw it, launches that are alike together.
+
+    `us` and `operand_bytes` are of all of them. None is unknown.
+    """
 
     name: str
     us: float
     registers: int | None = None
     shared_bytes: int | None = None
     occupancy: float | None = None
+    grid: str = ""
+    launches: int = 1
+    operand_bytes: float | None = None
+    warps: int | None = None
+    stages: int | None = None
+    spilled_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +116,13 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
     """
     call()  # loads what is loaded late
     finish()
-    with _session() as seen:
+    with _session() as seen, noted() as launched:
         call()
         finish()
     path = Path.cwd() / "profile.json"
     seen.export_chrome_trace(str(path))
     names = {event.name for event in seen.function_events or ()}
-    return json.dumps(summarise(json.loads(path.read_text()), names))
+    return json.dumps(summarise(json.loads(path.read_text()), names, launched))
 
 
 def _session() -> profile:
@@ -122,28 +134,69 @@ def _session() -> profile:
     return profile(use_cpu=False, use_device="cuda", use_kineto=True)
 
 
-def summarise(trace: dict[str, Any], names: Collection[str]) -> list[dict[str, Any]]:
+def summarise(
+    trace: dict[str, Any], names: Collection[str], launched: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
     """Kernels, copies and fills of a trace in Chrome's format, as the profiler of torch writes it.
 
-    Times are in microseconds. What is left out in the end is counted in a last entry. `names` are
-    those of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
+    Times are in microseconds. Launches of a kernel that have a role of their own stay apart: other
+    grids, operands or resources, or another time. What is left out in the end is counted in a last
+    entry.
+
+    Args:
+        trace: the file's content.
+        names: of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
+        launched: what was noted of launches (`evolve.worker.runner.launches`), in order.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for event in trace["traceEvents"]:
+    noted_of: dict[str, deque[Mapping[str, Any]]] = {}
+    for each in launched:
+        noted_of.setdefault(each["name"], deque()).append(each)
+    found: list[dict[str, Any]] = []
+    for event in sorted(trace["traceEvents"], key=lambda event: event.get("ts", 0)):
         if event.get("cat") not in ("kernel", "gpu_memcpy", "gpu_memset"):
             continue
-        facts = event.get("args", {})
-        name = event["name"][:_LONGEST_NAME]
-        if name not in names and name.lower() in names:
-            name = name.lower()
-        kernel = found.setdefault(name, {"name": name, "us": 0.0})
-        kernel["us"] += event["dur"]
-        kernel["registers"] = facts.get("registers per thread")
-        kernel["shared"] = facts.get("shared memory")
-        kernel["occupancy"] = facts.get("est. achieved occupancy %")
-    ranked = sorted(found.values(), key=lambda kernel: -kernel["us"])
+        row = _launch(event, names, noted_of)
+        for other in found:
+            if _are_alike(row, other):
+                other["us"] += row["us"]
+                other["launches"] += 1
+                break
+        else:
+            found.append(row)
+    ranked = sorted(found, key=lambda kernel: -kernel["us"])
     rest = sum(kernel["us"] for kernel in ranked[MOST_KERNELS:])
     return ranked[:MOST_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
+
+
+def _launch(
+    event: dict[str, Any], names: Collection[str], noted_of: Mapping[str, deque[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    facts = event.get("args", {})
+    name = event["name"][:_LONGEST_NAME]
+    if name not in names and name.lower() in names:
+        name = name.lower()
+    copied = facts.get("bytes")  # of copies, which read them too
+    twice = 2 if event["cat"] == "gpu_memcpy" else 1
+    launch = noted_of[name].popleft() if noted_of.get(name) else {}
+    return {
+        "name": name,
+        "us": event["dur"],
+        "launches": 1,
+        "registers": facts.get("registers per thread"),
+        "shared": facts.get("shared memory"),
+        "occupancy": facts.get("est. achieved occupancy %"),
+        "grid": facts.get("grid"),
+        "operand_bytes": twice * copied if copied else launch.get("operand_bytes"),
+        **{fact: launch.get(fact) for fact in ("warps", "stages", "spills")},
+    }
+
+
+def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    same = ("name", "grid", "registers", "shared", "operand_bytes", "warps", "stages")
+    if any(one[fact] != other[fact] for fact in same):
+        return False
+    mean = other["us"] / other["launches"]
+    return bool(mean <= _ALIKE * one["us"] and one["us"] <= _ALIKE * mean)
 
 
 # --- the referee's side -------------------------------------------------------------------------
@@ -166,15 +219,37 @@ def _kernel(entry: Any) -> Kernel | None:
     us = _number(entry.get("us"))
     if not us:
         return None
-    registers, shared = _number(entry.get("registers")), _number(entry.get("shared"))
     percent = _number(entry.get("occupancy"))
+    launches = _whole(entry.get("launches")) or 1
+    operands = _number(entry.get("operand_bytes"))
     return Kernel(
         name=entry["name"][:_LONGEST_NAME],
         us=us,
-        registers=None if registers is None else int(registers),
-        shared_bytes=None if shared is None else int(shared),
+        registers=_whole(entry.get("registers")),
+        shared_bytes=_whole(entry.get("shared")),
         occupancy=percent / 100 if percent else None,  # 0 is what it says of what it cannot tell
+        grid=_grid(entry.get("grid")),
+        launches=launches,
+        operand_bytes=operands * launches if operands else None,
+        warps=_whole(entry.get("warps")),
+        stages=_whole(entry.get("stages")),
+        spilled_bytes=_whole(entry.get("spills")),
     )
+
+
+def _grid(value: Any) -> str:
+    """Programs by dimension, those of one program left out: `4096 x 8`."""
+    if not isinstance(value, list) or len(value) != 3 or None in map(_whole, value):
+        return ""
+    sizes = [int(size) for size in value]
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return " x ".join(map(str, sizes))
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
 
 
 def _number(value: Any) -> float | None:
@@ -290,19 +365,29 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
     total = sum(kernel.us for kernel in kernels)
     if not total:
         return None
+    launches, kernels = kernels, _by_name(kernels)
     mine = [kernel for kernel in kernels if own.holds(kernel.name)]
     vendors = [k for k in kernels if k not in mine and _VENDOR.search(k.name)]
     torchs = [k for k in kernels if k not in (*mine, *vendors) and _computes(k)]
     if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
         torchs = []
     return Proof(
-        facts=tuple(_facts(kernel, kernel.us / total, kernel in mine) for kernel in kernels),
+        facts=tuple(_facts(each, each.us / total, own.holds(each.name)) for each in launches),
         coverage=sum(kernel.us for kernel in mine) / total,
         vendor=sum(kernel.us for kernel in vendors) / total,
         torch=sum(kernel.us for kernel in torchs) / total,
         labels=tuple(_labels(kernels, total, mine, vendors, torchs, own)),
         compiled=_compiled(max(mine, key=lambda kernel: kernel.us), own) if mine else {},
     )
+
+
+def _by_name(launches: Sequence[Kernel]) -> list[Kernel]:
+    """Each kernel with the time of all its launches, as its longest one is otherwise."""
+    found: dict[str, Kernel] = {}
+    for each in sorted(launches, key=lambda launch: -launch.us):
+        known = found.get(each.name)
+        found[each.name] = replace(known, us=known.us + each.us) if known else each
+    return list(found.values())
 
 
 def _computes(kernel: Kernel) -> bool:
@@ -324,9 +409,16 @@ def _facts(kernel: Kernel, share: float, is_own: bool) -> KernelFacts:
     return KernelFacts(
         name=kernel.name,
         share=share,
+        us=kernel.us,
+        grid=kernel.grid,
+        launches=kernel.launches,
+        operand_bytes=kernel.operand_bytes,
         registers=kernel.registers,
+        spilled_bytes=kernel.spilled_bytes,
         shared_bytes=kernel.shared_bytes,
         occupancy=kernel.occupancy,
+        warps=kernel.warps,
+        stages=kernel.stages,
         is_own=is_own,
     )
 

@@ -25,12 +25,14 @@ _TOLERANCE = 0.05  # of ceilings that are measured: a program at one may be a li
 class Light:
     """The result: the share over all cases, a text for each, whether any beats its floor.
 
-    `share` is the geometric mean of the cases' shares by their weights.
+    `share` is the geometric mean of the cases' shares by their weights, `bytes_per_s` the rate of a
+    copy by which the first case was rated.
     """
 
     share: float
     said: dict[str, str] = field(default_factory=dict)
     beats: bool = False
+    bytes_per_s: float | None = None
 
 
 class SpeedOfLight:
@@ -86,6 +88,7 @@ class SpeedOfLight:
         time_ms = row.times_ms[CANDIDATE]
         share = 1e3 * floor.seconds / time_ms.value
         timing.cases[name] = replace(row, speed_of_light=share, bound=floor.basis)
+        light.bytes_per_s = light.bytes_per_s or floor.bytes_per_s
         light.said[name] = bound(
             time_s=time_ms.value / 1e3,
             moved_bytes=cost.moved_bytes,

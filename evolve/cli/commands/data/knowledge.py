@@ -32,6 +32,7 @@ DIAGNOSIS = {  # its parts, with an example of each
     "category": "softmax",
     "device": "nvidia/hopper",
     "language": "triton",
+    "precision": "fp32",
 }
 
 
@@ -114,7 +115,7 @@ def _search(options: argparse.Namespace) -> int:
     if bool(options.words) == any(asked.values()):
         raise UsageError(
             "search needs either words or a diagnosis (--error, --bottleneck, --category, "
-            "--device, --language); see `evolve knowledge search --help`"
+            "--device, --language, --precision); see `evolve knowledge search --help`"
         )
     for kind, value in asked.items():
         allowed = VALUES[kind]

@@ -34,6 +34,9 @@ def main(words: Sequence[str]) -> int:
             return 0
         print(f"run {run.name}: {len(found.sequences):,} steps that made something, or failed to")
         print(table(_SPREAD, [_spread(*one) for one in zip(names, found.scores, strict=True)]))
+        for name, reasons in zip(names, found.unknown, strict=True):
+            for why, count in reasons.most_common():
+                print(f"{name}: {count:,} unknown: {why}")
         if options.vs:
             compared = agreement(found.scores[0], found.scores[1], most=options.top)
             print("\n".join(_compared(names, found, compared)))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.config.diff import told_apart
 from evolve.app.text import speedup_text, table
 from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
@@ -28,7 +29,8 @@ def main(words: Sequence[str]) -> int:
         if options.json:
             print(json.dumps([_record(store, run) for run in runs], indent=1))
             return 0
-        rows = []
+        rows: list[tuple[str, ...]] = []
+        unlike = _unlike(runs)
         for run in runs:
             winner, progress = champion(store, run), store.progress(run.id)
             rows.append(
@@ -40,11 +42,33 @@ def main(words: Sequence[str]) -> int:
                     duration_text(progress.wall_time_s),
                     _best(winner, findings_of(run.config)),
                     one_line(run.reason, 80),
+                    unlike[run.id],
                 )
             )
-    header = ("RUN", "TASK", "STATE", "EVALUATIONS", "TIME", "BEST", "WHY IT ENDED")
+    header: tuple[str, ...] = (
+        "RUN",
+        "TASK",
+        "STATE",
+        "EVALUATIONS",
+        "TIME",
+        "BEST",
+        "WHY IT ENDED",
+        "DIFFERS IN",
+    )
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
     print(table(header, rows) if rows else f"{options.store} holds no run yet")
     return 0
+
+
+def _unlike(runs: "Sequence[RunRow]") -> dict[int, str]:
+    """What tells runs of the same task apart, such as those of a sweep."""
+    found: dict[int, str] = {}
+    for task in {run.task.name for run in runs}:
+        same = [run for run in runs if run.task.name == task]
+        said = told_apart([run.config for run in same])
+        found |= {run.id: text for run, text in zip(same, said, strict=True)}
+    return found
 
 
 def _best(winner: "Champion | None", findings: Findings) -> str:

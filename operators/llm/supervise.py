@@ -1,0 +1,89 @@
+"""Other directions where the search stands still."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evolve.core.model import ModelRequest
+from evolve.core.protocols import Context, Declined
+from operators.base import Base
+from operators.checks import check_whole
+from operators.llm.summarise import Summing
+from operators.prompting.composition import SUMMARY, Memory, step_of
+from operators.prompting.inspirations import has_failed
+from operators.prompting.prompt_context import exhibit
+
+RESCUE = "rescue"
+"""Purpose of a request for several programs at once, each in a direction of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervise(Summing):
+    """The supervisor of AVO (arXiv 2603.24517): it watches for stalls, and redirects the search.
+
+    Asked before all others but seeds (an infinite weight), it declines while the search gets on.
+    Where `stalled` steps have brought no better program, or the newest `wrong` have all failed, it
+    asks for other directions, in view of the lineage, of the trials and of what it said last; all
+    prompts quote the answer, and the same step asks for a program that follows it. Where
+    `rescue_after` redirections have brought nothing either, it asks for `rescue` programs at once,
+    in directions of their own.
+
+    When it acts is counted, and asked of no model. The levels and their numbers are those of
+    gh:AMD-AGI/GEAK src/minisweagent/run/avo; the paper has none. A running agent, which that one
+    interrupts too, does not exist here.
+
+    Args:
+        stalled: steps without a better program, since the last one or the last redirection.
+        wrong: failures in a row.
+        rescue_after: redirections without a better program.
+        rescue: programs that are asked for at once.
+    """
+
+    stalled: int = 8
+    wrong: int = 5
+    rescue_after: int = 3
+    rescue: int = 4
+
+    def __post_init__(self) -> None:
+        Summing.__post_init__(self)
+        for name in ("stalled", "wrong", "rescue_after", "rescue"):
+            check_whole(f"operators.*.{name}", getattr(self, name), least=1)
+
+    @property
+    def fires_at(self) -> dict[str, int]:
+        """When the first redirection and the first rescue can come."""
+        soon = min(self.stalled, self.wrong)
+        return {"stalled": soon, "rescue_after": soon * (self.rescue_after + 1)}
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        base = Base.of(context.parents[:1])
+        redirected = context.facts.last_request(context.operator, SUMMARY)
+        rescued = context.facts.last_request(context.operator, RESCUE)
+        best = context.elites[0].step if context.elites else 0
+        since = max(best, step_of(redirected), step_of(rescued))
+        if not self._is_stuck(context, since):
+            return Declined("the search gets on")
+        given = 0
+        if redirected is not None and step_of(redirected) > max(best, step_of(rescued)):
+            given = int(redirected.memo["redirections"])
+        if given >= self.rescue_after:
+            return self._rescue(context, base)
+        shown = [exhibit(context, *program) for program in base.programs]
+        past = [
+            self._parents("The best program", shown),
+            *self.memory_of(context, base, Memory.INHERIT),
+        ]
+        return self.sum_up(context, base, "supervise", extra=past, memo={"redirections": given + 1})
+
+    def _is_stuck(self, context: Context, since: int) -> bool:
+        steps = context.step - since
+        newest = context.facts.recent(self.wrong)
+        failing = len(newest) == self.wrong and all(map(has_failed, newest))
+        return steps >= self.stalled or (failing and steps >= self.wrong)
+
+    def _rescue(self, context: Context, base: Base) -> ModelRequest | Declined:
+        """So many programs at once."""
+        several = replace(self, samples=self.rescue)
+        job = self.text("rewrite_full", first=not base.programs)
+        memo: Mapping[str, Any] = {"upto": context.sequence, "step": context.step}
+        return several.ask(context, job, base=base, purpose=RESCUE, memo=dict(memo))
