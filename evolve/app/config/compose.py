@@ -96,12 +96,11 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
 @contextmanager
 def _hydra_to_itself() -> Iterator[None]:
     """Hydra without its state of this process, which may be that of a caller's own application."""
-    state = GlobalHydra.instance()
-    before, state.hydra = state.hydra, None
+    before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         yield
     finally:
-        state.hydra = before
+        GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
 
 def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:

@@ -50,7 +50,7 @@ async def optimize_async(
         search: a preset (`conf/search`), such as `quick` or `kernel_smith`; None: the default.
         budget: wall time, such as `"10m"`, or limits by name, such as
             `{"usd": 5, "evaluations": 200}` (`termination.*` of the configuration); limits that it
-            does not name keep their defaults.
+            does not name keep their defaults, None lifts one.
         model: `provider/name`, which LiteLLM calls; None: the built-in operators alone.
         store: path of the database.
         name: of the run. A run that the database has is resumed. None: a new run, named after the
@@ -79,8 +79,8 @@ async def optimize_async(
         "name": name,
         "on_exists": "resume" if name and "on_exists" not in (settings or {}) else None,
         "device": device,
-        **limits(budget),
     }
+    given = {key: value for key, value in given.items() if value is not None} | limits(budget)
     config = to_plain(compose(as_words(together(given, settings))))
     await launch(config, frontend, began)
     assert frontend.place is not None

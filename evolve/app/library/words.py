@@ -18,7 +18,7 @@ _NOT_TEXT = ("null", "true", "false", "nan", "inf")
 
 
 def as_words(settings: Mapping[str, Any]) -> list[str]:
-    """Settings by dotted name, None left out."""
+    """Settings by dotted name as words of the command line."""
     return [f"{name}={value_text(value, name)}" for name, value in settings.items()]
 
 
@@ -67,12 +67,12 @@ def limits(budget: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the parameters set (None: nothing) with further settings.
+    """What the parameters set, with further settings.
 
     Raises:
         UsageError: a setting that a parameter has set already.
     """
-    found = {name: value for name, value in given.items() if value is not None}
+    found = dict(given)
     for name, value in (settings or {}).items():
         if name in found:
             raise UsageError(
