@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.app.models import has_model
+from evolve.core.devices import device_kind
 from evolve.report.text import count_text
 from evolve.search.execution.reserve import VERIFICATION
 from evolve.search.termination import format_duration, parse_duration
@@ -12,7 +13,6 @@ from evolve.search.termination import format_duration, parse_duration
 ENOUGH = 10  # evaluations; with fewer a search hardly gets beyond the programs that it starts from
 USUAL = 60  # evaluations that are suggested
 START_S = 10.0  # of the judge, with the audit of the task
-EVALUATION_S = {"cpu": 5.0, "cuda": 10.0}  # of usual tasks, by kind of device
 HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 
 
@@ -31,7 +31,7 @@ def budget_notes(config: Mapping[str, Any], kind: str) -> Iterator[str]:
                 f"beyond the programs it starts from; take e.g. termination.{name}={USUAL}"
             )
     if limits["wall_time"] is not None:
-        yield from _wall_time_notes(config, EVALUATION_S[kind])
+        yield from _wall_time_notes(config, device_kind(kind).evaluation_s)
 
 
 def run_s(config: Mapping[str, Any], kind: str) -> float:
@@ -39,7 +39,7 @@ def run_s(config: Mapping[str, Any], kind: str) -> float:
 
     A limit on wall time includes the verification; the others are counted in usual evaluations.
     """
-    limits, each_s = config["termination"], EVALUATION_S[kind]
+    limits, each_s = config["termination"], device_kind(kind).evaluation_s
     counts = [limits[name] for name in ("evaluations", "proposals") if limits[name] is not None]
     found = [each_s * (count + VERIFICATION) for count in counts]
     if limits["wall_time"] is not None:

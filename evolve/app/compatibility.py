@@ -58,8 +58,13 @@ def refuse_policies(archive: Archive, policies: Mapping[str, SelectionPolicy]) -
             )
 
 
-def refuse_idle_operators(operators: Mapping[str, Scheduled], *, has_model: bool) -> None:
-    """Raise UsageError where a model has nobody to ask it, or nobody is left without one."""
+def refuse_idle_operators(
+    operators: Mapping[str, Scheduled], *, has_model: bool, by_hand: bool
+) -> None:
+    """Raise UsageError where a model has nobody to ask it, or nobody is left without one.
+
+    `by_hand` says that files may bring the answers (`evolve ask`), as they may for any stored run.
+    """
     modelled = {
         name for name, each in operators.items() if isinstance(each.operator, ModelOperator)
     }
@@ -67,12 +72,13 @@ def refuse_idle_operators(operators: Mapping[str, Scheduled], *, has_model: bool
         raise UsageError(
             "llm has no effect: no operator asks a model; take operators=llm, or leave llm out"
         )
-    if has_model or not modelled:
+    if has_model or by_hand or not modelled:
         return
     if all(name in modelled or each.is_first for name, each in operators.items()):
         raise UsageError(
             f"operators ({', '.join(sorted(modelled))}) ask a model, and there is none: give "
-            "llm.model=provider/NAME, or take operators=default, which need none"
+            "llm.model=provider/NAME, take operators=default, which need none, or answer them "
+            "by hand: evolve run --create, then evolve ask"
         )
 
 

@@ -9,6 +9,7 @@ from evolve.app.config.build import build, locate, naming
 from evolve.app.device import kind_of
 from evolve.app.models import has_model
 from evolve.core.compiled import Compiled
+from evolve.core.devices import device_kind
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
@@ -33,7 +34,7 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     is nothing else to start from.
     """
     names = wanted(config)
-    if kind_of(config) == "cuda":
+    if device_kind(kind_of(config)).is_gpu:
         return names
     has_seeds = bool(task.seeds) and any(_operators(config, Seed))
     if has_seeds or has_model(config):
@@ -43,7 +44,7 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Variants that operators take on this kind of device, whatever the task."""
-    kinds = _KINDS if kind_of(config) == "cuda" else (CompilerSeed,)
+    kinds = _KINDS if device_kind(kind_of(config)).is_gpu else (CompilerSeed,)
     return tuple(dict.fromkeys(name for kind in kinds for name in _taken(config, kind)))
 
 

@@ -20,6 +20,7 @@ from evolve.search.schedule import Bandit, Schedule, Scheduled
 from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
 from evolve.trackers import Tracker
+from operators.memory import Recall
 
 SCORES = ("target_speedup", "speed_of_light")
 WHY_WEAK = "the task is weak, and what is reached on it does not count"
@@ -93,6 +94,12 @@ def build_schedule(config: Mapping[str, Any]) -> Schedule:
     if isinstance(schedule, Bandit):
         return replace(schedule, limit=termination.from_config(_limits(config)))
     return schedule
+
+
+def build_recall(config: Mapping[str, Any]) -> Recall:
+    """How much of earlier runs prompts tell."""
+    settings = config["memory"]
+    return Recall(runs=settings["runs"], seen=settings["seen"], tokens=settings["tokens"])
 
 
 def build_trackers(config: Mapping[str, Any]) -> dict[str, Tracker]:
@@ -178,8 +185,13 @@ def build_search(
     )
 
 
-def build_all(config: Mapping[str, Any], *, run: str | None = None) -> None:
-    """Build everything once and drop it; `run` is the name of the stored run that has it.
+def build_all(config: Mapping[str, Any], *, run: str | None = None, by_hand: bool = False) -> None:
+    """Build everything once and drop it.
+
+    Args:
+        config: of a run.
+        run: the name of the stored run that has it.
+        by_hand: whether a person or an agent may answer what operators ask.
 
     Raises:
         UsageError: what cannot be built, or parts that do not go together.
@@ -188,10 +200,13 @@ def build_all(config: Mapping[str, Any], *, run: str | None = None) -> None:
     operators, methods = build_operators(config), build_methods(config)
     build_schedule(config)
     build(config["knowledge"], "knowledge")
+    build_recall(config)
     build_trackers(config)
     build_termination(config)
     model = build_model(config, run=run)
-    compatibility.refuse_idle_operators(operators, has_model=model is not None)
+    compatibility.refuse_idle_operators(
+        operators, has_model=model is not None, by_hand=by_hand or run is not None
+    )
     if model is not None:
         _check_requests(operators, model)
     shared_out(methods, operators, selection)

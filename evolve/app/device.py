@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
 from evolve.core.program import Language, detect_language
@@ -16,24 +17,23 @@ if TYPE_CHECKING:
     from evolve.evaluation import LocalEvaluator
     from evolve.store import RunRow, Store
 
-CPU, CUDA = "cpu", "cuda"
 _LOGGER = logging.getLogger(__name__)
-DEVICES = ("auto", CPU, CUDA)
-LANGUAGES = {  # what has a time there; Triton's interpreter has none
-    CPU: (Language.CPP, Language.TORCH),
-    CUDA: (Language.TRITON, Language.CUDA, Language.TORCH),
-}
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one, and nobody has to be asked
-IDLE = {
-    "replay": ("slots", "half_width", "python", "ids"),
-    CPU: ("run", "ids"),
-    CUDA: ("run",),
-    "auto": ("run",),
-}
+IDLE = {"replay": ("slots", "half_width", "python", "ids"), "auto": ("run",)}
+
+
+def _idle(kind: DeviceKind) -> tuple[str, ...]:
+    """Settings of `device` without an effect on a kind of device."""
+    return ("run",) if kind.is_gpu else ("run", "ids")
+
+
+def device_words() -> tuple[str, ...]:
+    """What `--device` takes."""
+    return ("auto", *device_kinds())
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """`cpu` or `cuda`: where `config` has candidates judged, or had them where it replays.
+    """The kind of device that judges candidates by `config`, or did where it replays.
 
     Raises:
         UsageError: settings of `device` that cannot be, or a recorded run that does not exist.
@@ -47,11 +47,6 @@ def kind_of(config: Mapping[str, Any]) -> str:
         with Store.open(config["store"]["path"], read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
     return kind_here(device["kind"], device["python"])
-
-
-def kind_of_class(device_class: str) -> str:
-    """`cpu` or `cuda`, by what a verdict says of its device."""
-    return CUDA if device_class.startswith(CUDA) else CPU
 
 
 def as_judged(config: Mapping[str, Any], store: "Store", run: "RunRow") -> Mapping[str, Any]:
@@ -81,16 +76,16 @@ def kind_here(kind: str, python: str | None = None) -> str:
         EvaluatorUnavailable: the worker's interpreter does not answer.
     """
     if kind != "auto":
-        return kind
+        return device_kind(kind).name
     if not _has_driver_node():
-        return CPU
+        return CPU.name
     from evolve.app.gpu_diagnosis import why_no_gpu
     from evolve.evaluation.host import examine_host, promises_gpu
 
     why = "" if promises_gpu(python) else why_no_gpu(examine_host(python))
     if why:
         _LOGGER.warning("device=auto takes the CPU: %s", why)
-    return CPU if why else CUDA
+    return CPU.name if why else CUDA.name
 
 
 def _has_driver_node() -> bool:
@@ -99,13 +94,13 @@ def _has_driver_node() -> bool:
 
 def require_language(source: str, what: str, kind: str) -> None:
     """Raise UsageError where a program's language cannot run on a kind of device."""
-    language = detect_language(source)
-    if kind == CUDA and language is Language.CPP:
+    language, is_gpu = detect_language(source), device_kind(kind).is_gpu
+    if is_gpu and language is Language.CPP:
         raise UsageError(
             f"{what} is C++, which runs on the CPU: take device=cpu, or write it in Triton or "
             "CUDA C++"
         )
-    if kind == CPU and language is Language.CUDA:
+    if not is_gpu and language is Language.CUDA:
         raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
 
 
@@ -127,13 +122,14 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     device, sandbox = config["device"], config["sandbox"]
     include, flags = config["cuda"]["include"], config["cuda"]["flags"]
     kind = kind_of(config)
-    if kind == CPU and (include or flags):
+    is_gpu = device_kind(kind).is_gpu
+    if not is_gpu and (include or flags):
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
         raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
-    if kind == CPU and device["ids"] is not None:
+    if not is_gpu and device["ids"] is not None:
         raise UsageError(
             f"device.ids={device['ids']}: there is no GPU that torch sees; leave it out"
         )
@@ -160,7 +156,7 @@ async def start_local(
         UsageError: a device or a sandbox tier that this host does not offer.
         EvaluatorUnavailable: a worker does not come up.
     """
-    if kind == CUDA and not _has_driver_node():  # before seconds of importing torch
+    if kind == CUDA.name and not _has_driver_node():  # before seconds of importing torch
         from evolve.app.gpu_diagnosis import NO_DRIVER
 
         raise UsageError(f"device=cuda: {NO_DRIVER}")
@@ -169,7 +165,7 @@ async def start_local(
     try:
         return await LocalEvaluator.start(device=kind, ids=ids, python=python, **settings)
     except (UsageError, EvaluatorUnavailable) as error:
-        if kind == CUDA:
+        if kind == CUDA.name:
             raise _explained(error, ids, python) from error
         raise
 
@@ -216,7 +212,7 @@ def _check(device: Mapping[str, Any]) -> None:
         )
     if kind == "replay" and not device["run"]:
         raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
-    for name in IDLE[kind]:
+    for name in IDLE.get(kind) or _idle(device_kind(kind)):
         if device[name] is not None:
             instead = {"run": ", or take device=replay", "ids": ", or take device=cuda"}
             raise UsageError(

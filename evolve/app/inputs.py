@@ -7,10 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from evolve.app.compiler_seeds import require_start, variants
-from evolve.app.components import build_archive
-from evolve.app.device import LANGUAGES, kind_of, require_language
+from evolve.app.compiler_seeds import require_start, variants, wanted
+from evolve.app.components import asks_models, build_archive, build_operators
+from evolve.app.device import kind_of, require_language
 from evolve.app.user_files import open_store, read_candidate
+from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
@@ -18,13 +19,12 @@ from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
 from evolve.search.archive_replay import project
-from evolve.store import RunRow, Store, Ticket
+from evolve.store import Judge, RunRow, Store, Ticket
 from evolve.store.warm_start import judged_steps
 from evolve.tasks import find_task
 
 BASELINE_FILE = "file:"
 WARM = 20  # how many of another run's elites a warm start tries
-SIZE_ON = {"cpu": "cpu", "cuda": "gpu"}  # of a task, where `task_config.size` is auto
 
 
 def load_task(config: Mapping[str, Any]) -> Task:
@@ -36,19 +36,20 @@ def load_task(config: Mapping[str, Any]) -> Task:
     settings, kind = config["task_config"], kind_of(config)
     return find_task(
         str(config["task"]),
-        size=SIZE_ON[kind] if settings["size"] == "auto" else settings["size"],
+        size=device_kind(kind).size if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
-        languages=LANGUAGES[kind],
+        languages=device_kind(kind).languages,
     )
 
 
-def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
+def with_seeds(task: Task, config: Mapping[str, Any], *, by_hand: bool = False) -> Task:
     """The task with all that a new run starts from, in the order of trying.
 
     That is the user's programs, another run's best ones, and the task's own; of those that differ
     in comments, layout or tunable values only, the first. They are stored with the run, so that a
-    resume needs no file of them.
+    resume needs no file of them. `by_hand` says that the first program may come from a file that
+    answers a prompt.
 
     Raises:
         UsageError: a file that is no candidate, no such run, or nothing to start from.
@@ -58,7 +59,8 @@ def with_seeds(task: Task, config: Mapping[str, Any]) -> Task:
     warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     task = replace(task, seeds=seeds)
-    if not variants(task, config):
+    is_answered = by_hand and asks_models(build_operators(config))
+    if not variants(task, config) and not is_answered:
         require_start(task, config)
     return task
 
@@ -146,9 +148,11 @@ def _warm_run(
 
 
 def take_over(
-    config: Mapping[str, Any], task: Task, judge: Evaluator
+    config: Mapping[str, Any], task: Task, judge: Evaluator | None = None
 ) -> tuple[Task, Sequence[Ticket]]:
     """The steps that a new run takes over from the one that `warm_start` names.
+
+    Without a `judge` the new run is to have the one of that run, if it is of the kind asked for.
 
     Told to any archive, they make it what it would be had it watched that run from the start. There
     are none where the verdicts mean something else here (another judge, device or baseline) or
@@ -160,15 +164,44 @@ def take_over(
     with _warm_run(config, task) as (store, run):
         if store is None or run is None or not _means_the_same(run, config):
             return task, ()
+        judged_by = judge or judge_of(store, run, config)
+        if judged_by is None:
+            return task, ()
         steps = judged_steps(
             store,
             run,
             task=task,
-            device_class=judge.device_class,
-            evaluator_version=judge.evaluator_version,
+            device_class=judged_by.device_class,
+            evaluator_version=judged_by.evaluator_version,
         )
     held = {render(p.program.source, p.assignment) for step in steps if (p := step.proposal)}
     return replace(task, seeds=tuple(seed for seed in task.seeds if seed not in held)), steps
+
+
+def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], Task]:
+    """What the run that `warm_start` names knows of the same task, in no need of a judge.
+
+    Returns:
+        The configuration with what an audit of the task found, and the task with what a compiler
+        made of its reference, where it was asked for the same.
+    """
+    with _warm_run(config, task) as (store, run):
+        if store is None or run is None or run.task.revision != task.revision:
+            return config, task
+        if judge_of(store, run, config) is None:
+            return config, task
+        if set(wanted(run.config)) == set(wanted(config)):
+            task = replace(task, compiled=run.task.compiled)
+        return {**config, "audit": run.config.get("audit")}, task
+
+
+def judge_of(store: Store, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
+    """What has judged a run, where that is a device of the kind that `config` asks for."""
+    try:
+        judge = store.judge(run.id)
+    except UsageError:  # nothing is judged yet
+        return None
+    return judge if kind_of_class(judge.device_class) == kind_of(config) else None
 
 
 def _means_the_same(run: RunRow, config: Mapping[str, Any]) -> bool:

@@ -6,20 +6,24 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evolve.app import components
+from evolve.app.attach import sitting
 from evolve.app.budget import budget_notes
-from evolve.app.compiler_seeds import require_start, variants, with_compiled
-from evolve.app.device import CUDA, kind_of, start_evaluator
+from evolve.app.compiler_seeds import variants, with_compiled
+from evolve.app.device import kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
 from evolve.app.frontend import Frontend
-from evolve.app.inputs import take_over
+from evolve.app.inputs import known_of, take_over
 from evolve.app.models import key_notes
+from evolve.app.recall import recalled_lines, with_recalled
 from evolve.app.session import search
 from evolve.app.validation import read_request
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
@@ -75,11 +79,14 @@ async def launch(
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
             task, steps = take_over(config, task, judges[0])
+            config = with_recalled(config, task)
         with Store.open(config["store"]["path"], create=True) as store:
             for notice in store.notices:
                 frontend.say(notice)
             run = existing or _create(store, config, task, steps)
-            frontend.say(f"run {run.name} in {store.path}{_taken_over(steps)}")
+            frontend.say(f"run {run.name} in {store.path}{taken_over_text(len(steps))}")
+            for line in recalled_lines({} if existing else config):
+                frontend.say(line)
             return await search(store, run, config, judges[0], frontend, began=began)
     finally:
         for judge in judges:
@@ -122,7 +129,7 @@ def _opens(config: Mapping[str, Any]) -> bool:
     if config["device"]["kind"] == "replay":
         with Store.open(config["store"]["path"], read_only=True) as store:
             return bool(store.run(config["device"]["run"]).config.get("opening"))
-    return kind_of(config) == CUDA
+    return device_kind(kind_of(config)).is_gpu
 
 
 async def _prepared(
@@ -158,20 +165,34 @@ async def _end(task: "asyncio.Task[Any]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def create(config: Mapping[str, Any]) -> tuple[RunRow, Path]:
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A stored run, its database, and how many verdicts of another run it begins with."""
+
+    run: RunRow
+    path: Path
+    verdicts: int
+
+
+def create(config: Mapping[str, Any]) -> Created:
     """Store the run that `config` describes and judge nothing: `evolve batch` goes on from there.
 
-    Its task is not audited yet, nor its reference compiled; the first batch does that too.
-
-    Returns:
-        The run, and the database that it is in.
+    Its task is not audited yet, nor its reference compiled; the first batch does that too, as far
+    as the run that it begins with has not.
     """
-    request = read_request(config)
-    if not variants(request.task, config):
-        require_start(request.task, config)
+    request = read_request(config, by_hand=True)
+    config, task = request.recorded, request.task
+    steps: Sequence[Ticket] = ()
+    if request.existing is None:
+        config, task = known_of(config, task)
+        task, steps = take_over(config, task)
+        config = with_recalled(config, task)
     with Store.open(config["store"]["path"], create=True) as store:
-        run = request.existing or _create(store, request.recorded, request.task)
-        return run, store.path
+        run = request.existing or _create(store, config, task, steps)
+        if steps:
+            with sitting(store, run) as taken:
+                taken.open_tickets()  # tells them, so that the first prompt knows
+        return Created(run, store.path, len(steps))
 
 
 async def audit(
@@ -194,8 +215,9 @@ async def audit(
     return findings
 
 
-def _taken_over(steps: Sequence[Ticket]) -> str:
-    return f", with {count_text(len(steps), 'verdict')} of another run" if steps else ""
+def taken_over_text(steps: int) -> str:
+    """What is said of so many steps of another run that a new one begins with."""
+    return f", with {count_text(steps, 'verdict')} of another run" if steps else ""
 
 
 def _create(

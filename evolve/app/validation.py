@@ -34,13 +34,18 @@ class Request:
 
 
 def read_request(
-    config: Mapping[str, Any], *, has_parts: bool = False, beside: Sequence[str] = ()
+    config: Mapping[str, Any],
+    *,
+    has_parts: bool = False,
+    beside: Sequence[str] = (),
+    by_hand: bool = False,
 ) -> Request:
     """Everything that a search needs but its judge; writes nothing.
 
     `has_parts` says that the configuration's parts are known to go together: of a hundred runs
     that have the same ones, the first need be asked. Baselines `beside` are timed with every
-    program of a new run; one that has begun goes on with those that it began with.
+    program of a new run; one that has begun goes on with those that it began with. `by_hand` says
+    that what operators ask of a model, the first program too, may be answered by files.
 
     Raises:
         UsageError: the run that `config` describes cannot be.
@@ -57,11 +62,11 @@ def read_request(
     opponents |= read_baseline(config["baseline"], kind_of(config))
     recorded = {**config, "opponents": opponents}
     if existing is None:
-        task = with_seeds(task, config)
+        task = with_seeds(task, config, by_hand=by_hand)
     else:
         _refuse_another(existing, task, recorded)
     if not has_parts:
-        components.build_all(config, run=existing.name if existing else None)
+        components.build_all(config, run=existing.name if existing else None, by_hand=by_hand)
     refuse_unknown_cases(config, task)
     return Request(existing=existing, task=task, recorded=recorded)
 

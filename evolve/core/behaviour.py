@@ -2,6 +2,7 @@
 
 import math
 
+from evolve.core.devices import device_kind
 from evolve.core.evaluation import Evaluation
 
 CASE = "case_"
@@ -13,18 +14,11 @@ _EVERYWHERE = frozenset(
         *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length", "error"),
     )
 )
-_COMPILED = frozenset(  # of Triton kernels; of CUDA C++ the first three
-    (
-        *("registers", "shared_bytes", "occupancy", "tensor_cores", "spill_bytes"),
-        *("global_share", "shared_share", "matrix_share"),
-    )
-)
-_ON = {"cpu": frozenset({"memory_bytes"}), "cuda": _COMPILED | {"coverage"}}
 
 
 def known_descriptors(kind: str) -> frozenset[str]:
     """Names that programs may be told apart by on a kind of device; those of cases come on top."""
-    return _EVERYWHERE | _ON[kind]
+    return _EVERYWHERE | device_kind(kind).descriptors
 
 
 def behaviour(evaluation: Evaluation, baseline: str) -> dict[str, float | str]:

@@ -14,6 +14,9 @@ HALF_WIDTHS = (0.001, 0.5)
 CLEARLY_SLOWER = 0.9
 """What is known to be less than so many times as fast is not timed on."""
 
+WIDE = 0.05
+"""Half-width of an interval from which on short blocks and few pairs of processes will do."""
+
 FAR_WIDTHS = 1.5
 """Who clearly wins need not be known as closely: enough to verify him, times the width wanted."""
 

@@ -18,6 +18,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Label, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import Exchange, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.program import Assignment, Program
+from evolve.core.recalled import Recalled
 from evolve.core.task import Task
 
 
@@ -266,6 +267,7 @@ class Context:
             say of it is known from the start, and holds for the task.
         model: who will answer a request that names no model; None where none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
+        recalled: what finished runs have found, as it was known when the run began.
     """
 
     task: Task
@@ -281,6 +283,7 @@ class Context:
     tunings: int = 0
     tunes: bool = False
     island: Sequence[Elite] | None = None
+    recalled: Sequence[Recalled] = ()
 
     @property
     def peers(self) -> Sequence[Elite]:

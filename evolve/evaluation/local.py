@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.compiled import Compiled, read_compiled
+from evolve.core.devices import device_kind
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
@@ -24,8 +25,6 @@ from evolve.worker.sandbox.packages import package_folders
 # reaches it, so that no key or token of the user is within reach of what it starts.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
-
-_NAMES = {"cpu": "CPU", "cuda": "GPU"}
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -81,7 +80,7 @@ class LocalEvaluator:
         """Started workers.
 
         Args:
-            device: `cpu` or `cuda`.
+            device: name of its kind (`evolve.core.devices`).
             ids: the GPUs, as torch counts them; each gets a worker and its share of the cores.
             slots: candidates under way at once on each device (None: as many as it suggests);
                 compiling and checking overlap, timing does not.
@@ -109,7 +108,7 @@ class LocalEvaluator:
             options += ["--cache", str(cache)]
         commands = {}
         for part, number in enumerate(ids):
-            commands[f"{_NAMES[device]} {number}"] = [
+            commands[f"{device_kind(device).title} {number}"] = [
                 *(python or sys.executable, "-m", "evolve.worker", "serve", *options),
                 *("--index", str(number), "--share", f"{part}/{len(ids)}"),
                 *(["--compiles"] if compiles and part == 0 else []),  # the first one is asked first

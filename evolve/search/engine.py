@@ -38,7 +38,7 @@ from evolve.search.methods import Method
 from evolve.search.population import Held
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
-from evolve.store import RunRow, Store, Ticket, TicketState
+from evolve.store import Judge, RunRow, Store, Ticket, TicketState
 from evolve.store.champion import refuted_instances
 from evolve.store.rows import Credit
 from evolve.store.tables.attempts import DUPLICATE
@@ -208,9 +208,33 @@ class Search:
         """
         return self.read(self.store.end_call(call, reply))
 
-    def answered(self, ticket: Ticket, reply: ModelReply) -> Ticket:
-        """`replied`, for an answer that was given elsewhere and cost nothing here."""
-        return self.read(self.store.answer(ticket, reply))
+    def answered(self, ticket: Ticket, reply: ModelReply, *, key: str = "") -> Ticket:
+        """`replied`, for an answer that was given elsewhere and cost nothing here.
+
+        `key` is that of the text that it answers (`renewed`); of the newest if left out.
+        """
+        answered = self.store.answer(ticket, reply, key=key)
+        self._held.recount(ticket.parents)
+        return self.read(answered)
+
+    def renewed(self, ticket: Ticket) -> Ticket:
+        """The ticket with its open first request as it would be asked now.
+
+        It is as it was where no verdict has come since, or nothing else would be asked. A reply to
+        the text before is still taken (`answered`).
+        """
+        if ticket.request is None or ticket.exchanges or not self.store.is_overtaken(ticket):
+            return ticket
+        with self.store.snapshot():
+            asked = self._proposer.again(ticket, self._held)
+        if asked is None or not isinstance(asked.outcome, ModelRequest):
+            return ticket
+        if asked.outcome.key == ticket.request.key:
+            return ticket
+        parents = [elite.program for elite in asked.parents]
+        renewed = self.store.recompose(ticket, parents, replace(asked.outcome, samples=1))
+        self._held.recount([*ticket.parents, *parents])
+        return renewed
 
     def read(self, ticket: Ticket) -> Ticket:
         """What the operator makes of a stored reply that nobody has read yet."""
@@ -285,7 +309,7 @@ class Search:
             self._held.recount([elite.program])  # what its ancestors lead to may be another now
         return offer
 
-    def known(self, request: EvaluationRequest, evaluator: Evaluator) -> Evaluation | None:
+    def known(self, request: EvaluationRequest, evaluator: Evaluator | Judge) -> Evaluation | None:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
         Never where other sources are timed along: the key does not say which they were. Nor where

@@ -19,6 +19,7 @@ from evolve.core.protocols import (
     TuningOperator,
 )
 from evolve.core.randomness import stream
+from evolve.core.recalled import Recalled
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
 from evolve.search.population import Held
@@ -74,6 +75,7 @@ class Proposer:
             if isinstance(each.operator, TuningOperator)
         }
         self.seeds = [name for name in self.operators if self._is_seed(name)]
+        self._recalled = [*map(Recalled.from_json, self.run.config.get("recalled", ()))]
         compiled = self.run.task.compiled
         self._compiled_for = {k: v for each in compiled for k, v in each.device.items()}
 
@@ -129,6 +131,15 @@ class Proposer:
             if found := self._propose(choice, sequence, tunings, held, card):
                 return found
         return None
+
+    def again(self, ticket: Ticket, held: Held) -> Asked | None:
+        """What the operator of a ticket that still waits for an answer would ask now."""
+        if ticket.operator not in self.operators:
+            return None
+        card = next(iter(self._cards([ticket.model])), None)
+        choice = Choice(operator=ticket.operator, model=ticket.model, method=ticket.method)
+        held.turn = ticket.sequence - ticket.tunings
+        return self._propose(choice, ticket.sequence, ticket.tunings, held, card)
 
     def tuning_due(self, sequence: int) -> list[str]:
         """The operators that tune and have not had their share of the tickets before this one."""
@@ -261,6 +272,7 @@ class Proposer:
             device={**(self._judged_on or self.device), **self._compiled_for},
             model=card,
             operator=operator,
+            recalled=self._recalled,
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:

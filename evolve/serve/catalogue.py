@@ -11,8 +11,8 @@ from evolve.core.errors import UsageError
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
 from evolve.tasks import find_task
-from evolve.tasks.kernelbench import PREFIX
 from evolve.tasks.shipped import shipped_names
+from evolve.tasks.suites.kernelbench import PREFIX
 
 _PROBLEM = re.compile(rf"{PREFIX}\d{{1,4}}/\d{{1,6}}")
 

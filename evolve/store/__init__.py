@@ -5,12 +5,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evolve.store.rows import Arm, Cost, Pruned, RunRow, Ticket, TicketState
+from evolve.store.rows import Arm, Cost, Judge, Pruned, RunRow, Ticket, TicketState
 
 if TYPE_CHECKING:
     from evolve.store.store import Store
 
-__all__ = ["Arm", "Cost", "Pruned", "RunRow", "Store", "Ticket", "TicketState"]
+__all__ = ["Arm", "Cost", "Judge", "Pruned", "RunRow", "Store", "Ticket", "TicketState"]
 
 
 def __getattr__(name: str) -> Any:

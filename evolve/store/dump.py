@@ -1,5 +1,6 @@
 """A run as JSON lines: whole, or canonical for comparing replays."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,7 +116,10 @@ def _rounds(connection: Connection, item: Ticket, canonical: bool) -> list[dict[
     """What a ticket asked of models, and what came back."""
     exchanges = iter(item.exchanges)
     lines = []
-    for row in requests.rows_of(connection, item.id):
+    for row in requests.texts_of(connection, item.id):
+        if row.replaced is not None:
+            lines += [] if canonical else [_replaced(connection, row)]
+            continue
         exchange = next(exchanges, None)
         request = exchange.request if exchange else requests.load(connection, row)
         line = {name: getattr(row, name) for name in ("purpose", "key", "sample", "reading")}
@@ -128,6 +132,16 @@ def _rounds(connection: Connection, item: Ticket, canonical: bool) -> list[dict[
             line["messages"] = [[message.role, message.content] for message in request.messages]
         lines.append(line)
     return lines
+
+
+def _replaced(connection: Connection, row: Row[Any]) -> dict[str, Any]:
+    """A text of a round that another one stands for, with the parents that it was about."""
+    messages = requests.load(connection, row).messages
+    return {
+        "replaced": json.loads(row.replaced),
+        "key": row.key,
+        "messages": [[message.role, message.content] for message in messages],
+    }
 
 
 def _evaluation(item: Evaluation, canonical: bool) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from evolve.core.evaluation import Evaluation
 from evolve.core.measurement import Interval
@@ -24,6 +24,13 @@ class TicketState(StrEnum):
     PROPOSED = "proposed"
     EVALUATED = "evaluated"
     TOLD = "told"
+
+
+class Judge(NamedTuple):
+    """Under what a verdict is given: equal ones can be compared, and stand for each other."""
+
+    device_class: str
+    evaluator_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +65,9 @@ class Ticket:
 
     `parents` are the programs (digests) that selection picked; those that the operator used are
     in `proposal.parents`. `method` is whose turn it was, "" where the run has but one. `exchanges`
-    are the rounds that a model has answered; `request` is the one that it has not, and `sample`
-    counts the run's requests that read the same, from 0.
+    are the rounds that a model has answered; `request` is the one that it has not, `sample` counts
+    the run's requests that read the same, from 0, and `revision` the texts of this round, of which
+    this is the one that stands.
     """
 
     id: int
@@ -74,6 +82,7 @@ class Ticket:
     exchanges: tuple[Exchange, ...] = ()
     request: ModelRequest | None = None
     sample: int = 0
+    revision: int = 0
     proposal: Proposal | None = None
     failure: str = ""
     evaluation: Evaluation | None = None

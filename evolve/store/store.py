@@ -18,7 +18,7 @@ from evolve.core.task import Task
 from evolve.store import dump, maintenance
 from evolve.store.database import lease
 from evolve.store.database.connection import Database
-from evolve.store.rows import Arm, Cost, Credit, Pruned, RunRow, Ticket
+from evolve.store.rows import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
 from evolve.store.tables import (
     archive,
     arms,
@@ -202,9 +202,34 @@ class Store:
         with self._database.write() as connection:
             return tickets.end_call(connection, call, self._owner, reply)
 
-    def answer(self, ticket: Ticket, reply: ModelReply) -> Ticket:
-        """Store a reply that somebody else obtained: a call of no cost beyond what it states."""
+    def recompose(self, ticket: Ticket, parents: Sequence[str], request: ModelRequest) -> Ticket:
+        """Ask a ticket's first request, which nothing has answered, in another text.
+
+        The text before is kept, with the parents that it was about; `answer` still takes a reply
+        to it.
+        """
         with self._database.write() as connection:
+            return tickets.recompose(connection, ticket, self._owner, parents, request)
+
+    def is_overtaken(self, ticket: Ticket) -> bool:
+        """Whether the run has had verdicts since the ticket's newest request was composed."""
+        with self._database.read() as connection:
+            return requests.is_overtaken(connection, requests.rows_of(connection, ticket.id)[-1].id)
+
+    def texts(self, ticket: Ticket, round_number: int) -> list[ModelRequest]:
+        """All texts in which a round of the ticket was asked, in order."""
+        with self._database.read() as connection:
+            rows = requests.texts_of(connection, ticket.id)
+            return [requests.load(connection, row) for row in rows if row.round == round_number]
+
+    def answer(self, ticket: Ticket, reply: ModelReply, *, key: str = "") -> Ticket:
+        """Store a reply that somebody else obtained: a call of no cost beyond what it states.
+
+        `key` is that of the text which it answers; of the one that stands if left out.
+        """
+        with self._database.write() as connection:
+            if key and ticket.request is not None and key != ticket.request.key:
+                tickets.answers_text(connection, ticket, self._owner, key)
             worst = Reservation(tokens=0, usd=0.0)
             call = tickets.begin_call(connection, ticket, self._owner, worst)
             return tickets.end_call(connection, call, self._owner, reply)
@@ -310,7 +335,7 @@ class Store:
         with self._database.read() as connection:
             return facts.repeat(connection, run, sequence)
 
-    def judge(self, run: int) -> tuple[str, str]:
+    def judge(self, run: int) -> Judge:
         """Device class and evaluator version of the run's evaluations; UsageError without any."""
         with self._database.read() as connection:
             return facts.judge(connection, run)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
+from evolve.core.suites import TaskText
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Case, Task
 from evolve.tasks.cases import parse_cases
-from evolve.tasks.kernelbench import PREFIX, find_problem
+from evolve.tasks.files import read_text
 from evolve.tasks.shipped import category_of, library_folder, shipped_names
+from evolve.tasks.suites import suite_named, suites
 
 
 class NoTaskError(UsageError):
@@ -24,19 +26,20 @@ def find_task(
     size: str = "cpu",
     precision: str = "task",
     accumulation: str = "ieee",
-    kernelbench: str | Path | None = None,
+    checkout: Path | None = None,
     languages: Collection[Language] = tuple(Language),
 ) -> Task:
     """The task that `spec` names. Reads text and never executes any of it: the worker does.
 
     Args:
-        spec: `softmax` (a shipped task), `./my_task.py` or its folder, or `kernelbench:1/40`.
-            Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates in `seeds/`.
+        spec: `softmax` (a shipped task), `./my_task.py` or its folder, or `kernelbench:1/40` (one
+            of a suite). Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates
+            in `seeds/`.
         size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
         precision: what floating tensors are cast to; `task` leaves them alone.
         accumulation: the arithmetic that candidates may use; where it is the strictest, what the
             file says under `ACCUMULATION`.
-        kernelbench: a KernelBench checkout; None takes it from KERNELBENCH_PATH.
+        checkout: of the suite; None takes it from the suite's environment variable.
         languages: the languages that a device runs; seeds in others are left out.
 
     Raises:
@@ -46,26 +49,29 @@ def find_task(
     _require("task_config.size", size, SIZES)
     _require("task_config.precision", precision, PRECISIONS)
     _require("task_config.accumulation", accumulation, ACCUMULATIONS)
-    path = _locate(spec, kernelbench)
-    source = _read(path)
-    tree = _parse(source, path)
-    _require_functions(spec, source)
-    in_suite = spec.startswith(PREFIX)  # its files lie beside files of other problems
+    suite, _, label = spec.partition(":")
+    if label and suite in suites():
+        name, text = spec, suite_named(suite).task(label, checkout)
+        tree = _parse(text.source, spec)
+    else:
+        path = _locate(spec)
+        name, source = _name(path), read_text(path)
+        tree = _parse(source, str(path))
+        text = TaskText(source, category_of(tree), _read_cases(path), _read_seeds(path))
+    _require_functions(spec, text.source)
     return Task(
-        name=spec if in_suite else _name(path),
-        source=source,
+        name=name,
+        source=text.source,
         size=size,
         precision=precision,
         accumulation=_allowed(tree, accumulation),
-        cases=() if in_suite else _read_cases(path),
-        seeds=() if in_suite else _read_seeds(path, languages),
-        category=path.parent.name if in_suite else category_of(tree),
+        cases=text.cases,
+        seeds=tuple(seed for seed in text.seeds if detect_language(seed) in languages),
+        category=text.category or category_of(tree),
     )
 
 
-def _locate(spec: str, kernelbench: str | Path | None) -> Path:
-    if spec.startswith(PREFIX):
-        return find_problem(spec, kernelbench)
+def _locate(spec: str) -> Path:
     if spec.endswith(".py") or "/" in spec or "\\" in spec:
         path = Path(spec).expanduser()
         path = path / "task.py" if path.is_dir() else path
@@ -90,7 +96,7 @@ def _unknown(spec: str) -> str:
         hint = f"Did you mean {close[0]}? " if close else ""
     return (
         f"unknown task {spec!r}. {hint}Shipped tasks: {', '.join(names)}. "
-        f"Name your own file by its path (./my_task.py), a KernelBench problem as {PREFIX}1/40."
+        "Name your own file by its path (./my_task.py), a KernelBench problem as kernelbench:1/40."
     )
 
 
@@ -98,12 +104,12 @@ def _name(path: Path) -> str:
     return path.absolute().parent.name if path.stem == "task" else path.stem
 
 
-def _parse(source: str, path: Path) -> ast.Module:
+def _parse(source: str, path: str) -> ast.Module:
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        where = f"{path}, line {line}" if line else str(path)
+        where = f"{path}, line {line}" if line else path
         message = getattr(error, "msg", None) or error
         raise UsageError(
             f"{where}: not valid Python ({message}). Correct the task file."
@@ -142,25 +148,12 @@ def _allowed(tree: ast.Module, asked: str) -> str:
 def _read_cases(path: Path) -> tuple[Case, ...]:
     for cases in (path.with_suffix(".cases.yaml"), path.parent / "cases.yaml"):
         if cases.is_file():
-            return parse_cases(_read(cases), cases)
+            return parse_cases(read_text(cases), cases)
     return ()
 
 
-def _read_seeds(path: Path, languages: Collection[Language]) -> tuple[str, ...]:
-    sources = map(_read, sorted((path.parent / "seeds").glob("*.py")))
-    return tuple(source for source in sources if detect_language(source) in languages)
-
-
-def _read(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}). Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
-    if not text.strip():
-        raise UsageError(f"{path} is empty. Write its content, or remove it.")
-    return text
+def _read_seeds(path: Path) -> tuple[str, ...]:
+    return tuple(map(read_text, sorted((path.parent / "seeds").glob("*.py"))))
 
 
 def _require(field: str, value: str, allowed: tuple[str, ...]) -> None:

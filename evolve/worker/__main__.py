@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from evolve.core.devices import device_kind, device_kinds
 from evolve.core.measurement import HALF_WIDTHS
 from evolve.worker.devices.cpu_affinity import keep_to_share
 
@@ -31,7 +32,7 @@ def main() -> None:
                        help="seconds that one forward may take")  # fmt: skip
     serve.add_argument("--compiles", action="store_true",
                        help="have PyTorch's compiler ready for references")  # fmt: skip
-    serve.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda"),
+    serve.add_argument("--device", default="cpu", choices=("auto", *device_kinds()),
                        help="where candidates run")  # fmt: skip
     serve.add_argument("--index", type=int, default=0, metavar="N",
                        help="which GPU, as torch counts them")  # fmt: skip
@@ -53,7 +54,7 @@ def main() -> None:
     keep_to_share(*options.share)
     # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    if options.device != "cpu":
+    if options.device == "auto" or device_kind(options.device).is_gpu:
         _see_one_gpu(options.index)
     _serve(options)
 
@@ -127,7 +128,7 @@ def _serve(options: argparse.Namespace) -> None:
 
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
     # when it begins, and what is imported there may disturb another judge's timing.
-    on_gpu = options.device == "cuda"
+    on_gpu = options.device != "auto" and device_kind(options.device).is_gpu
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
     from evolve.worker.build import headers

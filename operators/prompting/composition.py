@@ -7,7 +7,7 @@ token budget:
     0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
        direction, the form of the answer
     1  what was tried from here and failed, or was no faster
-    2  what a summary says about the run so far
+    2  what finished runs have found, and what a summary says about the run so far
     3  knowledge that fits the diagnosis
     4  the memory: how the parent came to be, or what became of its siblings
     5  the best programs of the archive
@@ -37,7 +37,13 @@ from operators.prompting.directions import PRODUCTS, direction, directions_for, 
 from operators.prompting.excerpts import differing
 from operators.prompting.inspirations import best_others, failures_of, siblings, unlike
 from operators.prompting.precision import Rule
-from operators.prompting.prompt_context import Exhibit, attempt_text, baseline_name, exhibit
+from operators.prompting.prompt_context import (
+    Exhibit,
+    attempt_text,
+    baseline_name,
+    exhibit,
+    recalled_text,
+)
 from operators.prompting.replies import without_thought
 from operators.prompting.shapes import dimensions, varying
 from operators.prompting.templates import render_prompt
@@ -169,6 +175,7 @@ class Prompted:
         found = diagnosis or diagnose(context, language, shown, tried)
         sections = [
             *self._frame(context, language, memory),
+            *self._recalled(context, language, memory),
             *self._past(context, base, shown, memory, tried, lessons),
             self._parents(heading, shown),
             *extra,
@@ -289,6 +296,14 @@ class Prompted:
         items = tuple(quote(excerpt.text.strip(), "note") for excerpt in found)
         head = self.text("knowledge", diagnosis=diagnosis)
         return [Section(name="knowledge", head=head, items=items, priority=3)]
+
+    def _recalled(self, context: Context, language: str, memory: Memory) -> list[Section]:
+        """What finished runs have found, as far as it is about programs of the language."""
+        if memory is Memory.CLEAN:
+            return []
+        fit = ("", language) if language else None
+        found = [each for each in context.recalled if fit is None or each.language in fit]
+        return self.listed("recalled", 2, [recalled_text(each) for each in found])
 
     def _past(
         self,

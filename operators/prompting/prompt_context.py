@@ -9,9 +9,10 @@ from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import Assignment, detect_language
 from evolve.core.protocols import Attempt, Context, Elite
+from evolve.core.recalled import Recalled
 from evolve.core.source.tunables import render
 from evolve.core.task import case_text
-from operators.quoting import Quoted, quote, shortened
+from operators.quoting import Quoted, one_line, quote, shortened
 
 MAX_FEEDBACK_CHARS = 3000
 MAX_REMARK_CHARS = 500  # of another attempt's feedback
@@ -191,6 +192,12 @@ def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -
     remark = attempt.failure or shortened(feedback, MAX_REMARK_CHARS)
     words = "\n".join(part for part in (shortened(attempt.note, MAX_REMARK_CHARS), remark) if part)
     return Quoted(f"{said}\n{quote(words, 'note and remarks')}" if words else said)
+
+
+def recalled_text(found: Recalled) -> Quoted:
+    """A finding of earlier runs: where it was measured in our words, and the words of others."""
+    said = f"- {found.kind}: {one_line(found.about, MAX_REMARK_CHARS)}"
+    return Quoted(f"{said}\n{quote(found.words, 'message or note')}" if found.words else said)
 
 
 def _outcome(attempt: Attempt, baseline: str) -> str:

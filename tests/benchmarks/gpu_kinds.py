@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from evolve.tasks.kernelbench import list_problems
+from evolve.tasks.suites.kernelbench import list_problems
 from tests.benchmarks import json_lines
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.gpu_forks import Turns, fork, hush, kill, prepare, until_stopped

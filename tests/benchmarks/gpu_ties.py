@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.core.task import Task
-from evolve.tasks.kernelbench import VARIABLE
+from evolve.tasks.suites.kernelbench import VARIABLE
 from tests.worker.serving import Worker
 
 PROBLEMS = ("1/1", "1/12", "1/40", "1/88", "2/12", "2/29", "2/63", "2/68", "2/70", "2/86")

@@ -13,12 +13,10 @@ import json
 import re
 import shutil
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from evolve.app import components
-from evolve.cli.main import main
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -28,17 +26,8 @@ WRITTEN = "Here it is.\n\n```python\n{source}```\n"
 
 
 @pytest.fixture
-def evolve(tmp_path: Path, monkeypatch, capsys):
-    """`evolve WORDS` in an empty folder, in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> CompletedProcess:
-        capsys.readouterr()
-        code = main(words)
-        said = capsys.readouterr()
-        return CompletedProcess(words, code, said.out, said.err)
-
-    return run
+def evolve(evolve_here):
+    return evolve_here
 
 
 @pytest.fixture(scope="module")

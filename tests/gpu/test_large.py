@@ -72,7 +72,9 @@ def ask(worker, task, sources, fidelity, **more):
         worker.send("evaluate", task=task.to_json(), source=source, fidelity=fidelity, **more)
         for source in sources
     ]
-    return [Evaluation.from_json(future.result(300)["result"]) for future in sent]
+    answers = [future.result(300) for future in sent]
+    assert all("result" in answer for answer in answers), answers
+    return [Evaluation.from_json(answer["result"]) for answer in answers]
 
 
 @pytest.mark.slow

@@ -11,11 +11,12 @@ from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.search.execution.reserve import VERIFICATION, Reserve
 
 
-def judged(reserve, seconds, pairs=1, fidelity=Fidelity.SEARCH, **stages):
+def judged(reserve, seconds, pairs=1, fidelity=Fidelity.SEARCH, half_width="0.03", **stages):
     samples = {"main": {"overhead_ms": pairs * [0.1]}} if stages else {}
     evaluation = Evaluation(
         status=Status.CORRECT, stage=Stage.TIMING, fidelity=fidelity, task_revision="t",
         device_class="d", evaluator_version="1", samples=samples, durations_s=stages,
+        environment={"half_width": half_width},
     )  # fmt: skip
     reserve.judged(seconds, evaluation)
 
@@ -35,6 +36,14 @@ def test_more_pairs_are_kept_time_for_where_one_is_not_enough_for_an_evaluation(
     judged(quiet, 4.0, timing=1.0, correctness=2.0)
     judged(busy, 6.0, pairs=3, timing=3.0, correctness=2.0)
     assert busy.verification_s - quiet.verification_s == (14 - 8) * 1.5
+
+
+def test_wide_intervals_take_no_more_pairs_on_a_busy_host():
+    narrow, wide = Reserve(), Reserve()
+    judged(narrow, 6.0, pairs=3, timing=3.0)
+    judged(wide, 6.0, pairs=3, timing=3.0, half_width="0.05")
+    assert wide.verification_s == 8 * 1.5
+    assert narrow.verification_s == 14 * 1.5
 
 
 def test_waiting_for_others_is_no_part_of_an_evaluation():

@@ -87,7 +87,7 @@ def test_a_kernelbench_problem_is_found_by_level_and_number(tmp_path: Path, monk
     (level / "4_other.py").write_text("x = 1")
     (level / "40_LayerNorm.py").write_text(SOURCE)
     (level / "cases.yaml").write_text("- name: not-for-suites")
-    task = find_task("kernelbench:1/40", kernelbench=tmp_path)
+    task = find_task("kernelbench:1/40", checkout=tmp_path)
     assert (task.name, task.source, task.category) == ("kernelbench:1/40", SOURCE, "level1")
     assert task.cases == ()
     monkeypatch.setenv("KERNELBENCH_PATH", str(tmp_path))
@@ -124,12 +124,12 @@ def test_a_missing_level_or_problem_is_named_with_what_is_there(spec, word, tmp_
     (tmp_path / "level1").mkdir()
     (tmp_path / "level1" / "1_first.py").write_text(SOURCE)
     with pytest.raises(UsageError, match=word):
-        find_task(spec, kernelbench=tmp_path)
+        find_task(spec, checkout=tmp_path)
 
 
 def test_a_checkout_without_levels_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="KERNELBENCH_PATH"):
-        find_task("kernelbench:1/1", kernelbench=tmp_path)
+        find_task("kernelbench:1/1", checkout=tmp_path)
 
 
 @pytest.mark.parametrize(

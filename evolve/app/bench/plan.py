@@ -11,16 +11,17 @@ from omegaconf import MISSING
 from evolve.app import components
 from evolve.app.config.compose import compose, compose_other, to_plain
 from evolve.app.config.presets import search_of
-from evolve.app.device import CUDA, kind_of
+from evolve.app.device import kind_of
 from evolve.app.inputs import load_task
+from evolve.app.recall import refuse_recall
 from evolve.app.validation import check_name
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
 from evolve.report.suite.results import SuiteTask
 from evolve.search.termination import parse_duration
-from evolve.tasks.kernelbench import VARIABLE
-from evolve.tasks.suites import suite_problems
+from evolve.tasks.suites import suite_named, suite_problems
 from operators.knowledge.category import operation_of
 
 OURS = ("task", "on_exists")  # settings of a run that a suite gives itself
@@ -42,7 +43,7 @@ class BenchConfig:
 
     suite: str = MISSING
     path: str | None = None
-    level: list[int] = field(default_factory=list)
+    level: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     name: str | None = None
     baselines: list[str] | None = None
@@ -89,8 +90,8 @@ def make_plan(words: Sequence[str]) -> Plan:
     """
     own, of_runs = _split(words)
     settings = compose_other("bench", BenchConfig, own)
-    if settings["path"] is not None:
-        os.environ[VARIABLE] = settings["path"]  # where tasks named kernelbench:1/40 are looked up
+    if settings["path"] is not None and (variable := suite_named(settings["suite"]).variable):
+        os.environ[variable] = settings["path"]  # where tasks named SUITE:LABEL are looked up
     problems = suite_problems(
         settings["suite"],
         path=settings["path"],
@@ -101,10 +102,12 @@ def make_plan(words: Sequence[str]) -> Plan:
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     components.build_all(config)
+    refuse_recall(config)
     label = settings["name"] or search_of(of_runs)
     entries = []
     for problem in problems:
-        run = "-".join(filter(None, (settings["suite"], problem.level, problem.name, label)))
+        of_problem = problem.label.replace("/", "-")
+        run = f"{settings['suite']}-{of_problem}-{label}"
         check_name(run)
         own_config = {**config, "task": problem.spec, "name": run, "on_exists": "resume"}
         task = load_task(own_config)
@@ -145,7 +148,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _baselines(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
     if names is None:
-        return ("eager_tf32", "compile") if kind == CUDA else ("compile",)
+        return device_kind(kind).baselines
     for name in names:
         if name not in BASELINES:
             raise UsageError(f"baselines=[{name}]: choose of {', '.join(BASELINES)}")

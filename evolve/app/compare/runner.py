@@ -15,6 +15,7 @@ from evolve.app.config.diff import flatten
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
+from evolve.app.recall import refuse_recall
 from evolve.app.session import search
 from evolve.app.validation import Request, read_request
 from evolve.core.digest import canonical_json
@@ -90,6 +91,7 @@ def _entry(label: str, config: dict[str, Any], name: str | None) -> Entry:
     comparison = name or f"compare-{_slug(str(config['task']).rpartition('/')[2])}"
     config["name"] = f"{comparison}-{_slug(label)}-s{config['seed']}"
     config["on_exists"] = "resume"
+    refuse_recall(config)
     request = read_request(config)
     return Entry(
         comparison=comparison, label=label, name=config["name"], config=config, request=request

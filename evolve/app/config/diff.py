@@ -11,7 +11,7 @@ from evolve.store import RunRow
 # and behind which walls it is judged, and who else is told.
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
-APART = ("name", "on_exists", "audit", "opening")  # which run it is, and how it began
+APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

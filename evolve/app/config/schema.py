@@ -87,20 +87,11 @@ class Termination(Limits):
     stop_file: str | None = None
 
 
-class DeviceKind(Enum):
-    """Which judge: a worker on this machine, or recorded verdicts."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-    replay = "replay"
-
-
 @dataclass
 class Device:
     """`ids` are GPUs; `run` (whose verdicts) is for replay, the others are for workers."""
 
-    kind: DeviceKind = MISSING
+    kind: str = MISSING
     ids: list[int] | None = None
     slots: int | None = None
     half_width: float | None = None
@@ -171,6 +162,15 @@ class Cuda:
 
 
 @dataclass
+class Recall:
+    """What prompts tell of finished runs; `operators.memory.Recall` says what the settings mean."""
+
+    runs: int = 8
+    seen: int = 3
+    tokens: int = 800
+
+
+@dataclass
 class StoreSettings:
     """Where the database is, and whether a verdict that it holds already is an answer."""
 
@@ -197,6 +197,7 @@ class RunConfig:
     schedule: Any = MISSING
     llm: Models = field(default_factory=Models)
     knowledge: Any = MISSING
+    memory: Recall = field(default_factory=Recall)
     methods: dict[str, Any] = field(default_factory=dict)
     trackers: dict[str, Any] = field(default_factory=dict)
     termination: Termination = field(default_factory=Termination)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
-from evolve.app.device import DEVICES, kind_here, require_language
+from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
 from evolve.app.library.evaluation import Place, judge, request_for
@@ -128,7 +128,7 @@ async def evaluate_async(
         EvaluatorUnavailable: no judge comes up on this machine.
     """
     _require("fidelity", fidelity, tuple(each.value for each in Fidelity))
-    _require("device", device, DEVICES)
+    _require("device", device, device_words())
     place = Place(device=kind_here(device))
     text = _program(source)
     require_language(text, "source", place.device)

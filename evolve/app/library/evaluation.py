@@ -7,6 +7,7 @@ from pathlib import Path
 from evolve.app.device import start_local
 from evolve.app.frontend import Frontend
 from evolve.app.user_files import open_store
+from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.program import Program, instance_digest
@@ -51,10 +52,13 @@ def request_for(
     Raises:
         UsageError: no such task or baseline.
     """
-    from evolve.app.inputs import SIZE_ON, read_baseline
+    from evolve.app.inputs import read_baseline
 
     found = find_task(
-        task, size=size or SIZE_ON[place.device], precision=precision, accumulation=accumulation
+        task,
+        size=size or device_kind(place.device).size,
+        precision=precision,
+        accumulation=accumulation,
     )
     return EvaluationRequest(
         task=found,

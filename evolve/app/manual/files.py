@@ -1,9 +1,9 @@
 """Requests answered by a person or an agent instead of a model: prompts and replies as files.
 
 A request of ticket 12 in its first round is `000012-0.ticket.json` (all of it, for machines) and
-`000012-0.prompt.md` (the conversation, to be read); its answer goes into `000012-0.reply.md`, or
+`000012-0.prompt.md` (the conversation, to be read). Its answer goes into `000012-0.reply.md`, or
 into `000012-0.reply.json` with `text` and, if known, `model`, `prompt_tokens`, `completion_tokens`
-and `cost_usd`.
+and `cost_usd`. Where newer verdicts have changed what is asked, files begin with `000012-0.1`.
 """
 
 import json
@@ -74,8 +74,10 @@ def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
     """
     request = ticket.request
     assert request is not None
-    stem = f"{ticket.sequence:06}-{len(ticket.exchanges)}"
+    stem = _stem(ticket, ticket.revision)
     _refuse_stale(folder, stem, request.key)
+    for before in range(ticket.revision):
+        _withdraw(folder, _stem(ticket, before))
     about = {
         "run": run.name,
         "task": run.task.name,
@@ -93,6 +95,23 @@ def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
     _write(prompt, conversation(request))
     _write(folder / (stem + _TICKET), json.dumps(about, indent=2) + "\n")
     return prompt
+
+
+def is_answered(folder: Path, ticket: Ticket) -> bool:
+    """Whether a reply to a ticket's open request lies in the folder."""
+    return bool(_replies(folder, _stem(ticket, ticket.revision)))
+
+
+def _stem(ticket: Ticket, revision: int) -> str:
+    """How the files of a ticket's open round are called."""
+    stem = f"{ticket.sequence:06}-{len(ticket.exchanges)}"
+    return f"{stem}.{revision}" if revision else stem
+
+
+def _withdraw(folder: Path, stem: str) -> None:
+    """Take a text away that is asked no more; its ticket stays, for a reply that is under way."""
+    if not _replies(folder, stem):
+        (folder / (stem + _PROMPT)).unlink(missing_ok=True)
 
 
 def _refuse_stale(folder: Path, stem: str, key: str) -> None:

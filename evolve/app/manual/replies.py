@@ -31,7 +31,7 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
         if len(ticket.exchanges) > answer.round:
             known += 1
             continue
-        ticket = search.answered(ticket, answer.reply)
+        ticket = search.answered(ticket, answer.reply, key=answer.key)
         proposed += ticket.state is TicketState.PROPOSED
         again += ticket.state is TicketState.ASKED
         if ticket.failure:
@@ -51,11 +51,10 @@ def _misplaced(search: "Search", answer: Answer) -> str:
     if not 0 <= answer.sequence < search.store.next_sequence(search.run.id):
         return f"step {answer.sequence} was never asked for in this database"
     ticket = search.store.ticket(search.run.id, answer.sequence)
-    asked = [exchange.request for exchange in ticket.exchanges]
-    asked += [ticket.request] if ticket.request else []
-    if not 0 <= answer.round < len(asked):
+    texts = search.store.texts(ticket, answer.round)
+    if not texts:
         return f"step {answer.sequence} has asked no round {answer.round}"
-    if asked[answer.round].key != answer.key:
+    if answer.key not in [text.key for text in texts]:
         name = shlex.quote(search.run.name)
         return (
             f"it answers another request than step {answer.sequence} asks; "

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
+from evolve.core.measurement import WIDE
 from evolve.search.engine import Search
 
 VERIFICATION = 3.0
@@ -14,7 +15,8 @@ VERIFICATION = 3.0
 RECENT = 32
 """Evaluations that are looked at."""
 
-# Pairs of processes of a verification; more on a host where one is not enough for an evaluation.
+# Pairs of processes of a verification; more on a host where one is not enough for an evaluation, if
+# narrow intervals are wanted.
 _PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part
 _CHECKS = 2.0  # inputs of a verification for each of an evaluation, all of them new
@@ -36,6 +38,7 @@ class Reserve:
         self._verified_s: deque[float] = deque(maxlen=RECENT)
         self._checked_s = 0.0
         self._other_s = 0.0
+        self._is_wide = False
 
     def recall(self, search: Search) -> None:
         """Take what earlier sittings have stored: the best program, and its verification."""
@@ -62,6 +65,7 @@ class Reserve:
             checked_s = others.pop("correctness", 0.0)
             self._checked_s = max(self._checked_s, checked_s)
             self._other_s = max(self._other_s, sum(others.values()))
+            self._is_wide = float(evaluation.environment.get("half_width", 0.0)) >= WIDE
             self._pairs.append(_pairs(evaluation))
             self._pair_s.append((stages["timing"] - waited_s) / self._pairs[-1])
 
@@ -77,7 +81,7 @@ class Reserve:
             return max(self._verified_s)
         if not self._pairs:
             return VERIFICATION * self.evaluation_s
-        pairs = _PAIRS if _usual(self._pairs) <= 1 else _MORE_PAIRS
+        pairs = _PAIRS if self._is_wide or _usual(self._pairs) <= 1 else _MORE_PAIRS
         return pairs * _SIDES * _usual(self._pair_s) + _CHECKS * self._checked_s + self._other_s
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 5
+VERSION = 6
 """Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -231,7 +231,11 @@ request = Table(
     _text("parameters"),
     _text("memo"),
     Column("reading", Text),  # what the operator made of the reply
-    UniqueConstraint("ticket", "round"),
+    _count("revision"),  # texts of one round, from 0: an open one may be composed anew
+    _count("judged"),  # evaluations and screens of the run when it was composed
+    # Selected parents (digests) of a text that another one of its round stands for; NULL: it stands
+    Column("replaced", Text),
+    UniqueConstraint("ticket", "round", "revision"),
 )
 Index("request_key", request.c.run, request.c.key)
 Index("request_purpose", request.c.run, request.c.operator, request.c.purpose, request.c.id)

@@ -17,6 +17,7 @@ from evolve.store.database.schema import (
     run,
     ticket,
 )
+from evolve.store.rows import Judge
 from evolve.store.tables import evaluations, programs
 
 # The user's own baseline is judged once, and is no part of what the search has tried.
@@ -162,7 +163,7 @@ def repeat(connection: Connection, run_id: int, sequence: int) -> int:
     return count
 
 
-def judge(connection: Connection, run_id: int) -> tuple[str, str]:
+def judge(connection: Connection, run_id: int) -> Judge:
     """Device class and evaluator version of the run's evaluations.
 
     Raises:
@@ -171,7 +172,7 @@ def judge(connection: Connection, run_id: int) -> tuple[str, str]:
     row = connection.execute(_JUDGE, {"run": run_id}).one_or_none()
     if row is None:
         raise UsageError("the run to replay holds no evaluation; name one that was evaluated")
-    return row.device_class, row.evaluator_version
+    return Judge(row.device_class, row.evaluator_version)
 
 
 def environment(connection: Connection, run_id: int) -> dict[str, str]:

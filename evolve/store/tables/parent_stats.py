@@ -47,6 +47,11 @@ _ASK = insert(visit).values(asked=1)
 _ASK = _ASK.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program], set_={"asked": visit.c.asked + 1}
 )
+_UNASK = (
+    update(visit)
+    .where(visit.c.run == bindparam("of"), visit.c.program == bindparam("at"))
+    .values(asked=visit.c.asked - 1)
+)
 _main_parent = (
     select(ticket_parent.c.program)
     .where(
@@ -175,6 +180,11 @@ _LINKS = (
 def count_asked(connection: Connection, run_id: int, program_id: int) -> None:
     """Count a ticket at its main parent."""
     connection.execute(_ASK, {"run": run_id, "program": program_id})
+
+
+def uncount_asked(connection: Connection, run_id: int, program_id: int) -> None:
+    """Take a ticket back that has another main parent by now."""
+    connection.execute(_UNASK, {"of": run_id, "at": program_id})
 
 
 def count_told(

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, u
 from evolve.core.digest import canonical_json
 from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
 from evolve.store.database import blobs
-from evolve.store.database.schema import blob, is_open, request, request_message, ticket
+from evolve.store.database.schema import blob, is_open, request, request_message, run, ticket
 from evolve.store.rows import TicketState
 
 _PUT = insert(request).returning(request.c.id)
@@ -18,8 +18,18 @@ _PUT_MESSAGES = insert(request_message)
 _SAMPLES = select(func.count()).where(
     request.c.run == bindparam("run"), request.c.key == bindparam("key")
 )
-_OF_TICKET = (
-    select(request).where(request.c.ticket == bindparam("ticket")).order_by(request.c.round)
+_TEXTS = (
+    select(request)
+    .where(request.c.ticket == bindparam("ticket"))
+    .order_by(request.c.round, request.c.revision)
+)
+_OF_TICKET = _TEXTS.where(request.c.replaced.is_(None))
+_judged = run.c.evaluations + run.c.screens
+_JUDGED = select(_judged).where(run.c.id == bindparam("run"))
+_OVERTAKEN = (
+    select(request.c.judged < _judged)
+    .join(run, run.c.id == request.c.run)
+    .where(request.c.id == bindparam("of"))
 )
 _MESSAGES = (
     select(request_message.c.role, blob.c.codec, blob.c.bytes)
@@ -44,11 +54,20 @@ _UNDER_WAY = select(func.count()).where(
     ticket.c.model != "",
     is_open,
 )
-_READ = update(request).where(request.c.id == bindparam("of")).values(reading=bindparam("status"))
+_THIS = update(request).where(request.c.id == bindparam("of"))
+_READ = _THIS.values(reading=bindparam("status"))
+_REPLACED = _THIS.values(replaced=bindparam("parents"))
 
 
 def put(
-    connection: Connection, run_id: int, ticket: int, operator: str, number: int, item: ModelRequest
+    connection: Connection,
+    run_id: int,
+    ticket: int,
+    operator: str,
+    number: int,
+    item: ModelRequest,
+    *,
+    revision: int = 0,
 ) -> int:
     """Store the request of a ticket's round `number`; returns which sample of its key it is."""
     key = {"run": run_id, "key": item.key}
@@ -56,6 +75,8 @@ def put(
     row = key | {
         "ticket": ticket,
         "round": number,
+        "revision": revision,
+        "judged": connection.execute(_JUDGED, {"run": run_id}).scalar_one(),
         "operator": operator,
         "purpose": item.purpose,
         "sample": sample,
@@ -80,8 +101,29 @@ def put(
 
 
 def rows_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
-    """The rows of a ticket's rounds, in order."""
+    """The rows of a ticket's rounds, in order: of each the text that stands."""
     return connection.execute(_OF_TICKET, {"ticket": ticket}).all()
+
+
+def texts_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
+    """All texts of a ticket's rounds, those that others stand for too, in order."""
+    return connection.execute(_TEXTS, {"ticket": ticket}).all()
+
+
+def is_overtaken(connection: Connection, request_id: int) -> bool:
+    """Whether the run has had verdicts since a request was composed."""
+    return bool(connection.execute(_OVERTAKEN, {"of": request_id}).scalar_one())
+
+
+def replace(connection: Connection, request_id: int, parents: Sequence[str]) -> None:
+    """Note that another text of its round stands for this one, which was about these parents."""
+    connection.execute(_REPLACED, {"of": request_id, "parents": canonical_json(list(parents))})
+
+
+def restore(connection: Connection, row: Row[Any]) -> list[str]:
+    """Let a replaced text stand again; returns the parents (digests) that it was about."""
+    connection.execute(_REPLACED, {"of": row.id, "parents": None})
+    return list(json.loads(row.replaced))
 
 
 def newest(connection: Connection, run_id: int, operator: str, purpose: str) -> ModelRequest | None:

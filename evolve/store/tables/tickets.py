@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from evolve.core.errors import StoreError
@@ -43,6 +43,9 @@ from evolve.store.tables import (
 
 _PUT = insert(ticket).returning(ticket.c.id)
 _PUT_PARENTS = insert(ticket_parent)
+_UNSELECT = delete(ticket_parent).where(
+    ticket_parent.c.ticket == bindparam("of"), ticket_parent.c.role == "selected"
+)
 _CURRENT = (
     select(ticket, run.c.name.label("run_name"), run.c.baseline, schema.lease.c.owner)
     .join(run, run.c.id == ticket.c.run)
@@ -158,6 +161,60 @@ def request(
     asked = ask(connection, run_id, owner, operator, parents, model=model, method=method)
     sample = requests.put(connection, run_id, asked.id, operator, 0, item)
     return replace(asked, request=replace(item, samples=1), sample=sample)
+
+
+def recompose(
+    connection: Connection, asked: Ticket, owner: str, parents: Sequence[str], item: ModelRequest
+) -> Ticket:
+    """Let another text stand for the first request of a ticket, which nothing has answered."""
+    row, texts = _first_texts(connection, asked, owner)
+    known = next((text for text in texts if text.key == item.key), None)
+    if known is None:
+        _replace_text(connection, row, texts, parents)
+        number = len(texts)
+        requests.put(connection, row.run, row.id, row.operator, 0, item, revision=number)
+    else:
+        _restore_text(connection, row, texts, known)
+    return load(connection, row)
+
+
+def answers_text(connection: Connection, asked: Ticket, owner: str, key: str) -> None:
+    """Let the text that has this key stand again, with the parents that it was about."""
+    row, texts = _first_texts(connection, asked, owner)
+    _restore_text(connection, row, texts, next(text for text in texts if text.key == key))
+
+
+def _first_texts(
+    connection: Connection, asked: Ticket, owner: str
+) -> tuple[Row[Any], Sequence[Row[Any]]]:
+    row = _current(connection, asked, owner)
+    _require(row, TicketState.ASKED, "asked anew for")
+    texts = requests.texts_of(connection, asked.id)
+    if not texts or texts[-1].round:
+        raise StoreError(f"ticket {row.sequence} of run {row.run_name!r} has no first request open")
+    return row, texts
+
+
+def _restore_text(
+    connection: Connection, row: Row[Any], texts: Sequence[Row[Any]], known: Row[Any]
+) -> None:
+    if known.replaced is not None:
+        _replace_text(connection, row, texts, requests.restore(connection, known))
+
+
+def _replace_text(
+    connection: Connection, row: Row[Any], texts: Sequence[Row[Any]], parents: Sequence[str]
+) -> None:
+    """Take the text that stands away, and give the ticket the parents of the one that follows."""
+    standing = next(text for text in texts if text.replaced is None)
+    before = load(connection, row).parents
+    requests.replace(connection, standing.id, before)
+    connection.execute(_UNSELECT, {"of": row.id})
+    found = _put_parents(connection, row.id, selected=parents)
+    if before:
+        parent_stats.uncount_asked(connection, row.run, programs.find(connection, before[0]))
+    if parents:
+        parent_stats.count_asked(connection, row.run, found[parents[0]])
 
 
 def propose(
@@ -331,7 +388,7 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
     parents: dict[str, tuple[str, ...]] = {"selected": (), "used": ()}
     for role, digest in connection.execute(_PARENTS, {"ticket": row.id}):
         parents[role] += (digest,)
-    exchanges, open_request, sample = _rounds(connection, row.id) if row.model else ((), None, 0)
+    exchanges, asked = _rounds(connection, row.id) if row.model else ((), None)
     return Ticket(
         id=row.id,
         sequence=row.sequence,
@@ -343,8 +400,9 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
         tuning=bool(row.tuning),
         tunings=row.tunings,
         exchanges=exchanges,
-        request=open_request,
-        sample=sample,
+        request=None if asked is None else requests.load(connection, asked),
+        sample=0 if asked is None else asked.sample,
+        revision=0 if asked is None else asked.revision,
         proposal=_proposal(connection, row, parents["used"]),
         failure=row.failure,
         evaluation=evaluations.of_ticket(connection, row.id),
@@ -352,17 +410,15 @@ def load(connection: Connection, row: Row[Any]) -> Ticket:
     )
 
 
-def _rounds(
-    connection: Connection, ticket_id: int
-) -> tuple[tuple[Exchange, ...], ModelRequest | None, int]:
-    """The answered rounds of a ticket, the one that is open, and which sample that is."""
+def _rounds(connection: Connection, ticket_id: int) -> tuple[tuple[Exchange, ...], Row[Any] | None]:
+    """The answered rounds of a ticket, and the row of the one that is open."""
     exchanges: tuple[Exchange, ...] = ()
     for row in requests.rows_of(connection, ticket_id):
         reply = calls.reply_of(connection, row.id)
         if reply is None:
-            return exchanges, requests.load(connection, row), row.sample
+            return exchanges, row
         exchanges += (Exchange(requests.load(connection, row), reply),)
-    return exchanges, None, 0
+    return exchanges, None
 
 
 def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -> Proposal | None:

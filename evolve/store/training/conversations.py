@@ -23,7 +23,7 @@ from evolve.store.training import bulk
 
 _REQUESTS = (
     select(request)
-    .where(request.c.ticket.in_(bindparam("ids", expanding=True)))
+    .where(request.c.ticket.in_(bindparam("ids", expanding=True)), request.c.replaced.is_(None))
     .order_by(request.c.ticket, request.c.round)
 )
 _MESSAGES = (

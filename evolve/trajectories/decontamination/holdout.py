@@ -9,11 +9,11 @@ from pathlib import Path
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
-from evolve.tasks.kernelbench import PREFIX, VARIABLE
+from evolve.tasks.suites.kernelbench import NAME as KERNELBENCH
+from evolve.tasks.suites.kernelbench import PREFIX, VARIABLE
 from evolve.trajectories.decontamination.graphs import Tracer
 from evolve.trajectories.decontamination.similarity import Likeness, Near
 
-KERNELBENCH = "kernelbench"
 NOTHING = "none"
 NEAR = 0.6
 """Weighted distance up to which a task counts as a near miss: listed, not left out."""

@@ -6,11 +6,12 @@ calls is timed from outside. Numbers are in seconds and bytes.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from evolve.core.errors import UsageError
+from evolve.core.devices import CPU, CUDA, device_kind
 from evolve.core.program import Language
 from evolve.worker.ipc.tensor_buffer import Shared, Slab
 
@@ -210,18 +211,14 @@ class Device(Protocol):
 
 
 def open_device(kind: str) -> Device:
-    """The device of a kind: `cpu`, `cuda`, or `auto` (a GPU where torch sees one).
+    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU where torch sees one).
 
     Raises:
         UsageError: there is no such device; says what torch sees.
         EvaluatorUnavailable: something that its service needs is missing.
     """
-    if kind not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device={kind}: choose one of auto, cpu, cuda")
-    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
-        from evolve.worker.devices.cpu.device import CpuDevice
-
-        return CpuDevice()
-    from evolve.worker.devices.cuda.device import CudaDevice
-
-    return CudaDevice()
+    if kind == "auto":
+        kind = CUDA.name if torch.cuda.is_available() else CPU.name
+    module, _, name = device_kind(kind).factory.partition(":")
+    device: Device = getattr(import_module(module), name)()
+    return device

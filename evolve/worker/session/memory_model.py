@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from evolve.core.evaluation import Fidelity
+from evolve.core.measurement import WIDE
 from evolve.worker.devices.base import Device
 from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
 
@@ -22,7 +23,6 @@ _LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer wil
 _ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
-WIDE = 0.05  # what is to be known no better does with short blocks
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 

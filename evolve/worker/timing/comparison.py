@@ -10,7 +10,14 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
-from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, OUT_OF_REACH, Ratio, missed_bar
+from evolve.core.measurement import (
+    CLEARLY_SLOWER,
+    FAR_WIDTHS,
+    OUT_OF_REACH,
+    WIDE,
+    Ratio,
+    missed_bar,
+)
 from evolve.worker.base import phases
 from evolve.worker.base.faults import (
     CANDIDATE,
@@ -31,7 +38,6 @@ from evolve.worker.session.candidate_session import Candidate, Workshop
 from evolve.worker.session.exclusive_device import Seats
 from evolve.worker.session.memory_budget import Room
 from evolve.worker.session.memory_model import (
-    WIDE,
     block_outputs,
     is_brief,
     opponents_at_once,

@@ -21,9 +21,11 @@ _COPY, _WRITE, _PRODUCT = "copy", "write", "product"
 _REPEATS = 7
 _LEAST_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
 _SMALLEST = 16  # power of two of the smallest working set measured
-_LARGEST = {"cpu": 28, "cuda": 30}
+_LARGEST = {"cpu": 28}
+_LARGEST_OF_GPU = 30
 # On a CPU a plain store reads its line first; one that streams past the caches does not.
-_WRITE_MARGIN = {"cpu": 2.0, "cuda": 1.25}
+_WRITE_MARGIN = {"cpu": 2.0}
+_WRITE_MARGIN_OF_GPU = 1.25
 # What arithmetic a task allows may make of its operands.
 _FASTER = {("fp32", "tf32"): "tf32", ("fp32", "half"): "fp16"}
 # Where there are tensor cores: products of parts of the operands that add up to one in fp32.
@@ -68,7 +70,9 @@ class Ceilings:
 
     def write_rate(self, size: int) -> float:
         """Bytes per second that nothing can exceed which writes `size` different bytes."""
-        return self._memory_rate(_WRITE, size) * _WRITE_MARGIN[self._place.type]
+        return self._memory_rate(_WRITE, size) * _WRITE_MARGIN.get(
+            self._place.type, _WRITE_MARGIN_OF_GPU
+        )
 
     def flop_rate(self, kind: str, accumulation: str = "ieee") -> float | None:
         """Operations per second of a large matrix product; None where the device has none.
@@ -113,7 +117,7 @@ class Ceilings:
 
     def _memory_rate(self, what: str, size: int) -> float:
         """The best rate at this size and larger ones: small ones pay for being started."""
-        largest = _LARGEST[self._place.type]
+        largest = _LARGEST.get(self._place.type, _LARGEST_OF_GPU)
         first = min(max(size.bit_length() - 1, _SMALLEST), largest)
         rates = self._all([(what, power) for power in range(first, largest + 1)])
         return max(filter(None, rates))

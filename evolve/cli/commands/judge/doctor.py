@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import evolve
+from evolve.app.device import device_words
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.cli import signals
 from evolve.cli.args import parser
+from evolve.core.devices import CPU
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.llm.doctor import findings as model_findings
 from evolve.store.database.filesystem import is_shared_between_hosts
@@ -43,16 +45,16 @@ PACKAGES = (
 OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
 
 
-DEVICES = ("auto", "cpu", "cuda")
-
-
 def main(words: Sequence[str]) -> int:
     """Print the findings; 1 where a search lacks something, 2 where the device asked for does."""
     arguments = parser("doctor", "Say what this machine offers and what is missing.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
     arguments.add_argument(
-        "--device", choices=DEVICES, default="auto", help="as in a run; exit status 2 without it"
+        "--device",
+        choices=device_words(),
+        default="auto",
+        help="as in a run; exit status 2 without it",
     )
     options = arguments.parse_args(words)
     on_device = [*device(options.device, options.python)]
@@ -63,7 +65,9 @@ def main(words: Sequence[str]) -> int:
         for finding in findings:
             print(f"{finding.state:<8}{finding.what:<21}{finding.detail}")
         print(_verdict(findings))
-    if options.device == "cuda" and any(finding.state == MISSING for finding in on_device):
+    if options.device not in ("auto", CPU.name) and any(
+        finding.state == MISSING for finding in on_device
+    ):
         return 2
     return 1 if any(finding.state == MISSING for finding in findings) else 0
 
@@ -168,7 +172,7 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     from evolve.app.gpu_diagnosis import findings
     from evolve.evaluation.host import examine_host
 
-    if kind == "cpu":
+    if kind == CPU.name:
         return
     try:
         facts = examine_host(python)

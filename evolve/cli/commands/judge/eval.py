@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import DEVICES, kind_here, kind_of_class, require_language
+from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.library.evaluation import Place, judge, recorded, request_for
 from evolve.app.user_files import read_candidate
 from evolve.cli import signals
@@ -15,6 +15,7 @@ from evolve.cli.args import add_store, parser, split_step
 from evolve.cli.console.frontend import Terminal
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text
+from evolve.core.devices import kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.program import Program, instance_digest
@@ -142,7 +143,10 @@ def _add_task(arguments: argparse.ArgumentParser) -> None:
 def _add_place(arguments: argparse.ArgumentParser) -> None:
     """Where, and behind which walls."""
     arguments.add_argument(
-        "--device", choices=DEVICES, default="auto", help="a GPU where there is one, or as named"
+        "--device",
+        choices=device_words(),
+        default="auto",
+        help="a GPU where there is one, or as named",
     )
     arguments.add_argument(
         "--python", metavar="PATH", help="interpreter that the worker runs under"

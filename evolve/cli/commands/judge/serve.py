@@ -134,7 +134,7 @@ async def _serve(config: Mapping[str, Any], token: str | None) -> None:
             raise
         raise UsageError(EXTRA) from error
     from evolve.app.device import kind_of
-    from evolve.app.inputs import SIZE_ON
+    from evolve.core.devices import device_kind
     from evolve.serve.app import create_app
     from evolve.serve.catalogue import Catalogue
 
@@ -142,7 +142,7 @@ async def _serve(config: Mapping[str, Any], token: str | None) -> None:
         raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
     catalogue = Catalogue(
         config["tasks"],
-        size=SIZE_ON[kind_of(config)],
+        size=device_kind(kind_of(config)).size,
         any_reference=config["references"] == "any",
     )
     service = _service(config)

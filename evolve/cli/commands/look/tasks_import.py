@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import evolve
-from evolve.app.device import DEVICES, kind_here, start_local
+from evolve.app.device import device_words, kind_here, start_local
 from evolve.cli.args import parser
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
@@ -100,7 +100,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         help="what answers are to be written in (default: %(default)s)",
     )
     arguments.add_argument("--size", choices=SIZES, default="gpu", help="default: %(default)s")
-    arguments.add_argument("--device", choices=DEVICES, default="auto", help="that audits")
+    arguments.add_argument("--device", choices=device_words(), default="auto", help="that audits")
     arguments.add_argument(
         "--jobs",
         metavar="N",

@@ -31,10 +31,11 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         with sitting(store, run, model=ByHand()) as search:
-            tickets, reason = _requests(search, options, BY_HAND)
             _make(folder)
+            tickets, reason = _requests(search, options, BY_HAND)
             for ticket in tickets:
-                print(write_request(folder, run, ticket))
+                anew = " (composed anew)" if ticket.revision else ""
+                print(f"{write_request(folder, run, ticket)}{anew}")
             is_early = bool(run.task.seeds) and search.leader is None
     if not tickets:
         raise UsageError(f"run {run.name} has nothing to ask now: {reason}")
@@ -55,8 +56,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "ask",
         "Write a run's next prompts as files, for whoever is to write the programs: a person, a "
         "coding agent, a model on another host. `evolve tell RUN DIR` takes the replies in; "
-        "`evolve resume` judges what came of them. Asking again writes what is still open, and "
-        "new requests until there are N.",
+        "`evolve resume` judges what came of them. Asking again writes what is still open, "
+        "composed anew where verdicts have come since, and new requests until there are N.",
     )
     add_run(arguments)
     arguments.add_argument(
@@ -73,12 +74,14 @@ def _requests(
 ) -> "tuple[list[Ticket], str]":
     """Requests that are open, then new ones; why there are not more."""
     from evolve.app import components
+    from evolve.app.manual.files import is_answered
     from evolve.store import TicketState
 
     operators = wanted_operators(search, options.operator)
-    waiting = [search.read(ticket) for ticket in search.store.open_tickets(search.run.id)]
     found = [
-        ticket for ticket in waiting if ticket.state is TicketState.ASKED and ticket.model == model
+        ticket if is_answered(Path(options.out), ticket) else search.renewed(ticket)
+        for ticket in search.open_tickets()
+        if ticket.state is TicketState.ASKED and ticket.model == model
     ]
     rule = components.build_termination(search.run.config)
     reason, failures = "", 0

@@ -1,6 +1,7 @@
 """`evolve batch`: a run's next evaluations as a file, for a device that the search cannot reach."""
 
 import argparse
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.report.text import count_text
 
 if TYPE_CHECKING:
-    from evolve.core.protocols import Evaluator, Progress, TerminationRule
+    from evolve.core.protocols import Progress, TerminationRule
     from evolve.search.engine import Search
     from evolve.search.execution.verification import RunAlone
-    from evolve.store import RunRow, Ticket
+    from evolve.store import Judge, RunRow, Ticket
     from evolve.worker.service.batch_files import BatchRequest
 
 MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
@@ -66,8 +67,17 @@ class Asked:
     """What goes into the file, with opponents beside the run's own; why there is not more."""
 
     tickets: "list[tuple[Ticket, Mapping[str, str]]]" = field(default_factory=list)
+    judge: "Judge | None" = None
     known: int = 0
     reason: str = ""
+
+    def answers(self, search: "Search", ticket: "Ticket") -> bool:
+        """Tell the ticket what the database knows of it already, if it does."""
+        known = search.known(search.request(ticket), self.judge) if self.judge else None
+        if known is not None:
+            search.tell(ticket, known)
+            self.known += 1
+        return known is not None
 
 
 def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
@@ -77,8 +87,11 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
 
     run = search.run
     first = _about_the_task(run) if run.config.get("audit") is None else []
-    if asked.known:
-        yield f"{count_text(asked.known, 'verdict')} known to this database already, and told"
+    if asked.known and asked.judge:
+        yield (
+            f"{count_text(asked.known, 'verdict')} of {asked.judge.device_class} known to this "
+            "database already, and told"
+        )
     if not asked.tickets and len(first) < 2:  # an audit alone gives nothing to start from
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason:
@@ -109,8 +122,8 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
     from evolve.search.execution.verification import judge_opponents
     from evolve.search.verdicts import waiting_tickets
 
-    waiting = waiting_tickets(search)
-    asked = Asked()
+    asked = Asked(judge=_judge_of(search))
+    waiting = [each for each in waiting_tickets(search) if not asked.answers(search, each)]
     signals.run(judge_opponents(search, _into(asked)))
     if not options.new:
         asked.tickets += [(ticket, {}) for ticket in waiting if ticket.operator != VERIFY]
@@ -151,36 +164,39 @@ def _ask_new(
     """Fill up with new proposals, as far as the budget and the operators go."""
     from evolve.store import TicketState
 
-    pending, judge, failures = list(waiting), _judge_of(search), 0
+    pending, failures = list(waiting), 0
     while len(asked.tickets) < number and failures < MAX_FAILURES:
         asked.reason = rule.check(_as_if_done(search.progress, pending)) or ""
         ticket = None if asked.reason else search.ask(models=())
         if ticket is None:
             until = " before verdicts are told" if pending else ""
-            asked.reason = asked.reason or f"nothing is left to propose{until}"
+            by_hand = f"; `evolve ask {shlex.quote(search.run.name)}` writes prompts"
+            hint = by_hand if search.model_operators else ""
+            asked.reason = asked.reason or f"nothing is left to propose{until}{hint}"
             return
         if ticket.state is not TicketState.PROPOSED:
             failures += 1
             asked.reason = f"{failures} proposals in a row failed, the last: {ticket.failure}"
             continue
         failures, asked.reason = 0, ""
-        known = search.known(search.request(ticket), judge) if judge else None
-        if known is not None:
-            search.tell(ticket, known)
-            asked.known += 1
-        else:
+        if not asked.answers(search, ticket):
             pending.append(ticket)
             asked.tickets.append((ticket, {}))
 
 
-def _judge_of(search: "Search") -> "Evaluator | None":
-    """Who has judged this run so far; None where nobody has."""
-    from evolve.evaluation import ReplayEvaluator
+def _judge_of(search: "Search") -> "Judge | None":
+    """What has judged this run so far, or else all that the database knows of its task.
 
-    try:
-        return ReplayEvaluator(search.store, search.run.id)
-    except UsageError:
-        return None
+    None where nothing has, or several have: which of them is meant, nobody has said.
+    """
+    from evolve.app.inputs import judge_of
+
+    run, store = search.run, search.store
+    if store.environment(run.id):
+        return store.judge(run.id)
+    others = (other for other in store.runs() if other.task.revision == run.task.revision)
+    found = {judge_of(store, other, run.config) for other in others} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _as_if_done(progress: "Progress", pending: "Sequence[Ticket]") -> "Progress":

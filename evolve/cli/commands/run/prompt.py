@@ -17,7 +17,7 @@ from evolve.report.text import printable
 if TYPE_CHECKING:
     from evolve.core.model import LanguageModel, ModelReply, ModelRequest
     from evolve.search.proposing import Asked
-    from evolve.store import RunRow, Store
+    from evolve.store import RunRow, Store, Ticket
 
 
 def main(words: Sequence[str]) -> int:
@@ -38,9 +38,13 @@ def _recall(store: "Store", run: "RunRow", sequence: int, *, as_json: bool) -> i
     if not ticket.exchanges and ticket.request is None:
         raise UsageError(f"step {sequence} of run {run.name} asked no model ({ticket.operator})")
     rounds = [(each.request, each.reply) for each in ticket.exchanges]
+    earlier = _earlier(store, ticket)
     if as_json:
         print(json.dumps([_exchange(*each) for each in rounds], indent=2))
         return 0
+    for text in earlier:
+        print("another text of round 0, from before or after the one that stands:\n")
+        print(printable(conversation(text)))
     for number, (request, reply) in enumerate(rounds):
         print(f"round {number}: {request.purpose}, {request.model}\n")
         print(printable(conversation(request)))
@@ -50,6 +54,12 @@ def _recall(store: "Store", run: "RunRow", sequence: int, *, as_json: bool) -> i
         print(f"not answered yet: {ticket.request.purpose}, {ticket.request.model}\n")
         print(printable(conversation(ticket.request)), end="")
     return 0
+
+
+def _earlier(store: "Store", ticket: "Ticket") -> "list[ModelRequest]":
+    """Texts in which the first round was asked besides the one that stands."""
+    stands = [each.request for each in ticket.exchanges] + [ticket.request]
+    return [text for text in store.texts(ticket, 0) if stands[0] and text.key != stands[0].key]
 
 
 def _exchange(request: "ModelRequest", reply: "ModelReply") -> dict[str, object]:

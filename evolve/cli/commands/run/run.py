@@ -105,11 +105,18 @@ def start(config: Mapping[str, Any], began: float | None = None) -> int:
 
 def create(config: Mapping[str, Any]) -> int:
     """Store the run that `config` describes, for a judge elsewhere."""
-    from evolve.app import launch
+    from evolve.app import components, launch
+    from evolve.app.recall import recalled_lines
 
-    run, path = launch.create(config)
-    print(f"run {run.name} in {path}, nothing judged yet")
-    print(f"next        evolve batch {shlex.quote(run.name)} -o in.jsonl")
+    created = launch.create(config)
+    run, name = created.run, shlex.quote(created.run.name)
+    state = launch.taken_over_text(created.verdicts) or ", nothing judged yet"
+    print(f"run {run.name} in {created.path}{state}")
+    for line in recalled_lines(run.config):
+        print(line)
+    print(f"next        evolve batch {name} -o in.jsonl")
+    if components.asks_models(components.build_operators(run.config)):
+        print(f"or          evolve ask {name} --out prompts")
     return OK
 
 

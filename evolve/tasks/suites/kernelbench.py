@@ -1,26 +1,49 @@
-"""Problems of a KernelBench checkout, named `kernelbench:LEVEL/ID` (Ouyang et al., 2025)."""
+"""KernelBench (Ouyang et al., 2025) from a user's checkout: tasks `kernelbench:LEVEL/ID`."""
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.suites import Problem, TaskText
+from evolve.tasks.files import read_text
 
-PREFIX = "kernelbench:"
+NAME = "kernelbench"
+PREFIX = f"{NAME}:"
 VARIABLE = "KERNELBENCH_PATH"
 
 
-def find_problem(spec: str, checkout: str | Path | None = None) -> Path:
+class KernelBench:
+    """The fourth level, whole models, is taken only where it is named."""
+
+    name = NAME
+    variable = VARIABLE
+    levels: tuple[str, ...] = ("1", "2", "3")
+
+    def problems(self, checkout: Path | None) -> Sequence[Problem]:
+        return [
+            Problem(f"{PREFIX}{level}/{number}", f"{level}/{number}", title, str(level))
+            for level, number, title in list_problems(checkout)
+        ]
+
+    def task(self, label: str, checkout: Path | None) -> TaskText:
+        path = find_problem(label, checkout)
+        return TaskText(read_text(path), category=path.parent.name)
+
+
+def find_problem(label: str, checkout: Path | None = None) -> Path:
     """The file of one problem.
 
     Args:
-        spec: e.g. `kernelbench:1/40`.
+        label: e.g. `1/40`.
         checkout: folder of the checkout; None takes it from KERNELBENCH_PATH.
 
     Raises:
-        UsageError: the name is malformed, or there is no such checkout, level or problem.
+        UsageError: the label is malformed, or there is no such checkout, level or problem.
     """
-    match = re.fullmatch(r"(\d+)/(\d+)", spec.removeprefix(PREFIX))
+    spec = PREFIX + label
+    match = re.fullmatch(r"(\d+)/(\d+)", label)
     if match is None:
         raise UsageError(f"task {spec!r}: write it as kernelbench:LEVEL/ID, as kernelbench:1/40.")
     level, problem = match.groups()
@@ -36,19 +59,19 @@ def find_problem(spec: str, checkout: str | Path | None = None) -> Path:
     return found[0]
 
 
-def list_problems(checkout: str | Path | None = None) -> list[tuple[int, int, str]]:
+def list_problems(checkout: Path | None = None) -> list[tuple[int, int, str]]:
     """Level, number and title of every problem of a checkout, in this order.
 
     Raises:
         UsageError: there is no such checkout.
     """
-    levels = _levels_folder("kernelbench", checkout)
+    levels = _levels_folder(NAME, checkout)
     paths = (path.as_posix() for path in levels.glob("level*/*_*.py"))
     found = (re.search(r"level(\d+)/(\d+)_([^/]*)\.py$", path) for path in paths)
     return sorted((int(match[1]), int(match[2]), match[3]) for match in found if match)
 
 
-def _levels_folder(spec: str, checkout: str | Path | None) -> Path:
+def _levels_folder(spec: str, checkout: Path | None) -> Path:
     chosen = checkout or os.environ.get(VARIABLE)
     if not chosen:
         raise UsageError(

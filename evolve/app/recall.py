@@ -1,0 +1,56 @@
+"""What a new run is told of finished ones: gathered once, and kept with the run from then on."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evolve.app.components import asks_models, build_operators, build_recall
+from evolve.app.inputs import judge_of
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+from evolve.report.text import count_text
+from evolve.store import RunRow, Store
+from operators.memory import Recall
+
+FINISHED = "finished"
+
+
+def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The configuration of a new run with what finished ones have found (`recalled`).
+
+    A replay is told what the run was told whose answers it gives again.
+    """
+    recall, path = build_recall(config), Path(config["store"]["path"])
+    if not path.is_file() or not asks_models(build_operators(config)):
+        return {**config, "recalled": []}
+    with Store.open(path, read_only=True) as store:
+        if config["llm"]["kind"] == "replay":
+            told = store.run(config["llm"]["run"]).config.get("recalled", [])
+            return {**config, "recalled": told}
+        found = recall.of(store, finished_runs(store, config), task) if recall.runs else []
+    return {**config, "recalled": [each.to_json() for each in found]}
+
+
+def finished_runs(store: Store, config: Mapping[str, Any]) -> list[RunRow]:
+    """Runs that have ended and were judged on the kind of device that `config` asks for."""
+    return [
+        run
+        for run in store.runs()
+        if run.state == FINISHED and judge_of(store, run, config) is not None
+    ]
+
+
+def refuse_recall(config: Mapping[str, Any]) -> None:
+    """Raise UsageError for settings of `memory` where runs are compared, which are told nothing."""
+    recall = build_recall(config)
+    if recall.runs and recall != Recall():
+        raise UsageError(
+            "memory.* has no effect here: runs that are compared with each other are told nothing "
+            "of others; leave it out"
+        )
+
+
+def recalled_lines(config: Mapping[str, Any]) -> Iterator[str]:
+    """What is said of it when a run begins."""
+    if found := config.get("recalled"):
+        yield f"memory      {count_text(len(found), 'finding')} of finished runs for its prompts"

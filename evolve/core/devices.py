@@ -1,0 +1,96 @@
+"""Kinds of devices that programs are judged on, and what differs between them.
+
+A kind is a folder of `evolve/worker/devices`, an entry here and an option of `conf/device`. Another
+package adds one by an entry point of the group `evolve.devices`: a name and a `DeviceKind`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+
+from evolve.core.errors import UsageError
+from evolve.core.program import Language
+
+GROUP = "evolve.devices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceKind:
+    """One kind of device.
+
+    Attributes:
+        name: `device=NAME`; the device class in verdicts begins with it.
+        title: in messages.
+        factory: `module:Class` of `evolve.worker.devices.base.Device`, imported by the worker only.
+        is_gpu: whether there may be several of them, each with a worker, and whether compiling on
+            the host leaves timing undisturbed.
+        size: of a task's `SIZES`, taken where none is asked for.
+        languages: that are timed there.
+        baselines: that `evolve bench` measures winners beside, besides eager.
+        descriptors: that verdicts have on no other kind.
+        evaluation_s: seconds that an evaluation of a usual task takes, for forecasts.
+    """
+
+    name: str
+    title: str
+    factory: str
+    is_gpu: bool
+    size: str
+    languages: tuple[Language, ...]
+    baselines: tuple[str, ...]
+    descriptors: frozenset[str] = frozenset()
+    evaluation_s: float = 10.0
+
+
+CPU = DeviceKind(
+    name="cpu",
+    title="CPU",
+    factory="evolve.worker.devices.cpu.device:CpuDevice",
+    is_gpu=False,
+    size="cpu",
+    languages=(Language.CPP, Language.TORCH),  # Triton's interpreter tells nothing about speed
+    baselines=("compile",),
+    descriptors=frozenset({"memory_bytes"}),
+    evaluation_s=5.0,
+)
+CUDA = DeviceKind(
+    name="cuda",
+    title="GPU",
+    factory="evolve.worker.devices.cuda.device:CudaDevice",
+    is_gpu=True,
+    size="gpu",
+    languages=(Language.TRITON, Language.CUDA, Language.TORCH),
+    baselines=("eager_tf32", "compile"),
+    descriptors=frozenset(  # of Triton kernels; of CUDA C++ the first three, and the coverage
+        (
+            *("registers", "shared_bytes", "occupancy", "tensor_cores", "spill_bytes"),
+            *("global_share", "shared_share", "matrix_share", "coverage"),
+        )
+    ),
+)
+
+
+@cache
+def device_kinds() -> Mapping[str, DeviceKind]:
+    """All kinds that are known here, by name."""
+    own = {kind.name: kind for kind in (CPU, CUDA)}
+    others = {point.name: point for point in entry_points(group=GROUP) if point.name not in own}
+    return own | {name: point.load() for name, point in others.items()}
+
+
+def device_kind(name: str) -> DeviceKind:
+    """The kind of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    kinds = device_kinds()
+    if name not in kinds:
+        raise UsageError(f"device={name}: choose one of auto, {', '.join(kinds)}")
+    return kinds[name]
+
+
+def kind_of_class(device_class: str) -> str:
+    """The name of the kind that a device class in a verdict is of; the CPU's for an unknown one."""
+    return next((name for name in device_kinds() if device_class.startswith(name)), CPU.name)

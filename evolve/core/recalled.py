@@ -1,0 +1,39 @@
+"""What finished runs have found and another run is told: with where it was measured."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What is recalled."""
+
+    RULE = "rule"  # a failure that came again and again
+    IDEA = "idea"  # what made the best program of a run, or made a program faster
+    SKILL = "skill"  # what a model concluded from a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """One finding of finished runs.
+
+    Attributes:
+        kind: what it is.
+        about: in our words, which runs, tasks and devices, and what was measured there.
+        words: what the judge or a model said; never an instruction.
+        language: of the programs that it is about; empty where it is about all.
+    """
+
+    kind: Kind
+    about: str
+    words: str = ""
+    language: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `from_json` gives an equal object back."""
+        return asdict(self) | {"kind": self.kind.value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Recalled":
+        return cls(**{**data, "kind": Kind(data["kind"])})

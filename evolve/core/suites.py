@@ -1,0 +1,76 @@
+"""Suites: many tasks under one name, read from where a user has them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evolve.core.task import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One task of a suite.
+
+    Attributes:
+        spec: what `task=` takes, `SUITE:LABEL` as a rule.
+        label: how the suite calls it, such as `1/40` or `softmax`.
+        title: what it is, in a word.
+        level: of difficulty, as in the suite; empty where it has none.
+    """
+
+    spec: str
+    label: str
+    title: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskText:
+    """What a suite knows of one task: the text of its file, and what goes with it.
+
+    Attributes:
+        source: a module of the KernelBench convention.
+        category: what kind of task it is; empty where the suite does not say.
+        cases: shapes that it is judged and timed at; none for those of the file.
+        seeds: sources of programs that solve it.
+    """
+
+    source: str
+    category: str = ""
+    cases: tuple[Case, ...] = ()
+    seeds: tuple[str, ...] = ()
+
+
+class Suite(Protocol):
+    """A reader of one suite. It reads files as text and executes none of them.
+
+    Attributes:
+        name: `evolve bench suite=NAME`; its tasks are `task=NAME:LABEL`.
+        variable: environment variable with the folder of the user's checkout; empty for a suite
+            that needs none.
+        levels: those that `evolve bench` takes where none is named; empty for all.
+    """
+
+    name: str
+    variable: str
+    levels: tuple[str, ...]
+
+    def problems(self, checkout: Path | None) -> Sequence[Problem]:
+        """All problems in the suite's own order.
+
+        Args:
+            checkout: the folder; None takes it from `variable`.
+
+        Raises:
+            UsageError: there is no such checkout.
+        """
+        ...
+
+    def task(self, label: str, checkout: Path | None) -> TaskText:
+        """One task.
+
+        Raises:
+            UsageError: no such checkout, or no problem of this label; the message names a remedy.
+        """
+        ...

@@ -1,0 +1,94 @@
+"""Suites by name: those of this package, and those that other packages register.
+
+Another package adds a suite by an entry point of the group `evolve.suites`, whose name is the
+suite's and whose object is a class of the protocol `evolve.core.suites.Suite`.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+from evolve.core.suites import Problem, Suite
+from evolve.tasks.suites.kernelbench import KernelBench
+from evolve.tasks.suites.shipped import Shipped
+
+GROUP = "evolve.suites"
+_OWN: dict[str, Callable[[], Suite]] = {"kernelbench": KernelBench, "shipped": Shipped}
+
+
+def suites() -> tuple[str, ...]:
+    """Names of all suites that are known here."""
+    return (*_OWN, *(point.name for point in entry_points(group=GROUP) if point.name not in _OWN))
+
+
+def suite_named(name: str) -> Suite:
+    """The suite of this name.
+
+    Raises:
+        UsageError: there is none, or the package that brings it fails.
+    """
+    if name in _OWN:
+        return _OWN[name]()
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            suite: Suite = point.load()()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"suite={name}: {point.value} of {_package(point)} cannot be loaded "
+                f"({type(error).__name__}: {error}). Mend or uninstall that package."
+            ) from error
+        return suite
+    close = difflib.get_close_matches(name, suites(), 1)
+    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(suites())}."
+    raise UsageError(f"suite={name}: there is no such suite. {hint}")
+
+
+def _package(point: object) -> str:
+    distribution = getattr(point, "dist", None)
+    return getattr(distribution, "name", "") or "another package"
+
+
+def suite_problems(
+    name: str,
+    *,
+    path: str | None = None,
+    levels: Sequence[str] = (),
+    only: Sequence[str] = (),
+) -> list[Problem]:
+    """The problems of a suite in its own order.
+
+    Args:
+        name: of the suite.
+        path: the checkout; None takes it from the suite's environment variable.
+        levels: of difficulty; empty for those that the suite names.
+        only: labels of problems (`1/40`, `softmax`); empty for all.
+
+    Raises:
+        UsageError: no such suite, checkout, level or problem.
+    """
+    suite = suite_named(name)
+    if path and not suite.variable:
+        raise UsageError(f"path={path}: suite={name} needs no checkout; leave path out")
+    found = suite.problems(Path(path) if path else None)
+    known = sorted({problem.level for problem in found if problem.level})
+    for level in levels:
+        if level not in known:
+            there = f"it has {', '.join(known)}" if known else "it has none; leave level out"
+            raise UsageError(f"level=[{level}]: suite={name} has no such level; {there}")
+    wanted = tuple(levels) or (() if only else suite.levels)
+    found = [problem for problem in found if not wanted or problem.level in wanted]
+    if not found:
+        raise UsageError(f"suite={name}: no problem at level {', '.join(wanted)} there")
+    return _only(name, found, only) if only else found
+
+
+def _only(name: str, found: Sequence[Problem], only: Sequence[str]) -> list[Problem]:
+    known = {problem.label: problem for problem in found}
+    for label in only:
+        if label not in known:
+            close = difflib.get_close_matches(label, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"e.g. {next(iter(known))}"
+            raise UsageError(f"problems=[{label}]: suite={name} has no such problem; {hint}")
+    return [problem for problem in found if problem.label in only]

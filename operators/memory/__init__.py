@@ -1,0 +1,69 @@
+"""Memory across runs: what finished runs on the same kind of operation tell the next one.
+
+Failure rules follow AdaExplore (arXiv 2604.16625, section on failure-driven adaptation; code
+gh:StigLidu/AdaExplore `skill_memory/`): failures that came at least three times become rules that
+every prompt shows with their number. There a model words the rules, here the judge's own message
+stands for them, so that none is needed. Ideas, summaries and the limit to runs on the same kind of
+operation are ours.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from evolve.core.recalled import Recalled
+from evolve.core.task import Task
+from evolve.core.tokens import estimate_tokens
+from evolve.store import RunRow, Store
+from operators.checks import check_whole
+from operators.knowledge import operation_of
+from operators.memory.ideas import ideas, skills
+from operators.memory.past import Past
+from operators.memory.rules import rules
+from operators.prompting.prompt_context import recalled_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """How much of earlier runs is told.
+
+    Args:
+        runs: how many of the newest finished runs are looked at; 0 for none.
+        seen: how often a failure has to have come to make a rule.
+        tokens: what all findings take in a prompt at most.
+
+    Raises:
+        UsageError: a setting is out of range.
+    """
+
+    runs: int = 8
+    seen: int = 3
+    tokens: int = 800
+
+    def __post_init__(self) -> None:
+        check_whole("memory.runs", self.runs, least=0)
+        check_whole("memory.seen", self.seen, least=1)
+        check_whole("memory.tokens", self.tokens, least=0)
+
+    def of(self, store: Store, finished: Sequence[RunRow], task: Task) -> list[Recalled]:
+        """The findings of the newest of some finished runs that are of the task's operation."""
+        alike = [run for run in finished if pattern_of(run.task) == pattern_of(task)]
+        newest = sorted(alike, key=lambda run: -run.id)[: self.runs]
+        pasts = [Past.read(store, run) for run in newest]
+        kinds = (ideas(store, pasts), rules(store, pasts, self.seen), skills(store, pasts))
+        in_turn = chain.from_iterable(zip_longest(*kinds))
+        return list(self._within(each for each in in_turn if each is not None))
+
+    def _within(self, found: Iterator[Recalled]) -> Iterator[Recalled]:
+        """As many as there is room for, the first ones first."""
+        used = 0
+        for each in found:
+            cost = estimate_tokens(recalled_text(each))
+            if used + cost <= self.tokens:
+                used += cost
+                yield each
+
+
+def pattern_of(task: Task) -> str:
+    """What tasks have in common whose kernels are built alike; the task's own name if unknown."""
+    return operation_of(task.category, task.source) or f"task {task.name}"

@@ -1,0 +1,36 @@
+"""A finished run as memory reads it: bounded, however long the run was."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.core.program import Language, detect_language
+from evolve.core.protocols import Attempt
+from evolve.store import RunRow, Store
+
+LOOKED_AT = 400
+"""Of a run's newest steps those that rules are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A run with its newest steps, and the device that judged it, as its verdicts name it."""
+
+    run: RunRow
+    device: str
+    attempts: Sequence[Attempt]
+
+    @classmethod
+    def read(cls, store: Store, run: RunRow) -> "Past":
+        device = store.environment(run.id).get("device_class", "")
+        return cls(run, device, store.recent(run.id, LOOKED_AT))
+
+    @property
+    def where(self) -> str:
+        """The run, its task and its device."""
+        return f"run {self.run.name}, task {self.run.task.name}, {self.device}"
+
+
+def language_of(store: Store, program: str) -> str:
+    """What a program's kernels are written in; empty where there are none to be seen."""
+    found = detect_language(store.source(program))
+    return "" if found is Language.TORCH else found.value
