@@ -18,8 +18,10 @@ With one, each a few lines over the prompts of `operators.prompting.composition`
 - `Template`: a program with open constants, for `Tune`.
 - `Summarise`: what the search has taught so far, for all prompts (POLCA).
 - `Repair`: failed programs, out of a budget of its own.
+- `CleanUp`: the compiler's programs in readable form, as training data (AutoTriton).
 """
 
+from operators.llm.clean_up import CleanUp
 from operators.llm.contrastive import Contrastive
 from operators.llm.crossover import Crossover
 from operators.llm.edit import Edit
@@ -36,6 +38,7 @@ from operators.local.structural import Structural
 from operators.local.tune import Tune
 
 __all__ = [
+    "CleanUp",
     "Contrastive",
     "Crossover",
     "Edit",

@@ -1,4 +1,4 @@
-"""Group-relative advantages that leave masked rows out. Needs torch and nothing else."""
+"""verl's estimators that leave masked rows out. Needs torch and nothing else."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evolve.rl.masking import MOST, MOST_UNSCORED, MaskedRows
+from evolve.rl.turns import spread, trloo, turn_scores
 
 NO_VERDICT = math.nan
 """Score of a row that our own side failed to judge."""
@@ -48,15 +49,8 @@ def masked_grpo(
     """
     options = config if config is not None else {}
     with torch.no_grad():
+        masked = _mask(token_level_rewards, response_mask, options)
         scores = token_level_rewards.sum(dim=-1)
-        failed = scores.isnan()
-        masked = ~scores.isfinite() | (response_mask.sum(dim=-1) == 0)
-        limits = options.get("most_masked", MOST), options.get("most_unscored", MOST_UNSCORED)
-        MaskedRows(*limits).count(
-            len(scores), infra_masked=int(failed.sum()), unscored=int((masked & ~failed).sum())
-        )
-        token_level_rewards[masked] = 0.0
-        response_mask[masked] = 0
         advantages = torch.zeros_like(scores)
         for rows in _groups(index, masked):
             group = scores[rows]
@@ -64,8 +58,55 @@ def masked_grpo(
             if len(rows) > 1 and options.get("norm_adv_by_std_in_grpo", True):
                 centred = centred / (group.std() + _EPSILON)
             advantages[rows] = centred
-        spread = advantages.unsqueeze(-1) * response_mask
-    return spread, spread
+        per_token = advantages.unsqueeze(-1) * response_mask
+    return per_token, per_token
+
+
+def masked_trloo(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Hashable],
+    config: Any = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Turn-level leave-one-out advantages (`evolve.rl.turns.trloo`), without masked rows.
+
+    As `masked_grpo`, but a row has a score for every turn: the sum of the rewards of its tokens.
+    Rows that verl's own rejection has taken out of the response mask are in no mean.
+
+    Args:
+        token_level_rewards: a turn's score on its last token, [rows, tokens].
+        response_mask: 1 for trained tokens, [rows, tokens].
+        index: of the prompt that each row answers.
+        config: `gamma` as in verl (default: 1), `most_masked` and `most_unscored`.
+
+    Returns:
+        Advantages twice, [rows, tokens].
+
+    Raises:
+        TooManyMasked: as `masked_grpo`.
+    """
+    options = config if config is not None else {}
+    with torch.no_grad():
+        _mask(token_level_rewards, response_mask, options)
+        scores = turn_scores(token_level_rewards, response_mask)
+        advantages = trloo(scores, index, float(options.get("gamma", 1.0)))
+        per_token = spread(advantages, response_mask)
+    return per_token, per_token
+
+
+def _mask(token_level_rewards: Tensor, response_mask: Tensor, options: Any) -> Tensor:
+    """Clear both tensors of rows without a score, in place; returns which rows are masked."""
+    scores = token_level_rewards.sum(dim=-1)
+    failed = scores.isnan()
+    masked = ~scores.isfinite() | (response_mask.sum(dim=-1) == 0)
+    limits = options.get("most_masked", MOST), options.get("most_unscored", MOST_UNSCORED)
+    MaskedRows(*limits).count(
+        len(scores), infra_masked=int(failed.sum()), unscored=int(scores.isinf().sum())
+    )
+    token_level_rewards[masked] = 0.0
+    response_mask[masked] = 0
+    return masked
 
 
 def _groups(index: Sequence[Hashable], masked: Tensor) -> list[list[int]]:

@@ -128,9 +128,14 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             before = parent_of(self._origin, self._outcomes)
             (outcome,) = client.judge([{**self._origin, **before, "source": code}])
             self._outcomes.append(outcome)
-            return outcome.next_turn or "There is no verdict on this program; submit it again."
+            return told(outcome)
 
     return KernelEnvironment
+
+
+def told(outcome: Outcome) -> str:
+    """What the model is told of a program that it has submitted."""
+    return outcome.next_turn or "There is no verdict on this program; submit it again."
 
 
 def environment_reward(

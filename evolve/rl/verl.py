@@ -1,7 +1,9 @@
-"""verl (0.9): an agent loop of several turns, a reward manager, and an estimator that masks.
+"""verl (0.9): an agent loop of several turns, a reward manager, and estimators that mask.
 
 Import this module in every process of the trainer: `VERL_USE_EXTERNAL_MODULES=evolve.rl.verl`. It
-registers the advantage estimator `evolve_grpo` and the reward manager `evolve`.
+registers the advantage estimators `evolve_grpo` (a score for each rollout) and `evolve_trloo` (one
+for each turn, in verl's trainer v1), and the reward manager `evolve`. Mismatch rejection sampling
+is verl's own, under `algorithm.rollout_correction`: `rollout_correction()` gives its values.
 
 A row's `reward_model.ground_truth` is a JSON object with what `POST /v1/jobs` takes to name a task:
 `{"task": "rmsnorm", "baseline": "eager"}`. The server is `EVOLVE_SERVE_URL`, with the token in
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -26,12 +29,30 @@ from verl.utils.profiler import simple_timer
 
 from evolve.core.errors import UsageError
 from evolve.rl.client import Client
-from evolve.rl.estimator import NO_SCORE, NO_VERDICT, masked_grpo
+from evolve.rl.estimator import NO_SCORE, NO_VERDICT, masked_grpo, masked_trloo
 from evolve.rl.outcome import Outcome, fault_in, parent_of, worth_of
+from evolve.rl.turns import Mismatch, turns_of
 
 ESTIMATOR = "evolve_grpo"
+TURN_ESTIMATOR = "evolve_trloo"
+ESTIMATORS = (ESTIMATOR, TURN_ESTIMATOR)
 
 register_adv_est(ESTIMATOR)(masked_grpo)
+register_adv_est(TURN_ESTIMATOR)(masked_trloo)
+
+
+def rollout_correction(limits: Mismatch | None = None) -> dict[str, str]:
+    """Mismatch rejection sampling as verl's `algorithm.rollout_correction`.
+
+    verl calls the geometric mean `seq_mean_k1`. The veto is the largest half of a squared log
+    ratio, `seq_max_k2`, which also rejects a rollout for a token with a ratio above 1 / `veto`.
+    """
+    wanted = limits or Mismatch()
+    veto = math.log(wanted.veto) ** 2 / 2
+    return {
+        "rollout_rs": "seq_mean_k1,seq_max_k2",
+        "rollout_rs_threshold": f"{wanted.low}_{wanted.high},{veto:.4f}",
+    }
 
 
 @functools.cache
@@ -63,13 +84,15 @@ def origin_of(ground_truth: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def _require_estimator(config: Any) -> None:
-    found = config.algorithm.adv_estimator
-    if found != ESTIMATOR:
+def _require_estimator(config: Any, *accepted: str) -> str:
+    """The configured estimator. Raises UsageError where it is none of those accepted."""
+    found: str = config.algorithm.adv_estimator
+    if found not in accepted:
         raise UsageError(
             f"algorithm.adv_estimator={found}: it would count a row of which nobody knows what it "
-            f"is worth; set algorithm.adv_estimator={ESTIMATOR}"
+            f"is worth; set algorithm.adv_estimator={' or '.join(accepted)}"
         )
+    return found
 
 
 @register("evolve")
@@ -81,7 +104,7 @@ class EvolveRewardManager(RewardManagerBase):
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
-        _require_estimator(config)
+        _require_estimator(config, ESTIMATOR)
         self._client = client_of()
 
     async def run_single(self, data: Any) -> dict[str, Any]:
@@ -106,12 +129,13 @@ class KernelAgentLoop(AgentLoopBase):
           turns: 3
 
     A rollout of which a verdict or the score is missing is not trained on: its response mask is all
-    0, which every loss of verl leaves out, and `evolve_grpo` leaves its score out of the group as
-    well.
+    0, which every loss of verl leaves out, and the estimators leave its score out of the group as
+    well. Under `evolve_trloo` every turn has its score on its last token, and a rollout's own is
+    their sum.
 
     Args:
         turns: programs in one rollout.
-        best: the rollout is worth its best turn; else its last one.
+        best: the rollout is worth its best turn; else its last one. For `evolve_grpo`.
         url: of the server; None for EVOLVE_SERVE_URL.
         reward: name@version; None for EVOLVE_REWARD.
     """
@@ -126,7 +150,8 @@ class KernelAgentLoop(AgentLoopBase):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        _require_estimator(self.config)
+        estimator = _require_estimator(self.config, *ESTIMATORS)
+        self._by_turn = estimator == TURN_ESTIMATOR
         self._turns = turns
         self._best = best
         self._client = client_of(url, reward)
@@ -147,11 +172,15 @@ class KernelAgentLoop(AgentLoopBase):
                     [{**origin, **before, "completion": text}]
                 )
             rollout.outcomes.append(outcome)
-            full = len(rollout.mask) >= self._length
-            if outcome.is_masked or full or turn + 1 == self._turns:
+            if outcome.is_masked or self._is_full(rollout) or turn + 1 == self._turns:
                 break
             await self._tell(rollout, text, outcome.next_turn)
+            if self._is_full(rollout):  # nothing of another reply would be trained on
+                break
         return self._output(rollout)
+
+    def _is_full(self, rollout: "_Rollout") -> bool:
+        return len(rollout.mask) >= self._length
 
     async def _generate(
         self, rollout: "_Rollout", sampling_params: dict[str, Any], priority: int
@@ -195,10 +224,11 @@ class KernelAgentLoop(AgentLoopBase):
 
     def _output(self, rollout: "_Rollout") -> AgentLoopOutput:
         name, outcomes = self._client.rewards[0], rollout.outcomes
-        score, extra = _scored(outcomes, name, best=self._best)
+        score, extra = _scored(outcomes, name, best=self._best or self._by_turn)
         prompt = len(rollout.tokens) - len(rollout.mask)
         mask = rollout.mask[: self._length]
-        return AgentLoopOutput(
+        scores = [outcome.rewards.get(name) for outcome in outcomes]
+        output = AgentLoopOutput(
             prompt_ids=rollout.tokens[:prompt],
             response_ids=rollout.tokens[prompt:][: self._length],
             response_mask=mask if math.isfinite(score) else [0] * len(mask),
@@ -208,11 +238,42 @@ class KernelAgentLoop(AgentLoopBase):
             metrics=rollout.metrics,
             extra_fields={
                 **rollout.extra,
-                "turn_scores": [outcome.rewards.get(name) for outcome in outcomes],
+                "turn_scores": scores,
                 "tool_rewards": [],
                 "reward_extra_info": extra,
             },
         )
+        if self._by_turn and math.isfinite(score):
+            known = [found for found in scores if found is not None]
+            return TurnsOutput.of(output, _on_last_tokens(known, mask))
+        return output
+
+
+class TurnsOutput(AgentLoopOutput):
+    """A rollout with a reward for each token; `reward_score` is their sum."""
+
+    token_rewards: list[float]
+
+    @classmethod
+    def of(cls, output: AgentLoopOutput, token_rewards: Sequence[float]) -> "TurnsOutput":
+        """The same rollout with these rewards."""
+        fields = output.model_dump(exclude_unset=True) | {"reward_score": sum(token_rewards)}
+        return cls(**fields, token_rewards=list(token_rewards))
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `AgentLoopOutput`."""
+        found: dict[str, Any] = super().as_dict()
+        found["rm_scores"] = torch.tensor(found.pop("token_rewards"), dtype=torch.float32)
+        return found
+
+
+def _on_last_tokens(scores: Sequence[float], mask: Sequence[int]) -> list[float]:
+    """The scores of turns on the last token of each."""
+    (turns,) = turns_of(torch.tensor([mask]))
+    rewards = [0.0] * len(mask)
+    for score, (_, end) in zip(scores, turns, strict=True):
+        rewards[end - 1] = score
+    return rewards
 
 
 @dataclass(slots=True)
@@ -232,7 +293,7 @@ class _Rollout:
 def _scored(
     outcomes: Sequence[Outcome], name: str, *, best: bool
 ) -> tuple[float, dict[str, float]]:
-    """The score of a rollout as `evolve_grpo` takes it, and what verl logs beside it.
+    """The score of a rollout as the estimators take it, and what verl logs beside it.
 
     The logged names are the same for every row.
     """

@@ -35,6 +35,14 @@ class Made(StrEnum):
     NOTHING = "nothing"  # no program: `failure` says why
 
 
+class Outcome(StrEnum):
+    """What a correct step is to training; each is counted apart."""
+
+    GAIN = "gain"  # the whole interval of its speedup over what it was made from is above 1
+    FIRST = "first correct version"  # made from no program, and not known to be a gain
+    REPAIR = "repair"  # made from a program that had failed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """A program as it was known when a step was asked.
@@ -56,6 +64,11 @@ class Known:
     def code(self) -> str:
         """The source with the assignment written into it."""
         return render(self.source, self.assignment) if self.assignment else self.source
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a verdict speaks against it."""
+        return self.evaluation is not None and fault_of(self.evaluation) != ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +245,29 @@ class Step:
             return None
         theirs = speedup(self.baseline, known)
         return None if theirs is None else own / theirs
+
+    @property
+    def advance(self) -> Ratio | None:
+        """Speedup over what it was made from: its parent, or else what `ratio` is over.
+
+        A first step and a repair have no parent that is correct.
+        """
+        return self.ratio if self._parent_failed or self.parent is None else self.gain
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What a correct step is called; None where it is not known to be any of them."""
+        if self.advance is None:
+            return None
+        if self._parent_failed:
+            return Outcome.REPAIR
+        if self.advance.is_gain:
+            return Outcome.GAIN
+        return Outcome.FIRST if self.parent is None else None
+
+    @property
+    def _parent_failed(self) -> bool:
+        return self.parent is not None and self.parent.has_failed
 
     @property
     def labels(self) -> tuple[str, ...]:

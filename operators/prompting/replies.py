@@ -127,7 +127,21 @@ def _without_model(text: str, blocks: Sequence[Block], cut: bool) -> Found:
 
 def read_prose(reply: str) -> str:
     """What a reply says before its first block or edit, as one short line: for the lineage."""
-    return one_line(_PROSE_END.split(without_thought(reply), maxsplit=1)[0], MAX_PROSE_CHARS)
+    return one_line(prose_of(reply), MAX_PROSE_CHARS)
+
+
+def prose_of(reply: str) -> str:
+    """All that a reply says before its first block or edit, its thought left out."""
+    return _PROSE_END.split(without_thought(reply), maxsplit=1)[0].strip()
+
+
+def thought_of(reply: str) -> str:
+    """The reasoning that a model wrote between `<think>` tags before its reply; empty for none."""
+    rest = without_thought(reply)
+    if len(rest) == len(reply):
+        return ""
+    thought = reply[: len(reply) - len(rest)]
+    return _THOUGHT_END.sub("", _THOUGHT.sub("", thought, count=1)).strip()
 
 
 def three_parts(reply: str) -> dict[str, str]:

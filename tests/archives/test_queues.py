@@ -181,6 +181,24 @@ def test_where_nobody_is_beaten_the_crowd_is_thinned():
     assert offer.evicted in {"p1", "p2"}
 
 
+@pytest.mark.parametrize(
+    ("points", "crowded"),
+    [
+        # p1 has gaps of 3/4 and 3/4, p3 of 2/4 and 2/4, but p3 alone is exact
+        ([(5.0, 0, 1), (3.0, 0, 3), (1.0, 0, 5), (2.0, 1, 2)], "p1"),
+        # p2 is at the end of size together with p1: no gap there, and 2/5 by fitness
+        ([(0.0, 4, 2), (5.0, 2, 0), (4.0, 4, 0), (3.0, 4, 1)], "p2"),
+    ],
+)
+def test_the_ends_of_an_objective_stay_unless_two_are_equal_there(points, crowded):
+    archive = Pareto(objectives={"exact": "max", "size": "max"}, capacity=3)
+    for number, (value, exact, size) in enumerate(points):
+        offer = archive.offer(point(f"p{number}", value, number, exact=exact, size=size))
+    lost = {f"p{number}" for number in range(4)} - programs(archive)
+    assert lost == {crowded}
+    assert offer.evicted in (crowded, None)
+
+
 def test_a_missing_descriptor_is_worse_than_any():
     archive = Pareto(objectives=GOALS, capacity=1)
     archive.offer(point("bare", 0.5))

@@ -151,7 +151,7 @@ WAYS = {
     "steps": lambda store, run: steps(store, [run]),
     "no texts": lambda store, run: steps(store, [run], texts=False),
     "rewards": lambda store, run: rescore(store, run, [pipeline("kevin@1+trloo@2")]).sequences,
-    "kernel_smith": lambda store, run: _recipe("kernel_smith@1", "supervised", store, run),
+    "kernel_smith": lambda store, run: _recipe("kernel_smith@2", "supervised", store, run),
     "siblings": lambda store, run: _recipe("siblings@1", "preference", store, run),
 }
 

@@ -28,7 +28,7 @@ from tests.benchmarks.conditions import memory_mb, print_conditions
 WAYS = {
     "jsonl": ("trl-kto", "kto@1", False),
     "parquet": ("trl-kto", "kto@1", True),
-    "gains": ("trl-sft", "kernel_smith@1", False),
+    "gains": ("trl-sft", "kernel_smith@2", False),
 }
 
 

@@ -22,6 +22,9 @@ def test_edits_that_overlap_are_refused():
 def test_a_text_that_is_not_python_is_a_usage_error_with_its_line():
     with pytest.raises(UsageError, match=r"line 2: not valid Python"):
         Module("x = 1\ny = = 2\n")
+    with pytest.raises(UsageError) as told:
+        Module("y = = 2")
+    assert str(told.value) == "line 1: not valid Python (invalid syntax); mend the source"
 
 
 @pytest.mark.parametrize("depth", [1000, 100_000])

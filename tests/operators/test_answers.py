@@ -20,6 +20,7 @@ from evolve.core.model import CallStatus, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import MAX_ROUNDS, Declined, Failed, Proposal
 from evolve.core.source.tunables import parse
 from operators import (
+    CleanUp,
     Contrastive,
     Crossover,
     Edit,
@@ -344,6 +345,45 @@ def test_repairs_stop_at_their_share_of_the_steps():
     assert isinstance(operator.propose(history.context(operator="repair")), ModelRequest)
     history.add(BETTER + "y = 1\n", operator="repair")
     assert isinstance(operator.propose(history.context(operator="repair")), Declined)
+
+
+# What the compiler wrote
+
+
+def compiled(history: History, *answers: str) -> None:
+    """A compiled program, a failed one, and answers about the first."""
+    first = history.add(PLAIN, operator="inductor")
+    history.add(BETTER, operator="inductor", status=Status.WRONG_VALUE)
+    for number, operator in enumerate(answers):
+        history.add(PLAIN + f"y{number} = 1\n", [first.program], operator=operator)
+
+
+def test_a_compiled_program_is_asked_for_in_readable_form_with_its_reasoning():
+    history = History()
+    compiled(history)
+    operator = CleanUp()
+    prompt = prompt_of(asked(operator, history))
+    assert "# The program to clean up" in prompt
+    assert PLAIN.splitlines()[-1].strip() in prompt
+    reading = interpreted(operator, history, fenced(BETTER + "x = 1\n"))
+    assert reading.outcome.parents == (history.attempts[0].program,)
+
+
+@pytest.mark.parametrize(
+    ("operator", "answers", "asks"),
+    [
+        (CleanUp(), ["clean_up"], False),
+        (CleanUp(), ["edit"], True),
+        (CleanUp(attempts=2), ["clean_up"], True),
+        (CleanUp(attempts=2), ["clean_up", "clean_up"], False),
+        (CleanUp(compilers=["template_seed"]), [], False),
+    ],
+)
+def test_each_compiled_program_is_cleaned_up_as_often_as_asked_for(operator, answers, asks):
+    history = History()
+    compiled(history, *answers)
+    found = operator.propose(history.context(operator="clean_up"))
+    assert isinstance(found, ModelRequest) == asks
 
 
 # Summaries

@@ -27,6 +27,7 @@ from evolve.core.model import ModelCard
 from evolve.core.protocols import Declined
 from evolve.core.tokens import estimate_tokens
 from operators import (
+    CleanUp,
     Contrastive,
     Crossover,
     Edit,
@@ -77,6 +78,7 @@ OPERATORS = {
     "crossover": Crossover(),
     "repair": Repair(share=1.0),
     "contrastive": Contrastive(),
+    "clean_up": CleanUp(compilers=["seed"]),
     "macro_micro_plan": MacroMicro(),
     "macro_micro": MacroMicro(policy="uniform"),
     "summarise": Summarise(every=1),
@@ -419,6 +421,7 @@ def test_each_memory_tells_its_own_part_of_the_past(mode, there, not_there):
         (lambda: Universal(memory={"lots": 1}), "operators.*.memory is 'lots'"),
         (lambda: Universal(memory={"both": 0}), "no weight above 0"),
         (lambda: Crossover(count=1), "operators.*.count"),
+        (lambda: CleanUp(attempts=0), "operators.*.attempts must be a whole number"),
         (lambda: Repair(share=2.0), "operators.*.share must be a number from 0 to 1"),
         (lambda: MacroMicro(policy="magic"), "operators.*.policy is 'magic'"),
         (lambda: MacroMicro(actions="absent.yaml"), "actions: absent.yaml cannot be read"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import Step
+from evolve.core.protocols import AddStatus
 from evolve.report.lineage import (
     ancestors,
     best_path,
@@ -147,6 +148,19 @@ def test_operators_are_credited_with_what_they_did(searched: Filling) -> None:
     assert path[-1].ratio is not None
     assert path[0].ratio is not None
     assert total == pytest.approx(path[-1].ratio.value / path[0].ratio.value)
+
+
+def test_what_an_operator_did_is_counted_by_how_it_ended() -> None:
+    [found] = operator_contribution(
+        [
+            step(0, "a", device_time_s=1.5, offer=AddStatus.NEW),
+            step(1, "b", custom=False, device_time_s=2.0, offer=AddStatus.NOT_ADDED),
+            step(2, "c", status=Status.TIMEOUT, custom=None, ratios={}),
+            step(3, "d", status=None, custom=None, ratios={}),
+        ]
+    )
+    assert (found.proposals, found.judged, found.correct, found.archived) == (4, 3, 1, 1)
+    assert found.device_time_s == 3.5
 
 
 def test_ancestors_agree_with_the_store(searched: Filling) -> None:

@@ -24,7 +24,7 @@ __all__ = ["search", "store"]  # fixtures
 @pytest.fixture
 def rows(search: Searched, tmp_path: Path) -> list[dict]:
     story(search)
-    plan = Plan(format=find_format("trl-grpo"), recipe=find_recipe("kernel_smith@1"))
+    plan = Plan(format=find_format("trl-grpo"), recipe=find_recipe("kernel_smith@2"))
     export(search.store, [search.run], tmp_path / "out", plan, lambda *_: None)
     return list(load_dataset(tmp_path / "out", "prompt"))
 

@@ -24,11 +24,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 from verl.workers.rollout.replica import TokenOutput
 
 from evolve.core.errors import UsageError
 from evolve.rl import verl as ours
+from evolve.rl.turns import Mismatch
 from tests.serve.serving import candidate, serving
 
 TEMPLATE = (
@@ -213,7 +216,7 @@ def test_an_estimator_that_would_count_masked_rows_is_refused(server, tokenizer,
 
     with pytest.raises(UsageError, match="adv_estimator=evolve_grpo"):
         asyncio.run(run())
-    with pytest.raises(UsageError, match="adv_estimator=evolve_grpo"):
+    with pytest.raises(UsageError, match="adv_estimator=evolve_grpo or evolve_trloo"):
         roll_out(server, tokenizer, reply(), estimator="grpo")
 
 
@@ -225,3 +228,68 @@ def test_the_estimator_is_verls_by_its_name():
 def test_a_ground_truth_that_names_no_task_is_refused(truth):
     with pytest.raises(UsageError, match="JSON object"):
         ours.origin_of(truth)
+
+
+def test_every_turn_of_a_rollout_has_its_own_advantage_in_verl(server, tokenizer):
+    """Scores (0, 3.3) and (2.3, 0): returns 3.3, 3.3 and 2.3, 0."""
+    told = [("wrong_value", "speedup 3.0"), ("speedup 2.0", "wrong_value")]
+    rows = [
+        roll_out(server, tokenizer, *map(reply, turns), turns=2, estimator=ours.TURN_ESTIMATOR)[
+            0
+        ].as_dict()
+        for turns in told
+    ]
+    assert [row["rm_scores"].sum().item() for row in rows] == pytest.approx([3.3, 2.3])
+    width = max(len(row["responses"]) for row in rows)
+
+    def padded(name: str) -> torch.Tensor:
+        return torch.stack(
+            [torch.nn.functional.pad(row[name], (0, width - len(row[name]))) for row in rows]
+        )
+
+    tensors = {
+        "token_level_rewards": padded("rm_scores"),
+        "response_mask": padded("response_mask"),
+    }
+    found, _ = get_adv_estimator_fn(ours.TURN_ESTIMATOR)(
+        **tensors,
+        index=np.array(["p", "p"], dtype=object),
+        config=AlgoConfig(adv_estimator=ours.TURN_ESTIMATOR),
+    )
+    for n, values in enumerate([(1.0, 3.3), (-1.0, -3.3)]):
+        ids = padded("responses")[n]
+        for turn, value in zip(told[n], values, strict=True):
+            said = tokenizer.encode(f"{reply(turn)}<|end|>", add_special_tokens=False)
+            [start] = [s for s in range(width) if ids[s : s + len(said)].tolist() == said]
+            assert found[n, start : start + len(said)].tolist() == pytest.approx(
+                [value] * len(said)
+            )
+    assert not found[tensors["response_mask"] == 0].any()
+
+
+def test_a_rollout_without_a_verdict_is_masked_by_turns_too(server, tokenizer):
+    output, _ = roll_out(
+        server, tokenizer, reply("speedup 2.0"), reply("fail"), estimator=ours.TURN_ESTIMATOR
+    )
+    assert set(output.response_mask) == {0}
+    assert math.isnan(output.as_dict()["rm_scores"].sum())
+
+
+def test_no_reply_is_asked_for_that_would_be_cut_off(server, tokenizer):
+    first = reply("speedup 2.0")
+    length = len(tokenizer.encode(first)) + 4  # the judge's words do not fit
+    output, prompts = roll_out(
+        server, tokenizer, first, response_length=length, estimator=ours.TURN_ESTIMATOR
+    )
+    assert len(prompts) == 1
+    assert output.as_dict()["rm_scores"].sum().item() == pytest.approx(2.3)
+
+
+def test_verls_own_rejection_is_told_to_reject_as_ours_does():
+    """A mean too high, a token too unlikely, and neither."""
+    ours_of, mask = torch.zeros(3, 4), torch.ones(3, 4)
+    theirs = torch.tensor([[-0.002] * 4, [9.3, -9.3, 0.0, 0.0], [0.002, -0.002, 0.001, -0.001]])
+    limits = ours.rollout_correction()
+    _, found, _ = compute_rollout_correction_and_rejection_mask(ours_of, theirs, mask, **limits)
+    assert found.bool().all(dim=-1).tolist() == [False, False, True]
+    assert Mismatch().keeps(ours_of, theirs, mask).tolist() == [False, False, True]

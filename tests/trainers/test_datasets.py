@@ -15,10 +15,13 @@ pytest.importorskip("datasets")
 from datasets import Value
 from datasets import load_dataset as load_with_datasets
 
+from evolve.core.evaluation import Status
 from evolve.trajectories.exporters.formats import FORMATS
 from evolve.trajectories.loading import load_dataset
 from evolve.trajectories.views.recipes import RECIPES
 from tests.trainers.conftest import Exported
+from tests.trajectories.searched import Searched, verdict
+from tests.trajectories_export.exporting import exported as exported_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -48,19 +51,21 @@ def test_every_export_loads_with_datasets(
 
 @pytest.mark.parametrize("parquet", [False, True])
 def test_a_column_without_values_has_its_type(
-    parquet: bool, exported: Exported, tmp_path: Path
+    parquet: bool, search: Searched, tmp_path: Path
 ) -> None:
-    folder, _ = exported("trl-sft", "repair@2", parquet=parquet)
-    rows = list(load_dataset(folder, "supervised"))
-    assert {row["score"] for row in rows} == {None}  # there is no gain over what failed
-    found = loaded(folder, "supervised", tmp_path)["train"]
+    search.model("A", verdict(status=Status.WRONG_VALUE))
+    folder = tmp_path / "out"
+    exported_once(search, folder, "trl-kto", "kto@1", parquet=parquet)
+    rows = list(load_dataset(folder, "labelled"))
+    assert {row["score"] for row in rows} == {None}  # what failed has no speedup
+    found = loaded(folder, "labelled", tmp_path)["train"]
     assert found.features["score"] == Value("float64")
     assert list(found) == rows
 
 
 def test_lines_and_parquet_load_alike(exported: Exported, tmp_path: Path) -> None:
-    lines, _ = exported("verl-rl", "kernel_smith@1", parquet=False)
+    lines, _ = exported("verl-rl", "kernel_smith@2", parquet=False)
     text = list(loaded(lines, "prompt", tmp_path / "lines")["train"])
     lines.rename(tmp_path / "lines-export")
-    table, _ = exported("verl-rl", "kernel_smith@1", parquet=True)
+    table, _ = exported("verl-rl", "kernel_smith@2", parquet=True)
     assert list(loaded(table, "prompt", tmp_path / "table")["train"]) == text

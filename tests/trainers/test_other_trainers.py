@@ -25,7 +25,7 @@ from tests.trajectories_export.exporting import exported
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LONG = 100_000
-CONVERSATIONS = [(story, "kernel_smith@1", "supervised"), (winding, "multi_turn@1", "conversation")]
+CONVERSATIONS = [(story, "kernel_smith@2", "supervised"), (winding, "multi_turn@1", "conversation")]
 
 
 def rows_of(folder: Path, view: str) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def test_openrlhf_reads_pairs_and_prompts(search: Searched, tmp_path: Path) -> N
     sides = [words.decode(ids[0, prompt:]) for ids in (chosen, rejected)]
     assert sides == [said(row["chosen"][0]), said(row["rejected"][0])]
 
-    exported(search, tmp_path / "prompts", "openrlhf", "kernel_smith@1")
+    exported(search, tmp_path / "prompts", "openrlhf", "kernel_smith@2")
     strategy = Strategy(input_key="input", label_key="label")
     data = openrlhf_data(tmp_path / "prompts", "prompt", strategy)
     prompts = datasets.PromptDataset(data, words, strategy)
@@ -146,7 +146,7 @@ def steady(search: Searched) -> None:
 
 @pytest.mark.parametrize(
     ("told", "recipe", "view"),
-    [(story, "kernel_smith@1", "supervised"), (steady, "multi_turn@1", "conversation")],
+    [(story, "kernel_smith@2", "supervised"), (steady, "multi_turn@1", "conversation")],
 )
 def test_llamafactory_learns_the_wanted_answers(
     told: Any, recipe: str, view: str, llamafactory: Any, search: Searched, tmp_path: Path

@@ -50,7 +50,7 @@ def rows_of(folder: Path, view: str, tmp_path: Path) -> Any:
 
 
 def test_prompt_and_answer_stay_apart(exported: Exported, tokenizer: Any, tmp_path: Path) -> None:
-    folder, _ = exported("trl-sft", "kernel_smith@1")
+    folder, _ = exported("trl-sft", "kernel_smith@2")
     row = rows_of(folder, "supervised", tmp_path)[0]
     assert is_conversational(row)
     text = apply_chat_template(row, tokenizer)
@@ -61,9 +61,9 @@ def test_prompt_and_answer_stay_apart(exported: Exported, tokenizer: Any, tmp_pa
 @pytest.mark.parametrize(
     ("recipe", "view"),
     [
-        ("kernel_smith@1", "supervised"),
+        ("kernel_smith@2", "supervised"),
         ("multi_turn@1", "conversation"),
-        ("repair@2", "supervised"),
+        ("repair@3", "supervised"),
     ],
 )
 def test_sft_takes_a_step(
@@ -82,7 +82,7 @@ def test_sft_takes_a_step(
 def test_the_loss_is_on_the_answer_only(
     exported: Exported, model: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
-    folder, _ = exported("trl-sft", "kernel_smith@1")
+    folder, _ = exported("trl-sft", "kernel_smith@2")
     rows = rows_of(folder, "supervised", tmp_path)
     trainer = SFTTrainer(
         model=model,
@@ -123,7 +123,7 @@ def test_kto_takes_a_step(exported: Exported, model: Any, tokenizer: Any, tmp_pa
 def test_grpo_takes_a_step_and_tells_the_reward_what_it_is_for(
     exported: Exported, model: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
-    folder, _ = exported("trl-grpo", "kernel_smith@1")
+    folder, _ = exported("trl-grpo", "kernel_smith@2")
     seen: list[str] = []
 
     def reward(completions: list[Any], reference: list[str], **_: Any) -> list[float]:

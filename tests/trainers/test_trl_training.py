@@ -101,7 +101,7 @@ def learned_texts(trainer: Any, chosen: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("recipe", ["kernel_smith@1", "repair@2"])
+@pytest.mark.parametrize("recipe", ["kernel_smith@2", "repair@3"])
 def test_sft_learns_single_turns(recipe: str, search: Searched, tmp_path: Path) -> None:
     story(search)
     rows = rows_of(search, tmp_path, "trl-sft", recipe, "supervised")
@@ -174,7 +174,7 @@ class Scripted(GRPOTrainer):
 def test_grpo_is_rewarded_by_a_pinned_server(search: Searched, tmp_path: Path) -> None:
     """The stub judge takes the program that a prompt goes on from for 1.5 times as fast."""
     story(search)
-    rows = rows_of(search, tmp_path, "trl-grpo", "kernel_smith@1", "prompt")
+    rows = rows_of(search, tmp_path, "trl-grpo", "kernel_smith@2", "prompt")
     with serving(tmp_path, references="any") as server:
         about = asyncio.run(Client(server.url).about())
         pins = {"evaluator": about["evaluator_version"], "device_class": about["device_class"]}

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_rl_prompts_are_read(exported: Exported, tokenizer: Any, tmp_path: Any) -> None:
-    folder, manifest = exported("verl-rl", "kernel_smith@1")
+    folder, manifest = exported("verl-rl", "kernel_smith@2")
     files = [str(folder / shard.path) for shard in manifest.shards]
     config = OmegaConf.create({"max_prompt_length": 10_000, "cache_dir": str(tmp_path / "cache")})
     rows = RLHFDataset(files, tokenizer, config)
@@ -51,7 +51,7 @@ def test_sft_takes_the_loss_on_all_answers(exported: Exported, tokenizer: Any) -
 
 
 def test_single_turns_are_read_for_sft(exported: Exported, tokenizer: Any) -> None:
-    folder, manifest = exported("verl-sft", "kernel_smith@1")
+    folder, manifest = exported("verl-sft", "kernel_smith@2")
     files = [str(folder / shard.path) for shard in manifest.shards]
     config = {"max_length": 20_000, "truncation": "error", "pad_mode": "no_padding"}
     rows = MultiTurnSFTDataset(files, tokenizer, config)

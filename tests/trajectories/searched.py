@@ -111,6 +111,7 @@ class Searched:
     task: Task = TASK
     warm_start: str | None = None
     run: RunRow = field(init=False)
+    _coded: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         config = {"baseline": "eager", "warm_start": self.warm_start}
@@ -119,6 +120,9 @@ class Searched:
     @staticmethod
     def digest(name: str) -> str:
         return Program(source(name)).digest
+
+    def _known(self, name: str) -> str:
+        return self._coded.get(name, self.digest(name))
 
     def built_in(
         self,
@@ -130,7 +134,7 @@ class Searched:
         **proposal: Any,
     ) -> None:
         """A step that no model was asked for."""
-        used = tuple(map(self.digest, parents))
+        used = tuple(map(self._known, parents))
         made = Proposal(program=Program(source(name)), parents=used, **proposal)
         self._tell(self.store.propose(self.store.ask(self.run.id, operator, used), made), judged)
 
@@ -152,12 +156,15 @@ class Searched:
         job: str = "Be faster.",
         form: str = "One fenced module.",
         mended: str | None = None,
+        code: str | None = None,
+        reasoning: str = "",
     ) -> None:
         """A step that a model's reply decided; without a name, a failure.
 
         `mended` is a first answer that could not be used; the reply is then that to a second round.
+        `code` stands in for the program of that name.
         """
-        used = tuple(map(self.digest, parents))
+        used = tuple(map(self._known, parents))
         said = (Message("system", "You write kernels."), Message("user", _asked(shows, job, form)))
         request = ModelRequest(messages=said, model=asked)
         [ticket] = self.store.request(self.run.id, operator, used, request, asked)
@@ -169,13 +176,15 @@ class Searched:
         text = f"Here is {name}.\n```python\n{source(name or '')}```" if reply is None else reply
         answer = ModelReply(
             status=status, text=text, usage=Usage(prompt=30, completion=40), cost_usd=0.01,
-            trace=trace,
+            trace=trace, reasoning=reasoning,
         )  # fmt: skip
         ticket = self.store.answer(ticket, answer)
         if name is None:
             self.store.propose(ticket, Failed(failure), reading)
             return
-        made = Proposal(program=Program(source(name)), parents=used, note=note or f"try {name}")
+        program = Program(source(name) if code is None else code)
+        self._coded[name] = program.digest
+        made = Proposal(program=program, parents=used, note=note or f"try {name}")
         self._tell(self.store.propose(ticket, made, reading), judged)
 
     def verify(self, name: str, judged: Evaluation, **proposal: Any) -> None:

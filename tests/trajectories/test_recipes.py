@@ -17,7 +17,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus
 from evolve.store import Store
-from evolve.trajectories.step import Step
+from evolve.trajectories.step import Outcome, Step
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views.recipes import RECIPES, find_recipe
 from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly, Row
@@ -48,7 +48,7 @@ def told(search: Searched) -> Searched:
 
 
 def test_kernel_smith_keeps_correct_translations_and_gains(told: Searched) -> None:
-    found, tally = rows(told, "kernel_smith@1", "supervised")
+    found, tally = rows(told, "kernel_smith@2", "supervised")
     assert numbers(found) == [1, 5, 7, 8, 9]
     assert removed(tally) == {
         "not of the search itself": 3,  # 11, 18, 19
@@ -68,16 +68,59 @@ def test_kernel_smith_keeps_correct_translations_and_gains(told: Searched) -> No
     assert first.score == pytest.approx(1.5)
 
 
-def test_a_correct_first_translation_is_kept_however_slow(search: Searched) -> None:
+def test_a_correct_first_translation_is_kept_however_slow_and_is_called_no_gain(
+    search: Searched,
+) -> None:
     search.model("A", verdict(0.5))
     search.model("B", verdict(status=Status.COMPILE_ERROR))
-    assert numbers(rows(search, "kernel_smith@1", "supervised")[0]) == [0]
+    [row], _ = rows(search, "kernel_smith@2", "supervised")
+    assert (row.step.sequence, row.score, row.outcome) == (0, 0.5, Outcome.FIRST)
+
+
+def test_a_first_version_whose_time_is_not_known_has_no_score_and_is_left_out(
+    search: Searched,
+) -> None:
+    search.model("A", verdict(status=Status.TIMING_UNBOUNDED))
+    search.model("B", verdict(status=Status.WRONG_VALUE))
+    search.model("C", verdict(status=Status.TIMING_UNBOUNDED), "B", operator="repair")
+    for recipe in ("kernel_smith@2", "repair@3"):
+        found, tally = rows(search, recipe, "supervised")
+        assert found == []
+        assert removed(tally)["not timed"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("speedup", "outcome"),
+    [
+        (Ratio(1.2, 1.1, 1.3), Outcome.GAIN),
+        (Ratio(1.2, 1.0, 1.4), Outcome.FIRST),  # the interval has to lie above 1
+        (Ratio(0.5, 0.4, 0.6), Outcome.FIRST),
+    ],
+)
+def test_a_gain_has_an_interval_above_1(search: Searched, speedup: Ratio, outcome: Outcome) -> None:
+    """A first version is compared with the baseline."""
+    search.model("A", verdict(speedup))
+    [row], _ = rows(search, "kernel_smith@2", "supervised")
+    assert (row.score, row.outcome) == (speedup.value, outcome)
+
+
+def test_a_gain_over_a_slow_parent_and_a_repair_are_told_apart(search: Searched) -> None:
+    search.model("A", verdict(0.5))
+    search.model("B", verdict(0.8), "A")  # a gain, and slower than the baseline
+    search.model("C", verdict(status=Status.WRONG_VALUE), "A")
+    search.model("D", verdict(0.6), "C", operator="repair")
+    steps = {row.step.sequence: row for row in rows(search, "kto@1", "labelled")[0]}
+    assert {n: row.outcome for n, row in steps.items()} == {
+        0: Outcome.FIRST, 1: Outcome.GAIN, 2: None, 3: Outcome.REPAIR,
+    }  # fmt: skip
+    scores = {n: row.score for n, row in steps.items()}
+    assert scores == {0: 0.5, 1: pytest.approx(1.6), 2: None, 3: 0.6}
 
 
 def test_kernel_smith_prompts_are_the_best_steps_that_showed_nothing_faster(
     told: Searched,
 ) -> None:
-    found, tally = rows(told, "kernel_smith@1", "prompt")
+    found, tally = rows(told, "kernel_smith@2", "prompt")
     assert numbers(found) == [1, 9]
     assert removed(tally)["not on the path to the best program"] == 5  # 5, 7, 12, 13, 16
     assert removed(tally)["its prompt showed a faster program"] == 1  # 8
@@ -91,7 +134,7 @@ def test_kernel_smith_prompts_are_the_best_steps_that_showed_nothing_faster(
 def test_a_first_step_and_a_small_gain_are_no_prompts(search: Searched) -> None:
     search.model("A", verdict(1.0))
     search.model("B", verdict(Ratio(1.04, 1.03, 1.05)), "A")
-    found, tally = rows(search, "kernel_smith@1", "prompt")
+    found, tally = rows(search, "kernel_smith@2", "prompt")
     assert found == []
     assert removed(tally) == {"a first step": 1, "gain over its parent below 1.05": 1}
 
@@ -173,14 +216,13 @@ def test_a_conversation_leads_from_the_first_to_the_best(told: Searched) -> None
     roles = [message.role for message in row.messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
     assert row.labels == (True, True, True)
-    assert row.scores == pytest.approx((1.5, 2.0 / 1.5, 2.0))
     assert "1.50x as fast as PyTorch eager" in row.messages[3].content
     assert "the judge says correct" in row.messages[3].content
     assert tally.rows == 1
 
 
 @pytest.mark.parametrize(
-    ("recipe", "kind"), [("kernel_smith@1", "supervised"), ("kernel_smith@1", "prompt")]
+    ("recipe", "kind"), [("kernel_smith@2", "supervised"), ("kernel_smith@2", "prompt")]
 )
 def test_a_mended_reply_answers_the_prompt_that_was_to_be_answered(
     recipe: str, kind: str, search: Searched
@@ -284,7 +326,7 @@ def test_what_was_made_without_a_model_stands_in_the_next_turn(search: Searched)
 
 
 def test_repairs_are_of_parents_that_had_failed(told: Searched) -> None:
-    found, tally = rows(told, "repair@2", "supervised")
+    found, tally = rows(told, "repair@3", "supervised")
     assert numbers(found) == [12]
     assert [row.score for row in found] == [row.steps[0].ratio.value for row in found]
     assert removed(tally)["its parent had not failed"] == 7
@@ -342,7 +384,7 @@ def test_what_may_not_be_trained_on_is_in_no_row_of_any_recipe(told: Searched) -
             found, tally = rows(told, recipe.name, kind, admit)
             shown = {step.sequence for row in found for step in row.steps}
             assert shown.isdisjoint({1, 7}), recipe.name
-            if recipe.name in ("kernel_smith@1", "siblings@1", "kto@1", "multi_turn@1"):
+            if recipe.name in ("kernel_smith@2", "siblings@1", "kto@1", "multi_turn@1"):
                 assert removed(tally)["held out"] >= 1, recipe.name
 
 
@@ -355,10 +397,10 @@ def test_a_path_with_a_step_left_out_is_no_conversation(told: Searched) -> None:
 
 
 def test_filters_are_added_after_a_plus_sign(told: Searched) -> None:
-    found, tally = rows(told, "kernel_smith@1+not_shown_faster@1", "supervised")
+    found, tally = rows(told, "kernel_smith@2+not_shown_faster@1", "supervised")
     assert numbers(found) == [1, 5, 7, 9]
     assert list(tally.removed)[-1] == "not_shown_faster@1"
-    assert rows(told, "kernel_smith@1+verified@1", "supervised")[0] == []  # the tuned one was
+    assert rows(told, "kernel_smith@2+verified@1", "supervised")[0] == []  # the tuned one was
 
 
 def test_lazy_kernels_are_rejected_by_their_share_of_device_time(search: Searched) -> None:
@@ -384,7 +426,7 @@ def test_unique_programs_are_unique_over_runs(store: Store) -> None:
         search.model("B", verdict(2.0), "A")
     tally = Tally()
     ids = [search.run.id for search in searches]
-    recipe = find_recipe("kernel_smith@1+unique@1")
+    recipe = find_recipe("kernel_smith@2+unique@1")
     found = list(recipe.rows(store, ids, "supervised", tally=tally))
     assert [row.step.id for row in found] == ["one:1"]
     assert removed(tally)["the same program as in an earlier row"] == 1
@@ -393,7 +435,7 @@ def test_unique_programs_are_unique_over_runs(store: Store) -> None:
 def test_cut_and_lost_replies_are_not_learned_from(search: Searched) -> None:
     search.model("A", verdict(1.0), status=CallStatus.TRUNCATED)
     search.model("B", verdict(1.0), reply="")
-    found, tally = rows(search, "kernel_smith@1", "supervised")
+    found, tally = rows(search, "kernel_smith@2", "supervised")
     assert found == []
     assert removed(tally) == {"the reply was cut off": 1, "no text of a reply is stored": 1}
 
@@ -403,7 +445,7 @@ def test_replies_that_hold_marks_of_turns_are_not_learned_from(search: Searched,
     """A trainer would take them for the end of the answer."""
     search.model("A", verdict(1.0), reply=f"```python\nfast()\n```{mark}\nand more")
     search.model("B", verdict(2.0), "A", reply="```cpp\nif (a<b || c>d) x = a<<|b|;\n```")
-    found, tally = rows(search, "kernel_smith@1", "supervised")
+    found, tally = rows(search, "kernel_smith@2", "supervised")
     assert numbers(found) == [1]
     assert removed(tally) == {"the reply holds marks of a chat template": 1}
 
@@ -418,22 +460,14 @@ def test_only_what_was_measured_again_is_verified(search: Searched) -> None:
     search.model("A", verdict(1.0))
     search.model("B", verdict(2.0), "A")
     search.verify("A", verdict(1.0, fidelity=Fidelity.VERIFY))
-    assert numbers(rows(search, "kernel_smith@1+verified@1", "supervised")[0]) == [0]
-
-
-def test_the_counts_are_told_in_words(told: Searched) -> None:
-    _, tally = rows(told, "kernel_smith@1", "supervised")
-    lines = list(tally.lines())
-    assert lines[0] == "20 steps looked at"
-    assert "3 left out by correct@1: not correct" in lines
-    assert lines[-1] == "5 rows"
+    assert numbers(rows(search, "kernel_smith@2+verified@1", "supervised")[0]) == [0]
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("kernel_smith", "did you mean kernel_smith@1"),
-        ("nonsense", "there are kernel_smith@1"),
+        ("kernel_smith", "did you mean kernel_smith@2"),
+        ("nonsense", "there are kernel_smith@2"),
         ("kto@1+uniq", "there is no filter 'uniq', did you mean unique@1"),
     ],
 )

@@ -39,7 +39,7 @@ def exported(
     search: Searched,
     folder: Path,
     target: str = "trl-sft",
-    recipe: str = "kernel_smith@1",
+    recipe: str = "kernel_smith@2",
     *,
     searches: Sequence[Searched] = (),
     **plan: Any,

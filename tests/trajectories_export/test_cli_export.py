@@ -60,7 +60,7 @@ def test_a_bar_on_a_terminal_says_how_far_it_is(told: Searched, tmp_path: Path):
     os.close(theirs)
     assert "steps looked at" in drawn
     assert "━" in drawn
-    assert "supervised, 5 train" in done.stdout
+    assert "supervised, 5 train (gain: 5)" in done.stdout
 
 
 def test_the_newest_run_is_meant_where_none_is_named(told: Searched, tmp_path: Path):
@@ -74,7 +74,7 @@ def test_the_newest_run_is_meant_where_none_is_named(told: Searched, tmp_path: P
 def test_formats_and_recipes_are_listed(capsys: pytest.CaptureFixture):
     export.main(["--list"])
     said = capsys.readouterr().out
-    assert "kernel_smith@1" in said
+    assert "kernel_smith@2" in said
     assert "--to trl-grpo, verl-rl, openrlhf, slime" in said
 
 

@@ -29,10 +29,12 @@ from evolve.trajectories.decontamination.splits import family_of
 from evolve.trajectories.exporters.export import Plan, export
 from evolve.trajectories.exporters.folder import building
 from evolve.trajectories.exporters.formats import FORMATS, find_format
+from evolve.trajectories.exporters.manifest import read_manifest
 from evolve.trajectories.loading import load_dataset
 from evolve.trajectories.rewards import keeps_match
-from evolve.trajectories.views.recipes import RECIPES, find_recipe
+from evolve.trajectories.views.recipes import RECIPES, Recipe, find_recipe
 from tests.trajectories.searched import Searched, source, story, verdict
+from tests.trajectories.test_autotriton import triton, wrote
 from tests.trajectories_export.exporting import ROOT, SOFTMAX, exported, files, run_on, steps
 
 
@@ -49,6 +51,34 @@ def test_the_rows_are_those_of_the_recipe(told: Searched, tmp_path: Path):
     counts = made.removed["supervised"]
     assert counts["correct@1: not correct"] == 3
     assert sum(counts.values()) + 5 == 20
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_rows_for_sft_have_a_score_or_no_column_for_it(
+    recipe: Recipe, told: Searched, tmp_path: Path
+):
+    told.model("Z", verdict(0.7))  # a first version
+    for name in "UVW":  # directions that fail
+        told.model(name, verdict(status=Status.WRONG_VALUE), "G")
+    told.model("X", verdict(1.0), code=triton("X"), reply=wrote("X"))
+    told.model("Y", verdict(1.0), "A", operator="clean_up", code=triton("Y"), reply=wrote("Y"))
+    for view in set(recipe.views) & {"supervised", "conversation"}:
+        exported(told, tmp_path / "out", "trl-sft", recipe.name)
+        rows = list(load_dataset(tmp_path / "out", view))
+        assert rows
+        assert all(isinstance(row.get("score", 1.0), float) for row in rows)
+        assert len({"score" in row for row in rows}) == 1
+
+
+def test_gains_and_first_correct_versions_are_counted_apart(told: Searched, tmp_path: Path):
+    told.model("Z", verdict(0.7))
+    made = exported(told, tmp_path / "out")
+    assert made.outcomes == {"supervised": {"first correct version": 1, "gain": 5}}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "first correct version 1, gain 5." in card
+    assert read_manifest(tmp_path / "out").outcomes == made.outcomes
+    made = exported(told, tmp_path / "kto", "trl-kto", "kto@1")
+    assert made.outcomes == {"labelled": {"first correct version": 1, "gain": 5, "repair": 1}}
 
 
 @pytest.mark.parametrize("target", FORMATS)
@@ -203,7 +233,7 @@ def test_a_stopped_export_goes_on_where_it_was(told: Searched, tmp_path: Path):
             raise Stopped
 
     seen: list[str] = []
-    plan = Plan(format=find_format("trl-sft"), recipe=find_recipe("kernel_smith@1"))
+    plan = Plan(format=find_format("trl-sft"), recipe=find_recipe("kernel_smith@2"))
     runs = [one.run for one in both]
     with pytest.raises(Stopped):
         export(told.store, runs, tmp_path / "cut", plan, stop)
@@ -262,7 +292,7 @@ def test_a_stopped_export_begins_anew_where_other_tasks_are_held_out(
     def plan() -> Plan:
         return Plan(
             format=find_format("trl-sft"),
-            recipe=find_recipe("kernel_smith@1"),
+            recipe=find_recipe("kernel_smith@2"),
             rules=Rules(held_out=hold_out([str(held_out)])),
         )
 
@@ -288,7 +318,7 @@ def test_the_card_counts_rows(told: Searched, tmp_path: Path):
 def test_filters_that_remember_see_all_runs(told: Searched, tmp_path: Path):
     other = Searched(told.store, "second")
     story(other)
-    recipe = "kernel_smith@1+unique@1"
+    recipe = "kernel_smith@2+unique@1"
     made = exported(told, tmp_path / "out", recipe=recipe, searches=[told, other])
     ids = {row["step_id"].partition(":")[0] for row in load_dataset(tmp_path / "out", "supervised")}
     assert ids == {"first"}
@@ -303,7 +333,7 @@ def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Pat
         "from evolve.trajectories.exporters.formats import find_format\n"
         "from evolve.trajectories.views.recipes import find_recipe\n"
         "from pathlib import Path\n"
-        "plan = Plan(format=find_format('trl-sft'), recipe=find_recipe('kernel_smith@1'))\n"
+        "plan = Plan(format=find_format('trl-sft'), recipe=find_recipe('kernel_smith@2'))\n"
         "store = Store.open(sys.argv[1], read_only=True)\n"
         "die = lambda unit, share, steps, rows: rows and os.kill(os.getpid(), signal.SIGKILL)\n"
         "export(store, [store.run('first')], Path(sys.argv[2]), plan, die)\n"

@@ -99,15 +99,18 @@ def test_a_build_that_is_a_link_or_gone_is_an_empty_one(tmp_path: Path) -> None:
         assert not list(Path(cache.keep("link", descriptor)).iterdir())
 
 
-@pytest.mark.parametrize("kind", ["deep", "large", "many"])
+@pytest.mark.parametrize("kind", ["deep", "large", "files", "folders"])
 def test_a_build_without_end_is_refused_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     build = tmp_path / BUILD
     build.mkdir()
     if kind == "deep":
         (build / "/".join(["x"] * 20)).mkdir(parents=True)
-    elif kind == "many":
+    elif kind == "files":
         for number in range(20_001):
             (build / str(number)).touch()
+    elif kind == "folders":
+        for number in range(20_001):
+            (build / str(number)).mkdir()
     else:
         with (build / "sparse").open("wb") as file:
             file.truncate((1 << 30) + 1)

@@ -150,6 +150,32 @@ def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_
     assert cache.finished("key") == final
 
 
+def test_a_process_that_has_built_a_program_loads_it_again_without_a_compiler(launcher):
+    without = "import os; os.environ['PATH'] = '/nowhere'\n"
+    with launcher.start(Language.CPP) as runner:
+        runner.load("candidate", HONEST_CPP, 60.0, may_build=True)
+        runner.load("candidate", without + HONEST_CPP, 20.0, "/a/copy/not/shown", stub=True)
+
+
+def test_nothing_is_left_of_a_program_when_it_is_loaded_again(launcher, arguments):
+    source = forward(
+        "return right(x)",
+        """
+import builtins, weakref
+
+class Table:
+    pass
+
+table, before = Table(), getattr(builtins, "before", lambda: None)
+assert before() is None
+builtins.before = weakref.ref(table)
+""",
+    )
+    with loaded(launcher, source, arguments) as runner:
+        runner.call(0, shared([torch.ones(4)]), 20.0)
+        runner.load("candidate", source, 20.0, stub=True)
+
+
 def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launcher, tmp_path):
     cache = BuildCache(tmp_path / "builds")
     with launcher.start(Language.CPP) as runner:

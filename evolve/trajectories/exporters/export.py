@@ -18,12 +18,12 @@ from evolve.trajectories.decontamination.licences import licence_of
 from evolve.trajectories.decontamination.splits import TEST, TRAIN, families_of, test_families
 from evolve.trajectories.exporters.extras import extras
 from evolve.trajectories.exporters.folder import building, publish
-from evolve.trajectories.exporters.formats import Format, Kind, Place
+from evolve.trajectories.exporters.formats import Format, Kind, Place, Shape
 from evolve.trajectories.exporters.manifest import Manifest, Source
 from evolve.trajectories.exporters.shards import SHARD_BYTES, Shards, require_pyarrow
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views.recipes import Recipe
-from evolve.trajectories.views.rows import Row
+from evolve.trajectories.views.rows import Example, Row
 
 COMMIT_ROWS = 5_000
 
@@ -68,6 +68,11 @@ class Plan:
             )
         return both
 
+    def shape(self, kind: Kind) -> Shape:
+        """Columns and fill of the rows of one kind."""
+        found = self.format.shape(kind)
+        return found if self.recipe.views[kind.value].is_scored else found.unscored()
+
 
 @dataclass(slots=True)
 class Counts:
@@ -82,12 +87,13 @@ class Counts:
         counts = cls(models=Counter(data.get("models")), devices=Counter(data.get("devices")))
         for kind, tally in data.get("tallies", {}).items():
             removed = {name: Counter(reasons) for name, reasons in tally["removed"].items()}
-            counts.tallies[kind] = Tally(tally["steps"], tally["rows"], removed)
+            outcomes = Counter(tally["outcomes"])
+            counts.tallies[kind] = Tally(tally["steps"], tally["rows"], removed, outcomes)
         return counts
 
     def to_json(self) -> dict[str, Any]:
         tallies = {
-            kind: {"steps": tally.steps, "rows": tally.rows, "removed": tally.removed}
+            kind: {name: getattr(tally, name) for name in Tally.__slots__}
             for kind, tally in self.tallies.items()
         }
         return {"tallies": tallies, "models": self.models, "devices": self.devices}
@@ -118,7 +124,7 @@ def export(
         UsageError: the folder is there already, recipe and format do not go together, or parquet
             is asked for and pyarrow is missing.
     """
-    columns = {kind.value: plan.format.shape(kind).columns for kind in plan.kinds}
+    columns = {kind.value: plan.shape(kind).columns for kind in plan.kinds}
     if plan.parquet:
         require_pyarrow()
     with building(folder) as place:
@@ -181,7 +187,7 @@ class _Work:
         self._commit(name)
 
     def _write_row(self, row: Row, kind: Kind, tally: Tally) -> None:
-        shape = self._plan.format.shape(kind)
+        shape = self._plan.shape(kind)
         family = self._families[row.step.run]
         split = TEST if family in self.tested else TRAIN
         parts = list(shape.parts(row))
@@ -189,6 +195,8 @@ class _Work:
             place = Place(split, self.shards.rows(kind, split), family)
             self.shards.write(kind, split, shape.fill(part, place))
             self.counts.add(part)
+            if isinstance(part, Example) and part.outcome is not None:
+                tally.outcomes[part.outcome.value] += 1
         self._uncommitted += len(parts)
         tally.rows += len(parts) - 1
         if not parts:
@@ -290,7 +298,12 @@ def _manifest(
         excluded=_by_name(excluded),
         removed={kind: _removed(tally) for kind, tally in counts.tallies.items()},
         rows={kind: found for kind in kinds if (found := _rows(work.shards, kind))},
-        columns={kind: plan.format.shape(Kind(kind)).columns for kind in kinds},
+        outcomes={
+            kind: _by_name(tally.outcomes)
+            for kind, tally in counts.tallies.items()
+            if tally.outcomes
+        },
+        columns={kind: plan.shape(Kind(kind)).columns for kind in kinds},
         test_families=tuple(sorted(work.tested)),
         held_out=held_out.asked,
         near_misses=tuple(_near_misses(kept, plan.rules)),

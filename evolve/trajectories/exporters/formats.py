@@ -25,8 +25,9 @@ from evolve.trajectories.exporters.columns import (
     WHOLE,
     Columns,
 )
-from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly, Row
+from evolve.trajectories.views.rows import Conversation, Example, Group, Preference, PromptOnly, Row
 
+SCORE = "score"
 SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
 
 
@@ -38,6 +39,7 @@ class Kind(StrEnum):
     PREFERENCE = "preference"
     PROMPT = "prompt"
     CONVERSATION = "conversation"
+    GROUP = "group"
 
 
 def kind_of(row: Row) -> Kind:
@@ -53,6 +55,8 @@ def kind_of(row: Row) -> Kind:
             return Kind.PROMPT
         case Conversation():
             return Kind.CONVERSATION
+        case Group():
+            return Kind.GROUP
     raise TypeError(f"no kind of row: {type(row).__name__}")
 
 
@@ -83,6 +87,17 @@ class Shape:
     columns: Columns
     fill: Fill
     parts: Callable[[Row], Iterable[Row]] = _as_it_is
+
+    def unscored(self) -> "Shape":
+        """The same without the column `score`, for rows that have none."""
+        if SCORE not in self.columns:
+            return self
+        columns = {name: kind for name, kind in self.columns.items() if name != SCORE}
+
+        def fill(row: Row, place: Place) -> Mapping[str, Any]:
+            return {name: self.fill(row, place)[name] for name in columns}
+
+        return replace(self, columns=columns, fill=fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +200,16 @@ def _traced(row: Example, _: Place) -> dict[str, Any]:
     }
 
 
+def _group(row: Group, _: Place) -> dict[str, Any]:
+    return {
+        "prompt": messages_of(row.prompt),
+        "completions": [_answer(text) for text in row.completions],
+        "rewards": list(row.rewards),
+        "advantages": list(row.advantages),
+        "step_ids": [step.id for step in row.steps],
+    }
+
+
 def _turn_labels(row: Conversation) -> list[bool]:
     """Whether each assistant turn is known to be wanted."""
     pairs = zip(row.messages, row.learned, strict=True)
@@ -238,6 +263,16 @@ _VERL_PROMPT: Columns = {
 _MESSAGES = _shape({"messages": MESSAGES}, lambda row, _: {"messages": _whole(row)})
 _TRACED = _shape({"messages": MESSAGES, "trace": TRACE}, _traced)
 _EXAMPLE = _shape({"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER}, _example)
+_GROUP = _shape(
+    {
+        "prompt": MESSAGES,
+        "completions": MESSAGES,
+        "rewards": [NUMBER],
+        "advantages": [NUMBER],
+        "step_ids": [TEXT],
+    },
+    _group,
+)
 _PAIR = _shape({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES}, _pair)
 _LABELLED = _shape(
     {"prompt": MESSAGES, "completion": MESSAGES, "score": NUMBER, "label": FLAG},
@@ -306,7 +341,10 @@ _KTO_TAG = _shape(
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
-        Format(name="messages", shapes={Kind.SUPERVISED: _TRACED, Kind.CONVERSATION: _TURNS}),
+        Format(
+            name="messages",
+            shapes={Kind.SUPERVISED: _TRACED, Kind.CONVERSATION: _TURNS, Kind.GROUP: _GROUP},
+        ),
         Format(
             name="trl-sft",
             shapes={

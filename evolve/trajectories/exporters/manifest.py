@@ -43,6 +43,8 @@ class Manifest:
         excluded: steps by the reason for which they were left out.
         removed: by view, rows or steps that the recipe left out, by filter.
         rows: by view and split.
+        outcomes: by view, rows by what the program of each is: a gain, a first correct version, a
+            repair.
         columns: of every view.
         test_families: of the test split.
         held_out: what was asked to be held out.
@@ -63,6 +65,7 @@ class Manifest:
     excluded: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rows: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     columns: Mapping[str, Any] = field(default_factory=dict)
     test_families: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()

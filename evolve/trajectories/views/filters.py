@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import CallStatus
+from evolve.core.program import launches_triton
 from evolve.core.randomness import stream
 from evolve.core.source.normalise import normalised_digest
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rewards.shaping import keep_probability
-from evolve.trajectories.step import Known, Made, Step, fault_of
+from evolve.trajectories.step import Made, Step
+from operators.llm.clean_up import NAME as CLEAN_UP
+from operators.prompting.reply_handling import REPAIR as MEND
 
 Check = Callable[[Step], str]
 """Why a step is left out, as a phrase that is the same for all such steps; empty keeps it."""
@@ -70,9 +73,9 @@ def timed(step: Step) -> str:
 
 
 def better_than_parent(step: Step) -> str:
-    """Faster than its parent by a whole interval; a step without a parent need only be correct."""
+    """Faster than its parent by a whole interval; without a parent, correct and timed."""
     if step.parent is None:
-        return ""
+        return timed(step)
     gain = step.gain
     if gain is None:
         return "gain over its parent not known"
@@ -117,12 +120,30 @@ def repairs(step: Step) -> str:
     """Made from a program that had failed."""
     if step.parent is None or step.parent.evaluation is None:
         return "no verdict on its parent"
-    return "" if has_failed(step.parent) else "its parent had not failed"
+    return "" if step.parent.has_failed else "its parent had not failed"
 
 
-def has_failed(known: Known) -> bool:
-    """Whether a verdict speaks against a program."""
-    return known.evaluation is not None and fault_of(known.evaluation) != ""
+def first_step(step: Step) -> str:
+    """A translation: made from no program."""
+    return "" if step.parent is None else "made from another program"
+
+
+def cleaned_up(step: Step) -> str:
+    """The compiler's program as a model has written it anew."""
+    return "" if step.operator == CLEAN_UP else "not the compiler's program written anew"
+
+
+def launches(step: Step) -> str:
+    """Its syntax tree defines a Triton kernel and launches it."""
+    return "" if launches_triton(step.source) else "launches no Triton kernel of its own"
+
+
+def at_once(step: Step) -> str:
+    """It answered the prompt itself, not a request to correct an answer."""
+    last = step.exchanges[-1] if step.exchanges else None
+    if last is None or not last.reply.text.strip():
+        return "no text of a reply is stored"
+    return "answered when asked to correct an answer" if last.request.purpose == MEND else ""
 
 
 def verified(step: Step) -> str:
@@ -164,19 +185,24 @@ def pinned(
 
 
 _KERNEL_SMITH = "Kernel-Smith, arXiv 2603.28342"
+_AUTOTRITON = "AutoTriton, arXiv 2507.05687"
 
 BY_MODEL = pinned("by_model@1", by_model)
 NEW_PROGRAM = pinned("new_program@1", new_program)
 JUDGED = pinned("judged@1", judged)
 CORRECT = pinned("correct@1", correct)
 TIMED = pinned("timed@1", timed)
-BETTER = pinned("better_than_parent@1", better_than_parent, _KERNEL_SMITH)
+BETTER = pinned("better_than_parent@2", better_than_parent, _KERNEL_SMITH)
 ON_BEST_PATH = pinned("on_best_path@1", on_best_path, _KERNEL_SMITH)
 REFINES = pinned("refines@1", refines, _KERNEL_SMITH)
 LARGE_GAIN = pinned("large_gain@1", large_gain, _KERNEL_SMITH)
 NOT_SHOWN = pinned("not_shown_faster@1", not_shown_faster, _KERNEL_SMITH, reads_texts=True)
 REPAIRS = pinned("repairs@1", repairs, "KernelBench-X, arXiv 2605.04956")
 WHOLE_REPLY = pinned("whole_reply@1", whole_reply, reads_texts=True)
+FIRST_STEP = pinned("first_step@1", first_step, _AUTOTRITON)
+CLEANED_UP = pinned("cleaned_up@1", cleaned_up, _AUTOTRITON)
+LAUNCHES_TRITON = pinned("launches_triton@1", launches, _AUTOTRITON, reads_texts=True)
+AT_ONCE = pinned("at_once@1", at_once, reads_texts=True)
 
 ADDITIONAL = (
     pinned("verified@1", verified),

@@ -14,18 +14,12 @@ from evolve.trajectories.names import find
 from evolve.trajectories.step import Step
 from evolve.trajectories.steps import History
 from evolve.trajectories.tally import Tally
-from evolve.trajectories.views import filters
+from evolve.trajectories.views import autotriton, filters
 from evolve.trajectories.views.directions import Dead, summary
 from evolve.trajectories.views.filters import Check, Filter
 from evolve.trajectories.views.rows import Row
 from evolve.trajectories.views.siblings import Families, preference
-from evolve.trajectories.views.turns import (
-    conversation,
-    labelled,
-    prompt_only,
-    repaired,
-    supervised,
-)
+from evolve.trajectories.views.turns import conversation, labelled, prompt_only, supervised
 
 _AT_ONCE = 50
 
@@ -36,6 +30,7 @@ LABELLED = "labelled"
 PREFERENCE = "preference"
 PROMPT = "prompt"
 CONVERSATION = "conversation"
+GROUP = "group"
 
 Admit = Callable[[Step], object]
 """Why a step may not be trained on (its text is the reason), or None."""
@@ -99,6 +94,8 @@ class View:
 
     filters: tuple[Filter, ...]
     make: Make
+    is_scored: bool = True
+    """Whether its rows have a score."""
 
     @property
     def remembers(self) -> bool:
@@ -175,7 +172,7 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of this name, with filters after plus signs: `kernel_smith@1+unique@1`.
+    """The recipe of this name, with filters after plus signs: `kernel_smith@2+unique@1`.
 
     Raises:
         UsageError: there is no such recipe or filter.
@@ -255,6 +252,19 @@ def _directions(sieve: Sieve) -> Iterator[Row]:
         sieve.tally.remove("dead_end", reason, count)
 
 
+def _groups(sieve: Sieve) -> Iterator[Row]:
+    """Answers to the same prompt together."""
+    answers: dict[str, list[int]] = {}
+    for step in sieve.light():
+        answers.setdefault(step.prompt_key, []).append(step.sequence)
+    for sequences in answers.values():
+        steps = [step for step in sieve.whole(sequences) if step is not None]
+        if len(steps) > 1:
+            yield autotriton.group(steps)
+        else:
+            sieve.tally.remove("group", "no other answer to its prompt", len(steps))
+
+
 def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
     while part := list(itertools.islice(rest, _AT_ONCE)):
@@ -263,12 +273,14 @@ def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 _BY_MODEL = (filters.BY_MODEL, filters.NEW_PROGRAM)
 _GOOD = (*_BY_MODEL, filters.JUDGED, filters.CORRECT)
+_TRITON = (filters.TIMED, filters.LAUNCHES_TRITON, filters.WHOLE_REPLY, autotriton.REASONED)
+_AUTOTRITON = "AutoTriton, arXiv 2507.05687"
 
 RECIPES = (
     Recipe(
-        name="kernel_smith@1",
+        name="kernel_smith@2",
         source="Kernel-Smith, arXiv 2603.28342",
-        what="steps that were gains; as prompts, the best steps on the way to the best program",
+        what="gains and first correct versions; as prompts, the best steps to the best program",
         views={
             SUPERVISED: View((*_GOOD, filters.BETTER, filters.WHOLE_REPLY), _each(supervised)),
             PROMPT: View(
@@ -292,7 +304,7 @@ RECIPES = (
     Recipe(
         name="kto@1",
         source="KTO, arXiv 2402.01306",
-        what="single steps as wanted (a gain) or not (failed or slower), the middle left out",
+        what="steps as wanted (gains, first correct versions, repairs) or not (failed or slower)",
         views={
             LABELLED: View((filters.BY_MODEL, filters.JUDGED, filters.WHOLE_REPLY), _each(labelled))
         },
@@ -301,19 +313,47 @@ RECIPES = (
         name="multi_turn@1",
         source="Kevin, arXiv 2507.11948: every turn of a line is learned from",
         what="the way from the first to the best program as one conversation",
-        views={CONVERSATION: View((filters.ON_BEST_PATH,), _conversation)},
+        views={CONVERSATION: View((filters.ON_BEST_PATH,), _conversation, is_scored=False)},
     ),
     Recipe(
-        name="repair@2",
+        name="repair@3",
         source="KernelBench-X, arXiv 2605.04956: repairing is a skill of its own",
         what="failed programs that a step put right",
-        views={SUPERVISED: View((*_GOOD, filters.REPAIRS, filters.WHOLE_REPLY), _each(repaired))},
+        views={
+            SUPERVISED: View(
+                (*_GOOD, filters.REPAIRS, filters.TIMED, filters.WHOLE_REPLY), _each(supervised)
+            )
+        },
     ),
     Recipe(
         name="failed_directions@2",
         source="ours",
         what="what was tried from a program and brought nothing",
-        views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions)},
+        views={SUPERVISED: View((filters.BY_MODEL, filters.JUDGED), _directions, is_scored=False)},
+    ),
+    Recipe(
+        name="autotriton_translation@1",
+        source=_AUTOTRITON,
+        what="verified translations of the reference into Triton, with their reasoning",
+        views={SUPERVISED: View((*_GOOD, filters.FIRST_STEP, *_TRITON), _each(autotriton.sft))},
+    ),
+    Recipe(
+        name="autotriton_compiled@1",
+        source=_AUTOTRITON,
+        what="the compiler's Triton, cleaned up and explained (operator clean_up)",
+        views={SUPERVISED: View((*_GOOD, filters.CLEANED_UP, *_TRITON), _each(autotriton.sft))},
+    ),
+    Recipe(
+        name="autotriton_rl@1",
+        source=_AUTOTRITON,
+        what="the instruction of each task; groups of answers to one prompt with autotriton@2",
+        views={
+            PROMPT: View(
+                (*_BY_MODEL, filters.JUDGED, filters.FIRST_STEP, autotriton.ONE_FOR_A_TASK),
+                _each(autotriton.prompt),
+            ),
+            GROUP: View((filters.BY_MODEL, filters.JUDGED, filters.AT_ONCE), _groups),
+        },
     ),
 )
 """All recipes that ship."""

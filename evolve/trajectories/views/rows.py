@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolve.core.model import Message, TokenTrace
-from evolve.trajectories.step import Step
+from evolve.trajectories.step import Outcome, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,9 @@ class Row:
 class Example(Row):
     """One prompt and one completion: supervised rows, and labelled ones (KTO).
 
-    `score` is the row's worth where the recipe gives one, `label` whether it is wanted, `trace` the
-    completion's tokens with their log-probabilities where an endpoint gave them.
+    `score` is the speedup over what the step was made from, where the recipe gives one; `label`
+    whether it is wanted; `trace` the completion's tokens with their log-probabilities where an
+    endpoint gave them.
     """
 
     prompt: tuple[Message, ...]
@@ -36,12 +37,27 @@ class Example(Row):
     label: bool | None = None
     trace: TokenTrace | None = None
 
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the program that it holds is; None where it holds none, or one that is unwanted."""
+        return None if self.score is None or self.label is False else self.step.outcome
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOnly(Row):
     """A prompt whose answers a reward judges while training, by the task and parent of its step."""
 
     prompt: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Row):
+    """Several answers to one prompt, in the order of `steps`, with rewards and advantages."""
+
+    prompt: tuple[Message, ...]
+    completions: tuple[str, ...]
+    rewards: tuple[float, ...]
+    advantages: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +72,14 @@ class Preference(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Row):
-    """Several turns. `labels` and `scores` have one entry for each assistant turn, in order.
+    """Several turns. `labels` has one entry for each assistant turn, in order.
 
-    Turns that were in the first prompt already, as examples, have None for both. `steps` has those
-    of all others, the last one first.
+    Turns that were in the first prompt already, as examples, have None. `steps` has those of all
+    others, the last one first.
     """
 
     messages: tuple[Message, ...]
     labels: tuple[bool | None, ...]
-    scores: tuple[float | None, ...]
 
     @property
     def learned(self) -> tuple[bool, ...]:
@@ -80,14 +95,12 @@ class Conversation(Row):
     def by_turn(self) -> Iterator[Example]:
         """A row for each turn that is learned from: all that came before it, and its answer."""
         learned, steps = self.learned, self.steps[::-1]
-        own = self._answers()[-len(steps) :]
-        for number, (place, score) in enumerate(zip(own, self.scores[-len(steps) :], strict=True)):
+        for number, place in enumerate(self._answers()[-len(steps) :]):
             if learned[place]:
                 yield Example(
                     steps=steps[number::-1],
                     prompt=self.messages[:place],
                     completion=self.messages[place].content,
-                    score=score,
                 )
 
     def _answers(self) -> list[int]:

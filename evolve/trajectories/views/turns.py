@@ -1,13 +1,12 @@
 """Rows out of single steps, and the words in which a verdict comes back to a model."""
 
 import itertools
-from dataclasses import replace
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import Message
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.step import Step
-from evolve.trajectories.views.filters import has_failed, whole_reply
+from evolve.trajectories.views.filters import whole_reply
 from evolve.trajectories.views.prompts import job_of, programs_and_job_of
 from evolve.trajectories.views.rows import Conversation, Example, PromptOnly
 from operators.prompting.prompt_context import ratio_text
@@ -15,19 +14,14 @@ from operators.quoting import quote
 
 
 def supervised(step: Step) -> Example:
-    """The reply as an example to follow; `score` is the gain over the parent."""
+    """The reply as an example to follow; `score` is the speedup over what it was made from."""
     return Example(
         steps=(step,),
         prompt=step.prompt,
         completion=completion(step),
-        score=gain_of(step),
+        score=score_of(step),
         trace=step.trace,
     )
-
-
-def repaired(step: Step) -> Example:
-    """The same of a failed parent, over which there is no gain: `score` is the speedup."""
-    return replace(supervised(step), score=None if step.ratio is None else step.ratio.value)
 
 
 def labelled(step: Step) -> Example | None:
@@ -39,7 +33,7 @@ def labelled(step: Step) -> Example | None:
         steps=(step,),
         prompt=step.prompt,
         completion=completion(step),
-        score=gain_of(step),
+        score=score_of(step),
         label=label,
     )
 
@@ -54,9 +48,9 @@ def completion(step: Step) -> str:
     return "" if step.reply is None else step.reply.text
 
 
-def gain_of(step: Step) -> float | None:
-    """How many times as fast as its parent, as measured."""
-    return None if step.gain is None else step.gain.value
+def score_of(step: Step) -> float | None:
+    """How many times as fast as what it was made from, as measured (`Step.advance`)."""
+    return None if step.advance is None else step.advance.value
 
 
 def wanted(step: Step) -> bool | None:
@@ -68,7 +62,7 @@ def wanted(step: Step) -> bool | None:
     found = grade(step)
     if found is not Grade.CORRECT:
         return None if found is None else False
-    if step.parent is None or has_failed(step.parent):
+    if step.parent is None or step.parent.has_failed:
         return True
     if step.gain is None or not step.gain.excludes(1.0):
         return None
@@ -107,7 +101,6 @@ def conversation(path: list[Step]) -> Conversation | None:
         steps=tuple(turns[::-1]),
         messages=tuple(messages),
         labels=(*examples, *map(_turn_label, turns)),
-        scores=(*examples, *map(gain_of, turns)),
     )
 
 

@@ -14,6 +14,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ BUILD = "build"
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`headers`)."""
 
-
-_DEEPEST, _MOST_FILES, _MOST_BYTES = 8, 20_000, 1 << 30  # of a build
+_DEEPEST, _MOST_ENTRIES, _MOST_BYTES = 8, 20_000, 1 << 30  # of a build
+_PIECE = 1 << 20  # bytes that are copied at once
 
 
 class BuildError(Exception):
@@ -67,7 +68,8 @@ class BuildCache:
         final = self._root / key
         fresh = Path(tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=self._root))
         try:
-            _copy(folder, name, fresh)
+            fresh.chmod(0o755)
+            _copy(folder, name, fresh, _Room())
             with contextlib.suppress(OSError):
                 fresh.rename(final)
         finally:
@@ -75,53 +77,70 @@ class BuildCache:
         return str(final)
 
 
-def _copy(folder: int, name: str, target: Path) -> None:
-    """Plain files and folders below `name`, as they are met: no link is followed."""
-    target.chmod(0o755)
-    try:
-        build = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-    except OSError:  # a program may remove it
-        return
-    try:
-        _copy_open(build, target)
-    finally:
-        os.close(build)
+@dataclass(slots=True)
+class _Room:
+    """What a build may still take."""
+
+    entries: int = _MOST_ENTRIES
+    size: int = _MOST_BYTES
+
+    def take(self, entries: int = 0, size: int = 0) -> None:
+        self.entries -= entries
+        self.size -= size
+        if min(self.entries, self.size) < 0:
+            most = f"{_MOST_ENTRIES} files and folders or {_MOST_BYTES >> 20} MiB"
+            raise BuildError(f"its build has more than {most}")
 
 
-def _copy_open(build: int, target: Path) -> None:
-    files = size = 0
-    for path, _, names, at in os.fwalk(".", dir_fd=build):
-        below = path.split("/")[1:]
-        if len(below) > _DEEPEST:
-            raise BuildError(f"its build has folders that are more than {_DEEPEST} deep")
-        place = target.joinpath(*below)
-        place.mkdir(exist_ok=True)
-        place.chmod(0o755)
-        for file in names:
-            files += 1
-            size += _copy_file(file, at, place / file, _MOST_BYTES - size)
-            if files > _MOST_FILES or size > _MOST_BYTES:
-                raise BuildError(
-                    f"its build has more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB"
-                )
+def _copy(folder: int, name: str, target: Path, room: _Room, depth: int = 0) -> None:
+    """Plain files and folders below `name`, as they are met: no link is followed.
+
+    What cannot be read is left out. So is a name that comes twice: it is changed meanwhile.
+    """
+    if depth > _DEEPEST:
+        raise BuildError(f"its build has folders that are more than {_DEEPEST} deep")
+    with contextlib.ExitStack() as ends:
+        try:
+            here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            ends.callback(os.close, here)
+            found = ends.enter_context(os.scandir(here))
+        except OSError:  # a program may remove it
+            return
+        for entry in found:  # as they come: there may be millions
+            room.take(entries=1)
+            place = target / entry.name
+            if place.exists():
+                continue
+            if _is_folder(entry):
+                place.mkdir()
+                place.chmod(0o755)
+                _copy(here, entry.name, place, room, depth + 1)
+            else:
+                _copy_file(here, entry.name, place, room)
 
 
-def _copy_file(name: str, folder: int, target: Path, most: int) -> int:
-    """Copy a file, if it is a plain one of `most` bytes; its size, `most` and one at most."""
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return entry.is_dir(follow_symlinks=False)
+    return False
+
+
+def _copy_file(folder: int, name: str, target: Path, room: _Room) -> None:
+    """Copy a file, if it is a plain one."""
     try:
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:  # a link, gone, or not to be read
-        return 0
+        return
     with os.fdopen(source, "rb") as reading:
         about = os.fstat(source)
         if not stat.S_ISREG(about.st_mode):
-            return 0
-        if about.st_size > most:
-            return most + 1
-        data = reading.read(about.st_size)  # it may grow meanwhile
-    target.write_bytes(data)
+            return
+        room.take(size=about.st_size)
+        with target.open("wb") as writing:
+            left = about.st_size  # it may grow meanwhile, or shrink
+            while data := reading.read(min(left, _PIECE)):
+                left -= writing.write(data)
     target.chmod(0o555)
-    return len(data)
 
 
 def install(source: str, directory: str | None, may_build: bool) -> None:

@@ -443,7 +443,7 @@ class Referee:
                 proof = prove_kernels(self.workshop, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                self.workshop, runner, candidate, probed, progress.labels
+                self.workshop, runner, candidate, probed, progress.labels, fidelity
             )
             progress.labels += labels
             if progress.custom:  # what the text lets one guess has been measured

@@ -6,6 +6,7 @@ which decide nothing later; then it is checked and observed; last it runs withou
 kernels.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -226,19 +227,22 @@ def probe_custom(
     candidate: Candidate,
     probed: Probed,
     known: Sequence[Label],
+    fidelity: Fidelity,
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, and what was found that speaks for or against it.
 
     The work is custom only if torch does little of it, and the outcome is wrong without the
     candidate's kernels: the same cases are run so, the last that is asked of the checks' process.
-    None where a run did not end in time. `known` are labels found so far.
+    In a verification a fresh process is asked: a program can tell that it is loaded again, and give
+    wrong outcomes then. None where a run did not end in time. `known` are labels found so far.
     """
     labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
     for run in probed.runs:
         customs.append(run.is_own)
         labels |= dict.fromkeys(run.labels())
-    for right in _stubbed(workshop, runner, candidate, probed.cases):
+    stubbed = _stubbed_apart if fidelity is Fidelity.VERIFY else _stubbed
+    for right in stubbed(workshop, runner, candidate, probed.cases):
         customs.append(None if right is None else not right)
         if right:
             labels[Label(DECOY, "the outcome stays right when custom kernels do nothing")] = None
@@ -251,14 +255,23 @@ def _stubbed(
 ) -> list[bool | None]:
     """Whether cases are right without the candidate's kernels, up to one that does not end.
 
-    In a process of its own where the source cannot be loaded twice: operators have one name each.
+    A fresh process is asked where the source cannot be loaded twice, and where an outcome is right:
+    what the first load has left may have made it, such as operators, which have one name each.
     """
-    try:
+    with contextlib.suppress(CandidateFault):
         workshop.furnish(runner, candidate, list(cases), stub=True)
-    except CandidateFault:
-        pass
-    else:
-        return _without_kernels(workshop, runner, cases)
+        found = _without_kernels(workshop, runner, cases)
+        if True not in found:
+            return found
+    return _stubbed_apart(workshop, runner, candidate, cases)
+
+
+def _stubbed_apart(
+    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, cases: Sequence[WarmCase]
+) -> list[bool | None]:
+    """The same, asked of a fresh process once `runner` has ended."""
+    with workshop.unless_aside():
+        runner.close()  # its memory may be needed
     try:
         with workshop.seated(candidate, list(cases), stub=True) as fresh:
             return _without_kernels(workshop, fresh, cases)

@@ -191,9 +191,10 @@ class Runner:
         stub: bool,
     ) -> None:
         if stub:
-            self._spoil()
-        if may_build:
-            build = str(Path.cwd() / buildcache.BUILD)
+            self._forget()
+        own = Path.cwd() / buildcache.BUILD
+        if may_build or own.is_dir():  # a copy made since is not shown to this process
+            build = str(own)
         if kind == "candidate":
             self._build = build
             if inductor.is_wanted_by(text):  # or the first call would take as long
@@ -428,13 +429,20 @@ class Runner:
         access.signal_done(sequence, count, seconds)
         self._held = outputs
 
-    def _spoil(self) -> None:
-        """Overwrite the last outputs: a call that writes nothing may be given their memory."""
+    def _forget(self) -> None:
+        """Let go of the program that was loaded: its memory may be needed.
+
+        Its last outputs are overwritten: a call that writes nothing may be given their memory.
+        """
         for _, output in self._held:
             for tensor in tensors_of(output):
                 whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
                 whole.set_(tensor.untyped_storage()).fill_(255)
-        self._held = []
+        self._held, self._staged, self._make = [], [], None
+        self._models.clear()
+        self._given.clear()
+        sys.modules.pop("candidate", None)
+        gc.collect()
 
     def _reserve(self, channel: socket.socket, size: int) -> None:
         self._access.reserve(size)

@@ -58,7 +58,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument(
         "--recipe",
         metavar="NAME",
-        help="which steps become which rows, e.g. kernel_smith@1; by default what fits the format",
+        help="which steps become which rows, e.g. kernel_smith@2; by default what fits the format",
     )
     arguments.add_argument("-o", "--output", metavar="DIR", help="folder to write")
     arguments.add_argument(
@@ -232,6 +232,9 @@ def _summary(made: "Manifest", folder: str) -> Iterator[str]:
     yield from made.notices
     for view, splits in made.rows.items():
         rows = ", ".join(f"{count:,} {split}" for split, count in splits.items())
-        yield f"{folder}: {view}, {rows}"
+        kinds = ", ".join(
+            f"{name}: {count:,}" for name, count in made.outcomes.get(view, {}).items()
+        )
+        yield f"{folder}: {view}, {rows}" + (f" ({kinds})" if kinds else "")
     if not made.rows:
         yield f"{folder}: no rows; what was left out is above"

@@ -1,0 +1,314 @@
+"""How many random faults in a package are noticed by that package's own tests.
+
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --mutants 16
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --table
+    python -m tests.benchmarks.mutate_packages --out mutants.jsonl --again
+
+A mutant is one changed operator, comparison, constant or return value (DeMillo, Lipton and Sayward,
+1978). Packages take turns; within one, every place that can be changed is equally likely; types and
+decorators are left as they are. Each mutant is judged in a temporary copy of the project at the
+lowest priority, by the tests of the same package without those marked `slow`, `gpu` or `quiet`, the
+files that import the changed module first. What is in the output file is not judged again, unless
+`--again` asks for its survivors: then they are looked up in the sources as they are now.
+"""
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evolve.app.text import table
+from evolve.core.source.pytext import Edit, Module, apply
+from tests.benchmarks.conditions import print_conditions
+
+PROJECT = Path(__file__).parents[2]
+GOAL = 0.85
+PACKAGES = {  # source folder, and the folders of its tests
+    "archives": ("archives", ("archives",)),
+    "core": ("evolve/core", ("core",)),
+    "llm": ("evolve/llm", ("llm",)),
+    "operators": ("operators", ("operators",)),
+    "report": ("evolve/report", ("report",)),
+    "search": ("evolve/search", ("search",)),
+    "store": ("evolve/store", ("store",)),
+    "trajectories": ("evolve/trajectories", ("trajectories", "trajectories_export")),
+}
+UNCHANGED = ("operators/local/templates/kernels",)
+"""Source that other suites judge: kernels that only a GPU compiles."""
+
+_OPERATORS = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//",
+    ast.Pow: "*", ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<<",
+}  # fmt: skip
+_COMPARISONS = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+_LONGEST_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: `before` becomes `after` at `line` of `path`."""
+
+    package: str
+    path: str
+    kind: str
+    line: int
+    before: str
+    after: str
+    start: int
+    end: int
+
+
+def changes(module: Module) -> Iterator[tuple[str, ast.expr, str]]:
+    """Every place of a module that can be changed: kind, node, and the text in its place."""
+    left_out = set(_left_out(module.tree))
+    for node in ast.walk(module.tree):
+        if id(node) in left_out:
+            continue
+        match node:
+            case ast.BinOp(op=op) if type(op) in _OPERATORS and not _is_text(node):
+                yield "operator", node, _joined(module, node, _OPERATORS[type(op)])
+            case ast.BoolOp(op=op):
+                word = " or " if isinstance(op, ast.And) else " and "
+                yield "operator", node, word.join(f"({module.segment(v)})" for v in node.values)
+            case ast.UnaryOp(op=ast.Not()):
+                yield "operator", node, f"({module.segment(node.operand)})"
+            case ast.Compare(ops=[op], left=left, comparators=[right]):
+                sides = module.segment(left), module.segment(right)
+                yield "comparison", node, f"({sides[0]}) {_COMPARISONS[type(op)]} ({sides[1]})"
+            case ast.Constant(value=bool() as value):
+                yield "constant", node, str(not value)
+            case ast.Constant(value=int() | float() as value):
+                yield "constant", node, repr(value + 1)
+            case ast.Return(value=ast.expr() as value):
+                is_none = isinstance(value, ast.Constant) and value.value is None
+                yield "return", value, "0" if is_none else "None"
+
+
+def _joined(module: Module, node: ast.BinOp, operator: str) -> str:
+    return f"({module.segment(node.left)}) {operator} ({module.segment(node.right)})"
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Whether it joins or formats texts, where another operator only fails to run."""
+    sides = (node.left, node.right)
+    return any(
+        isinstance(one, ast.JoinedStr)
+        or (isinstance(one, ast.Constant) and isinstance(one.value, str))
+        for one in sides
+    )
+
+
+def _left_out(tree: ast.Module) -> Iterator[int]:
+    """Nodes that are types, or belong to a decorator such as `dataclass(slots=True)`."""
+    for node in ast.walk(tree):
+        found = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        found += getattr(node, "decorator_list", [])
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("TypeVar", "cast"):
+            found += node.args
+        for one in found:
+            if isinstance(one, ast.AST):
+                yield from map(id, ast.walk(one))
+
+
+def mutants(package: str, seed: int) -> list[Mutant]:
+    """Every mutant of a package, in random order."""
+    found = []
+    for path in sorted((PROJECT / PACKAGES[package][0]).rglob("*.py")):
+        name = str(path.relative_to(PROJECT))
+        if not name.startswith(UNCHANGED):
+            found += _of_file(package, name, Module(path.read_text()))
+    random.Random(f"{seed} {package}").shuffle(found)
+    return found
+
+
+def _of_file(package: str, name: str, module: Module) -> Iterator[Mutant]:
+    for kind, node, after in changes(module):
+        start, end = module.span(node)
+        before = module.source[start:end]
+        yield Mutant(package, name, kind, node.lineno, before, f"({after})", start, end)
+
+
+class Copy:
+    """A copy of the project in which one file at a time is changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "dist", "outputs", "runs")
+        shutil.copytree(PROJECT, self.folder, ignore=left_out)
+
+    def judge(self, package: str, mutant: Mutant | None) -> tuple[str, str, float]:
+        """Run the package's tests on a mutant, or on the package as it is.
+
+        Returns:
+            `noticed`, `survived` or `timeout`; the test that noticed it; seconds.
+        """
+        path = None if mutant is None else self.folder / mutant.path
+        original = "" if path is None else path.read_text()
+        start = time.monotonic()
+        try:
+            if path is not None and mutant is not None:
+                edit = Edit(mutant.start, mutant.end, mutant.after)
+                path.write_text(apply(original, [edit]))
+            fate, told = self._tests(package, mutant)
+        finally:
+            if path is not None:
+                path.write_text(original)
+        return fate, told, time.monotonic() - start
+
+    def _tests(self, package: str, mutant: Mutant | None) -> tuple[str, str]:
+        """The tests that import the module, and only if they pass all others."""
+        for files in filter(None, self._files(package, mutant)):
+            fate, told = self._run(files)
+            if fate != "survived":
+                return fate, told
+        return "survived", ""
+
+    def _run(self, files: list[str]) -> tuple[str, str]:
+        words = [sys.executable, "-m", "pytest", *files]
+        words += ["-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no"]
+        words += ["-m", "not slow and not gpu and not quiet"]
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        with tempfile.TemporaryFile("w+") as said:
+            child = subprocess.Popen(
+                ["nice", "-n", "19", *words],
+                cwd=self.folder,
+                env=environment,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = child.wait(_LONGEST_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, 9)
+                child.wait()
+                return "timeout", ""
+            said.seek(0)
+            lines = said.read().splitlines()
+        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        return ("survived", "") if status in (0, 5) else ("noticed", "; ".join(failed[:1])[:200])
+
+    def _files(self, package: str, mutant: Mutant | None) -> tuple[list[str], list[str]]:
+        """The package's test files: those that import the changed module, and the others."""
+        folders = PACKAGES[package][1]
+        tests = self.folder / "tests"
+        files = [file for folder in folders for file in (tests / folder).rglob("test_*.py")]
+        module = "" if mutant is None else mutant.path[:-3].replace("/", ".")
+        names = {module, f"{module.rpartition('.')[0]} import {module.rpartition('.')[2]}"}
+
+        near: list[str] = []
+        far: list[str] = []
+        for file in sorted(files):
+            is_near = any(name in file.read_text() for name in names)
+            (near if is_near else far).append(str(file.relative_to(self.folder)))
+        return near, far
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="JSON lines")
+    parser.add_argument("--mutants", type=int, default=8, help="how many, over all packages")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", choices=list(PACKAGES), default=list(PACKAGES))
+    parser.add_argument("--where", default="", help="files whose path contains this")
+    parser.add_argument(
+        "--trusted", action="store_true", help="do not run the tests on the sources as they are"
+    )
+    parser.add_argument("--again", action="store_true", help="judge survivors of the file again")
+    parser.add_argument("--table", action="store_true", help="print what the file holds")
+    options = parser.parse_args()
+    if not options.table:
+        print_conditions()
+        with tempfile.TemporaryDirectory(prefix="evolve-mutants-") as folder:
+            _run(options, Copy(Path(folder)))
+    print("\n".join(summary(_rows(options.out))))
+
+
+def _run(options: argparse.Namespace, copy: Copy) -> None:
+    known = _rows(options.out)
+    kept = [row for row in known if not (options.again and row["fate"] == "survived")]
+    if options.again:
+        survivors = [Mutant(**row["mutant"]) for row in known if row not in kept]
+        wanted = [found for one in survivors if (found := _as_it_is_now(one, options.seed))]
+    else:
+        wanted = _drawn(options, [Mutant(**row["mutant"]) for row in known])
+    for package in () if options.trusted else dict.fromkeys(one.package for one in wanted):
+        fate, told, seconds = copy.judge(package, None)
+        print(f"{package}: unchanged {fate} in {seconds:.0f} s {told}", flush=True)
+        if fate != "survived":
+            wanted = [mutant for mutant in wanted if mutant.package != package]
+    if options.again:
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    for mutant in wanted:
+        fate, told, seconds = copy.judge(mutant.package, mutant)
+        row = {"mutant": asdict(mutant), "fate": fate, "by": told, "seconds": round(seconds)}
+        with options.out.open("a") as out:
+            print(json.dumps(row), file=out)
+        print(f"{fate}: {mutant.path}:{mutant.line} {mutant.before} -> {mutant.after}", flush=True)
+
+
+def _as_it_is_now(old: Mutant, seed: int) -> Mutant | None:
+    """The same change in the present sources; None, with a message, if it is not there."""
+    alike = [
+        one
+        for one in mutants(old.package, seed)
+        if (Path(one.path).name, one.before, one.after)
+        == (Path(old.path).name, old.before, old.after)
+    ]
+    if not alike:
+        print(f"no longer there: {old.path}:{old.line} {old.before}", flush=True)
+    return min(alike, key=lambda one: abs(one.line - old.line), default=None)
+
+
+def _drawn(options: argparse.Namespace, known: list[Mutant]) -> list[Mutant]:
+    """The next mutants of each package in turn that are not known."""
+    queues = {
+        name: (one for one in mutants(name, options.seed) if options.where in one.path)
+        for name in options.only
+    }
+    chosen: list[Mutant] = []
+    while len(chosen) < options.mutants and queues:
+        for name, queue in list(queues.items()):
+            one = next((each for each in queue if each not in known), None)
+            if one is None:
+                del queues[name]
+            elif len(chosen) < options.mutants:
+                chosen.append(one)
+    return chosen
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A table by package, and the survivors."""
+    counts = []
+    for name in [*PACKAGES, "all"]:
+        own = [row for row in rows if name in (row["mutant"]["package"], "all")]
+        noticed = sum(row["fate"] != "survived" for row in own)
+        if own:
+            counts.append([name, str(len(own)), str(noticed), f"{noticed / len(own):.0%}"])
+    yield table(["PACKAGE", "MUTANTS", "NOTICED", "SHARE"], counts)
+    yield f"goal {GOAL:.0%}"
+    for row in rows:
+        one = row["mutant"]
+        if row["fate"] == "survived":
+            yield f"survived: {one['path']}:{one['line']} {one['before']} -> {one['after']}"
+
+
+if __name__ == "__main__":
+    main()
