@@ -2,7 +2,8 @@
 
 Invariants:
 1. `import evolve` takes under 0.2 s and brings in none of the heavy libraries; nor do `--help`,
-   `list` and `tasks`. Only `run` and `resume` import Hydra.
+   `list` and `tasks`. Only `run` and `resume` import Hydra. The library's names are there when they
+   are asked for; no search from Python imports torch into the caller's process.
 2. The import-linter contracts of `pyproject.toml` hold.
 """
 
@@ -46,6 +47,16 @@ def test_importing_the_package_is_cheap():
 def test_importing_the_package_brings_in_nothing_heavy():
     code = f"import sys, evolve; print(*[name for name in {HEAVY} if name in sys.modules])"
     assert python(code).split() == []
+
+
+def test_every_name_of_the_library_is_there_and_none_imports_torch():
+    code = (
+        "import sys, evolve; print(*[getattr(evolve, name) for name in evolve.__all__ "
+        "if name not in dir(evolve)]); "
+        "from evolve import *; optimize, evaluate, Result, UsageError; "
+        "print('torch' in sys.modules)"
+    )
+    assert python(code).split() == ["False"]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["tasks"], ["best", "--help"]])

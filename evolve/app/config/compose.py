@@ -60,9 +60,9 @@ def compose(overrides: Sequence[str]) -> DictConfig:
         UsageError: a key, an option or a value that cannot be.
     """
     register_schema()
-    GlobalHydra.instance().clear()
     with (
         _our_words(overrides),
+        _hydra_to_itself(),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
         return hydra.compose("config", overrides=_opened(overrides))
@@ -80,9 +80,9 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
         UsageError: a key or a value that cannot be.
     """
     ConfigStore.instance().store(name=f"{name}_schema", node=node)
-    GlobalHydra.instance().clear()
     with (
         _our_words(overrides, verb=name, node=node),
+        _hydra_to_itself(),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
         config = hydra.compose(name, overrides=[_closed(word) for word in overrides])
@@ -91,6 +91,16 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
         )
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+@contextmanager
+def _hydra_to_itself() -> Iterator[None]:
+    """Hydra without its state of this process, which may be that of a caller's own application."""
+    before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
 
 def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:

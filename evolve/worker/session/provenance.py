@@ -5,13 +5,16 @@ import functools
 from evolve.core.digest import framed_digest
 from evolve.worker.base.versions import versions
 from evolve.worker.devices.base import Device
+from evolve.worker.session.rules import rules_digest
 
-JUDGE_VERSION = "29"
-"""Counts what changes verdicts or times: budgets, families, stages, the clock, descriptors."""
+JUDGE_VERSION = "2.0"
+"""What people call the judge. Counts changes of what its code does that change verdicts or times
+(families, stages, the clock, descriptors); each has a row in `examples/guides/judge_versions.md`.
+Changes of its numbers count by themselves, by `rules_digest`."""
 
 
 def evaluator_version(device: Device) -> str:
-    """The judge's version, a digest of the libraries' and the compiler's, and the width asked for.
+    """The judge's version, a digest of its rules and of what compiles, and the width asked for.
 
     A verdict is answered from the store under an equal version only.
     """
@@ -24,7 +27,7 @@ def _version() -> str:
     found = versions()
     libraries = [found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler")]
     libraries += filter(None, [found["nvcc_flags"]])
-    return f"{JUDGE_VERSION}-{framed_digest(*libraries)[:8]}"
+    return f"{JUDGE_VERSION}-{framed_digest(rules_digest(), *libraries)[:8]}"
 
 
 def environment(
@@ -33,6 +36,7 @@ def environment(
     """All that a number depends on besides the task and the program."""
     return {
         "evaluator_version": evaluator_version(device),
+        "rules": rules_digest()[:8],
         **versions(),
         **device.describe(),
         "sandbox": tier,

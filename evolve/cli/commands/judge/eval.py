@@ -7,21 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import device_words, kind_here, require_language, start_local
-from evolve.app.user_files import open_store, read_candidate
+from evolve.app.device import device_words, kind_here, require_language
+from evolve.app.library.evaluation import Place, judge, recorded, request_for
+from evolve.app.user_files import read_candidate
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
-from evolve.cli.console.progress import doing
+from evolve.cli.console.frontend import Terminal
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text
-from evolve.core.devices import device_kind, kind_of_class
+from evolve.core.devices import kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.program import Program, instance_digest
-from evolve.core.protocols import EvaluationRequest, Evaluator
-from evolve.core.source.tunables import render
+from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
-from evolve.report.audit import Findings, findings_of
 from evolve.worker.sandbox.policy import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
@@ -32,25 +31,27 @@ def main(words: Sequence[str]) -> int:
     """Judge what the words name, or write it as a folder."""
     options = _parse(words)
     chosen, options.device = options.device, kind_here(options.device, options.python)
-    request, recorded = _request(options)
-    if recorded is not None and chosen == "auto":
-        options.device = kind_of_class(recorded.device_class)
+    request, on_record = _request(options)
+    if on_record is not None and chosen == "auto":
+        options.device = kind_of_class(on_record.device_class)
     if options.repro:
-        print(repro.write(Path(options.repro), request, recorded))
+        print(repro.write(Path(options.repro), request, on_record))
         return CORRECT
     require_language(request.source, f"candidate {options.candidate}", options.device)
     if options.audit is not None:
         return _audit(request, options)
-    evaluation, findings, known = signals.run(_judge(request, options))
+    known_in = None if options.again else options.store
+    verdict = signals.run(judge(request, _place(options), Terminal(), known_in))
+    evaluation, findings = verdict.evaluation, verdict.findings
     if options.json:
-        extra = {"audit": findings, "known": known}
+        extra = {"audit": findings, "known": verdict.known}
         print(json.dumps(evaluation.to_json() | extra, indent=1))
     else:
         print("\n".join(verdict_text(evaluation, findings)))
         print("".join(f"{line}\n" for line in graph_lines(evaluation)), end="")
         if options.timing == "kernelbench":
             print("\n".join(kernelbench_lines(evaluation)))
-        if known:
+        if verdict.known:
             print(f"known to {options.store} already; --again judges it once more")
     return CORRECT if evaluation.status is Status.CORRECT else NOT_CORRECT
 
@@ -170,96 +171,31 @@ def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation
         return replace(asked, instance=instance_digest(Program(asked.source).digest, {})), None
     _, sequence = (None, None) if Path(target).exists() else split_step_or_file(target)
     if sequence is not None:
-        return _recorded(options)
+        return recorded(options.store, split_step(target)[0], sequence)
     if not options.task:
         raise UsageError(f"--task is missing: which task is {target} for? See `evolve tasks`")
-    return _from_file(options), None
+    request = request_for(
+        read_candidate(target, "candidate"),
+        options.task,
+        _place(options),
+        fidelity=options.fidelity,
+        baseline=options.baseline or "eager",
+        size=options.size,
+        precision=options.precision,
+        accumulation=options.accumulation,
+    )
+    return request, None
+
+
+def _place(options: argparse.Namespace) -> Place:
+    return Place(
+        device=options.device,
+        python=options.python,
+        sandbox_require=options.sandbox_require,
+        sandbox_read=options.sandbox_read,
+    )
 
 
 def split_step_or_file(target: str) -> tuple[str | None, int | None]:
     """RUN:SEQ where the text has that shape; else it is the name of a file."""
     return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)
-
-
-def _from_file(options: argparse.Namespace) -> EvaluationRequest:
-    from evolve.app.inputs import read_baseline
-    from evolve.tasks import find_task
-
-    source = read_candidate(options.candidate, "candidate")
-    task = find_task(
-        options.task,
-        size=options.size or device_kind(options.device).size,
-        precision=options.precision,
-        accumulation=options.accumulation,
-    )
-    return EvaluationRequest(
-        task=task,
-        instance=instance_digest(Program(source).digest, {}),
-        source=source,
-        fidelity=Fidelity(options.fidelity),
-        opponents=read_baseline(options.baseline or "eager", options.device),
-    )
-
-
-def _recorded(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
-    name, sequence = split_step(options.candidate)
-    assert sequence is not None
-    with open_store(options.store) as store:
-        run = store.run(name)
-        step = store.step(run.id, sequence)
-        if step.program is None:
-            raise UsageError(f"step {options.candidate} made no program: {step.failure}")
-        request = EvaluationRequest(
-            task=run.task,
-            instance=instance_digest(step.program, step.assignment),
-            source=render(store.source(step.program), step.assignment),
-            fidelity=step.fidelity,
-            opponents=dict(run.config.get("opponents", {})),
-        )
-        return request, store.evaluation(run.id, sequence)
-
-
-async def _judge(
-    request: EvaluationRequest, options: argparse.Namespace
-) -> tuple[Evaluation, Findings, bool]:
-    """The verdict, what the audit of the task found, and whether the database knew both."""
-    with doing("starting the judge", plain=False):
-        evaluator = await start_local(
-            options.device,
-            slots=1,
-            python=options.python,
-            sandbox_require=options.sandbox_require,
-            sandbox_read=options.sandbox_read,
-        )
-    try:
-        if not options.again and (known := _known(request, options.store, evaluator)):
-            return *known, True
-        with doing(f"auditing the task {request.task.name}", plain=False):
-            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
-        with doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
-            return await evaluator.evaluate(request), findings, False
-    finally:
-        await evaluator.close()
-
-
-def _known(
-    request: EvaluationRequest, path: str, evaluator: Evaluator
-) -> tuple[Evaluation, Findings] | None:
-    """The verdict and the findings of the task's audit, where the database has them."""
-    if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
-        return None
-    with open_store(path) as store:
-        found = store.cached(
-            request.instance,
-            request.task.revision,
-            evaluator.device_class,
-            evaluator.evaluator_version,
-            request.fidelity,
-        )
-        found = None if found is None or found.cut_short else found
-        audits = [
-            findings_of(run.config)
-            for run in store.runs()
-            if run.task.revision == request.task.revision and run.config.get("audit") is not None
-        ]
-    return (found, audits[0]) if found is not None and audits else None

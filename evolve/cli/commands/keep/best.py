@@ -10,16 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import evolve
 from evolve.app.text import speedup_text
 from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
-from evolve.report.audit import NOT_COUNTED, findings_of, weak_task_text, weakness
+from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
-    from evolve.core.lineage import Step
     from evolve.report.export.check import Checks
     from evolve.store import RunRow, Store
     from evolve.store.champion import Champion
@@ -33,12 +31,14 @@ _CAPABILITY = re.compile(r"(?:^|sm_|capability )(\d+)\.?(\d)\b")
 def main(words: Sequence[str]) -> int:
     """Write the winner where the words say."""
     options = _parse(words)
+    from evolve.app.library.winner import standalone, winner_of
+
     with open_store(options.store) as store:
         run = store.run(options.run)
         if _form(options) == TORCH_OP:
             return _write_operator(store, run, options.output)
         text = standalone(store, run)
-        warning = _warning(run, _winner(store, run))
+        warning = _warning(run, winner_of(store, run))
     if warning:
         print(f"evolve: {warning}", file=sys.stderr)
     if options.output:
@@ -81,35 +81,8 @@ def _form(options: argparse.Namespace) -> str:
     return options.form or (MODULE if is_file else TORCH_OP)
 
 
-def standalone(store: "Store", run: "RunRow") -> str:
-    """The winner's source with its tunables frozen, under a header that says where it is from.
-
-    Raises:
-        UsageError: the run has no winner yet.
-    """
-    from evolve.core.source.tunables import freeze
-    from evolve.report.run.winner import origin
-
-    winner = _winner(store, run)
-    body = freeze(store.source(winner.program), winner.assignment)
-    lines = _provenance(run, winner, origin(store, run, winner))
-    header = "\n".join(f"# {line}".rstrip() for line in lines)
-    return f"{header}\n\n{body.rstrip()}\n"
-
-
-def _winner(store: "Store", run: "RunRow") -> "Champion":
-    from evolve.store.champion import champion
-
-    winner = champion(store, run)
-    if winner is None:
-        raise UsageError(
-            f"run {run.name} has no correct and timed kernel yet; "
-            f"`evolve show {run.name}` says what became of its candidates"
-        )
-    return winner
-
-
 def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
+    from evolve.app.library.winner import provenance, winner_of
     from evolve.report.export.check import require_pytest, run_tests
     from evolve.report.export.operator_text import operator_name
     from evolve.report.export.torch_op import Facts, check_folder, export_torch_op
@@ -117,14 +90,14 @@ def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
 
     folder = Path(output or f"{operator_name(run.task.name)}_kernel")
     check_folder(folder)
-    winner = _winner(store, run)
+    winner = winner_of(store, run)
     require_pytest()
     device, architecture = judged_on(winner)
     facts = Facts(
         device=device,
         architecture=architecture,
         gain=_gain(run, winner),
-        provenance=tuple(_provenance(run, winner, origin(store, run, winner))),
+        provenance=tuple(provenance(run, winner, origin(store, run, winner))),
     )
     if warning := _warning(run, winner):
         print(f"evolve: {warning}", file=sys.stderr)
@@ -188,13 +161,11 @@ def _fault(reason: str) -> str:
 
 
 def _gain(run: "RunRow", winner: "Champion") -> str:
+    from evolve.app.library.winner import proof_text
+
     against = baseline_name(str(run.config.get("baseline", "eager")))
-    said = f"{speedup_text(winner.ratio)} over {against}, {_proof(winner)}."
+    said = f"{speedup_text(winner.ratio)} over {against}, {proof_text(winner)}."
     return f"{said} {weak_task_text(findings_of(run.config))}".strip()
-
-
-def _proof(winner: "Champion") -> str:
-    return "verified in fresh processes" if winner.verified else "not verified"
 
 
 def _warning(run: "RunRow", winner: "Champion") -> str:
@@ -209,24 +180,3 @@ def _warning(run: "RunRow", winner: "Champion") -> str:
         f"or search on: evolve resume {shlex.quote(run.name)} termination.evaluations=400 "
         "termination.wall_time=1h"
     )
-
-
-def _provenance(run: "RunRow", winner: "Champion", made: "Step") -> Iterator[str]:
-    evaluation, task = winner.evaluation, run.task
-    against = baseline_name(str(run.config.get("baseline", "eager")))
-    yield f"Kernel for task {printable(task.name)}, found by evolve {evolve.__version__}."
-    yield ""
-    yield f"speedup      {speedup_text(winner.ratio)} over {against}, {_proof(winner)}"
-    if weak := weakness(findings_of(run.config)):
-        yield f"strict       {NOT_COUNTED}; {weak}"
-    yield f"task         {printable(task.name)}, size {task.size}, revision {task.revision[:16]}"
-    yield f"run          {printable(run.name)}, seed {run.seed}"
-    yield f"program      {winner.program[:16]}, of step {made.sequence} ({made.operator})"
-    yield f"measured     in step {winner.sequence}"
-    for name, value in sorted(winner.assignment.items()):
-        yield f"tunable      {name} = {value}"
-    yield f"judged on    {evaluation.device_class}, evaluator {evaluation.evaluator_version}"
-    for name, value in sorted(evaluation.environment.items()):
-        yield f"  {name}: {' '.join(printable(value).split())}"
-    for label in evaluation.labels:
-        yield f"label        {label.name}: {' '.join(printable(label.evidence).split())}"

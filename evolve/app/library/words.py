@@ -1,0 +1,130 @@
+"""Arguments of Python functions as the `key=value` words of `evolve run`."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evolve.core.digest import framed_digest
+from evolve.core.errors import UsageError
+from evolve.report.text import write_text
+from evolve.tasks.module_source import task_source
+
+Inputs: TypeAlias = Callable[[], Any] | None
+_BARE = re.compile(r"[A-Za-z_./~][\w./:@+-]*")
+_NOT_TEXT = ("null", "true", "false", "nan", "inf")
+
+
+def as_words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings by dotted name as words of the command line."""
+    return [f"{name}={value_text(value, name)}" for name, value in settings.items()]
+
+
+def value_text(value: Any, name: str) -> str:
+    """A value in Hydra's grammar.
+
+    >>> value_text("10m", "x"), value_text(["a", None, 1.5], "x"), value_text({"k": True}, "x")
+    ('"10m"', '[a,null,1.5]', '{k:true}')
+
+    Raises:
+        UsageError: no configuration holds such a value.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        is_bare = _BARE.fullmatch(value) and value.lower() not in _NOT_TEXT
+        return value if is_bare else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{value_text(each, name)}' for key, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(value_text(each, name) for each in value)}]"
+    raise UsageError(
+        f"{name}={value!r}: a {type(value).__name__} is no setting; give a number, a text, a list "
+        "or a mapping"
+    )
+
+
+def limits(budget: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """A budget as settings of `termination`.
+
+    Raises:
+        UsageError: it is neither a duration nor a mapping of limits.
+    """
+    if budget is None:
+        return {}
+    if isinstance(budget, str):
+        return {"termination.wall_time": budget}
+    if not isinstance(budget, Mapping):
+        raise UsageError(
+            f"budget={budget!r}: write a duration, budget='10m', or limits by name, "
+            f"budget={{'evaluations': {budget!r}}}"
+        )
+    return {f"termination.{name}": limit for name, limit in budget.items()}
+
+
+def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the parameters set, with further settings.
+
+    Raises:
+        UsageError: a setting that a parameter has set already.
+    """
+    found = dict(given)
+    for name, value in (settings or {}).items():
+        if name in found:
+            raise UsageError(
+                f"settings[{name!r}]={value!r}: another argument has set {name} to "
+                f"{found[name]!r}; leave one of them out"
+            )
+        found[name] = value
+    return found
+
+
+def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> str:
+    """What stands for a task in a configuration: its name, or the path of its file.
+
+    The text of a class is written to a file of its own below `folder`, where later searches and
+    the command line find it again.
+
+    Raises:
+        UsageError: it is no task, or the text of a class cannot be had.
+    """
+    if isinstance(task, type):
+        text = task_source(task, inputs, init_inputs)
+        path = folder / framed_digest("module", text)[:12] / f"{task.__name__}.py"
+        make_folder(path.parent)
+        return _local(str(write_text(path, text)))
+    if not isinstance(task, str | os.PathLike):
+        raise UsageError(
+            f"task={task!r}: give the name of a shipped task, the path of a file, kernelbench:1/40 "
+            "or a torch.nn.Module class (not an instance of one)"
+        )
+    for name, value in (("inputs", inputs), ("init_inputs", init_inputs)):
+        if value is not None:
+            raise UsageError(
+                f"{name}={value!r} has no effect: task={task} names a file, which makes its own "
+                f"inputs; leave {name} out"
+            )
+    return task if isinstance(task, str) else _local(os.fspath(task))
+
+
+def _local(path: str) -> str:
+    """A relative path as one: a bare word would name a shipped task."""
+    return path if path.startswith((".", "/", "~")) else f"./{path}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for a file that is to be written.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be made ({error.strerror}); choose another store"
+        ) from error

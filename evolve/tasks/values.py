@@ -1,0 +1,72 @@
+"""What a name of the user's stands for, as text: an import of what is installed, or a constant."""
+
+import ast
+import math
+import site
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
+_HOMES = ("torch", "torch.nn.functional")  # of functions that do not know their module
+
+
+def import_of_module(name: str, module: ModuleType) -> str | None:
+    """The statement that binds an installed module to a name; None for one of the user's own."""
+    if not _is_installed(module.__name__):
+        return None
+    return f"import {module.__name__}" + ("" if name == module.__name__ else f" as {name}")
+
+
+def import_of(name: str, value: Any) -> str | None:
+    """The statement that takes a value from an installed module; None where there is none."""
+    own = getattr(value, "__module__", None)
+    names = (getattr(value, "__qualname__", None), getattr(value, "__name__", None), name)
+    for home in (own, *_HOMES):
+        if not isinstance(home, str) or not _is_installed(home):
+            continue
+        for each in names:
+            if isinstance(each, str) and vars(sys.modules[home]).get(each, home) is value:
+                return f"from {home} import {each}" + ("" if each == name else f" as {name}")
+    return None
+
+
+def literal(value: Any) -> str | None:
+    """An expression that gives an equal value; None where no literal does.
+
+    >>> literal([1, "a"]), literal(float("inf")), literal(object())
+    ("[1, 'a']", "float('inf')", None)
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if (type(value).__module__, type(value).__name__) == ("torch", "dtype"):
+        return repr(value)
+    if type(value) not in _PLAIN:
+        return None
+    try:
+        ast.literal_eval(repr(value))
+    except (ValueError, SyntaxError):
+        return None
+    return repr(value)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the judge's process can import it too: the standard library, or a package."""
+    top = sys.modules.get(module.partition(".")[0])
+    spec = getattr(top, "__spec__", None)
+    if module not in sys.modules or spec is None or top is sys.modules["__main__"]:
+        return False
+    if spec.origin in ("built-in", "frozen"):
+        return True
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return any(Path(place).is_relative_to(folder) for place in places for folder in _folders())
+
+
+@cache
+def _folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    standard = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return (*standard, *site.getsitepackages(), site.getusersitepackages())

@@ -1,0 +1,5 @@
+"""A user's own module, which tasks take from."""
+
+
+def double(y):
+    return y * 2
