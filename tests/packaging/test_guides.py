@@ -192,8 +192,6 @@ def test_the_index_lists_every_guide():
     assert listed == {page.name for page in GUIDES} - {"README.md"}
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=names)
+@pytest.mark.parametrize("page", sorted({*GUIDES} - {VERSIONS}), ids=names)
 def test_a_guide_has_no_dates_and_no_judge_numbers(page: Path):
-    if page.name == "judge_versions.md":  # its very subject
-        pytest.skip("a table of versions")
     assert not re.findall(r"\b20\d\d-\d\d-\d\d\b|\b[Jj]udges? \d+\b", page.read_text())
