@@ -17,6 +17,7 @@ from evolve.worker.evidence.sanitizer import TOOLS
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "guides"
 GUIDES = sorted(FOLDER.glob("*.md"))
+VERSIONS = FOLDER / "judge_versions.md"  # numbers of the judge are its subject
 PAGES = [*GUIDES, *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md"))]
 MOST_WORDS = {"README.md": 900}
 OTHERS = 1200
