@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from evolve.search.execution.judging import Told
-from evolve.search.execution.pipeline import Outcome
-from evolve.search.termination import Rule
-from evolve.store import RunRow, Store
+if TYPE_CHECKING:
+    from evolve.search.execution.judging import Told
+    from evolve.search.execution.pipeline import Outcome
+    from evolve.search.termination import Rule
+    from evolve.store import RunRow, Store
 
 
 class Display(AbstractContextManager[object], Protocol):
     """The view of a search while it is under way."""
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: "Told") -> None:
         """Take over one step that has a verdict."""
 
     def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
@@ -39,7 +40,9 @@ class Frontend(Protocol):
             plain: whether it is a line of the output if that is no terminal.
         """
 
-    def display(self, store: Store, run: RunRow, config: Mapping[str, Any], rule: Rule) -> Display:
+    def display(
+        self, store: "Store", run: "RunRow", config: Mapping[str, Any], rule: "Rule"
+    ) -> Display:
         """The view of a search that is about to begin.
 
         Args:
@@ -58,5 +61,5 @@ class Frontend(Protocol):
         end.
         """
 
-    def ended(self, store: Store, run: RunRow, outcome: Outcome) -> None:
+    def ended(self, store: "Store", run: "RunRow", outcome: "Outcome") -> None:
         """The search is over; its report can be written."""

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 _WORTH_IT = 0.75  # of the text: what saves less is shown whole
 
@@ -18,15 +19,15 @@ def differing(source: str, known: str, name: str) -> str:
     '# as in program a: f\nX = 2'
     """
     try:
-        theirs = {ast.dump(node) for node in ast.parse(known).body}
-        nodes = ast.parse(source).body
+        theirs = {dump for dump, _ in _statements(known)}
+        statements = _statements(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
     lines = source.splitlines()
     parts: list[str] = []
     same: list[str] = []
-    for node in nodes:
-        if ast.dump(node) in theirs:
+    for dump, node in statements:
+        if dump in theirs:
             same += _names(node)
             continue
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not parts:
@@ -39,6 +40,12 @@ def differing(source: str, known: str, name: str) -> str:
         parts.append(f"# as in {name}: {', '.join(same)}")
     text = "\n".join(parts)
     return text if len(text) < _WORTH_IT * len(source) else source
+
+
+@lru_cache(maxsize=64)  # prompts of a run show the same programs again and again
+def _statements(source: str) -> tuple[tuple[str, ast.stmt], ...]:
+    """The top-level statements of a program, each with a text that is equal for equal ones."""
+    return tuple((ast.dump(node), node) for node in ast.parse(source).body)
 
 
 def _first(node: ast.stmt) -> int:

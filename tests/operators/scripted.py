@@ -93,6 +93,8 @@ class ScriptedModel:
         if request.purpose == "summarise":
             return f"- larger blocks were faster\n- trials seen: {prompt.count('- step ')}"
         parents = shown_programs(prompt)
+        if not parents:
+            return "ROOT: the program as it is, for there is none yet."
         child = self.child(parents, rng)
         if "Write a template" in prompt:
             return fenced(TEMPLATE + constants_set(child, BLOCK=64, UNROLL=2, STAGES=2))

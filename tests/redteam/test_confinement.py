@@ -6,6 +6,7 @@ Invariants:
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,21 +95,18 @@ def test_a_directory_with_too_many_bytes_or_files_is_excessive(tmp_path):
     assert not disk_quota.excessive(str(tmp_path), 1 << 22)
 
 
-def test_a_build_that_fills_the_disk_is_stopped(launcher, tmp_path):
-    tmp_path.chmod(0o755)
-    build = tmp_path / "build"
-    build.mkdir()
-    source = f"""
+def test_a_build_that_fills_the_disk_is_stopped(launcher):
+    source = """
 import time
 for number in range(64):
-    with open({str(build)!r} + f"/{{number}}", "wb") as file:
+    with open(f"build/{number}", "wb") as file:
         for _ in range(8):
             file.write(bytes(16 << 20))
     time.sleep(0.02)
 """
-    runner = launcher.start(Language.CPP, (str(build),))
+    runner = launcher.start(Language.CPP)
     with runner, pytest.raises(CandidateFault) as caught:
-        runner.load("candidate", source, 60.0)
-    assert caught.value.status is Status.OOM
-    assert "files" in caught.value.feedback
-    assert list(build.iterdir()) == []
+        runner.load("candidate", source, 60.0, may_build=True)
+    # A file system of its own is full; where it has none, the supervisor ends it.
+    assert caught.value.status in (Status.OOM, Status.RUNTIME_EXCEPTION)
+    assert re.search("files|No space left", caught.value.feedback), caught.value.feedback

@@ -12,7 +12,6 @@ from evolve.app.library.evaluation import Place, judge, recorded, request_for
 from evolve.app.user_files import read_candidate
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
-from evolve.cli.console.frontend import Terminal
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text
 from evolve.core.devices import kind_of_class
@@ -41,6 +40,8 @@ def main(words: Sequence[str]) -> int:
     if options.audit is not None:
         return _audit(request, options)
     known_in = None if options.again else options.store
+    from evolve.cli.console.frontend import Terminal
+
     verdict = signals.run(judge(request, _place(options), Terminal(), known_in))
     evaluation, findings = verdict.evaluation, verdict.findings
     if options.json:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evolve.app.config.diff import told_apart
 from evolve.app.text import speedup_text, table
 from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
@@ -63,6 +62,8 @@ def main(words: Sequence[str]) -> int:
 
 def _unlike(runs: "Sequence[RunRow]") -> dict[int, str]:
     """What tells runs of the same task apart, such as those of a sweep."""
+    from evolve.app.config.diff import told_apart
+
     found: dict[int, str] = {}
     for task in {run.task.name for run in runs}:
         same = [run for run in runs if run.task.name == task]
