@@ -25,7 +25,7 @@ BUILD = "build"
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`headers`)."""
 
-_DEEPEST, _MOST_ENTRIES, _MOST_BYTES = 8, 20_000, 1 << 30  # of a build
+_DEEPEST, _MOST_ENTRIES, _MOST_BYTES = 8, 20_000, 256 << 20  # of a build: it is kept on disk
 _PIECE = 1 << 20  # bytes that are copied at once
 
 

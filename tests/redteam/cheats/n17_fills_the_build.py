@@ -1,4 +1,4 @@
-"""Row 62: gigabytes in the build's directory, which lies on the user's disk.
+"""Row 62: gigabytes in the build's directory, which is kept on the user's disk.
 
 task: gate
 verdict: oom killed compile_error runtime_exception
