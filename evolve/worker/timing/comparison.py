@@ -295,7 +295,7 @@ class Timekeeper:
         A search or a screen is content with twice the width that a verification wants. The last
         look of a verification, with many pairs, is for sides that are close: on an unsteady host
         they are told apart by nothing else. Others have the second look at most, and the first
-        where the interval is not much wider than wanted; if wide intervals will do, all have.
+        where the interval is not much wider than wanted, or where wide intervals will do.
         """
         if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
             return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
@@ -304,7 +304,9 @@ class Timekeeper:
         wanted = self._workshop.device.half_width
         if fidelity is not Fidelity.VERIFY:
             return enough(ratio, _SEARCH_WIDTHS * wanted)
-        if abs(ratio.log().value) >= CLOSE or wanted >= WIDE:
+        if wanted >= WIDE:
+            return True
+        if abs(ratio.log().value) >= CLOSE:
             return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
         return enough(ratio, wanted)
 
