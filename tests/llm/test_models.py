@@ -109,7 +109,7 @@ def test_a_reservation_is_the_worst_case():
         ({"model": "openai/x", "options": {"messages": []}}, "operators decide"),
         ({"model": "openai/x", "options": {"stream": True}}, "own, llm.stream"),
         ({"model": "openai/x", "options": {"timeout": 9}}, "llm.deadline_s"),
-        ({"model": "openai/x", "options": {"fallbacks": ["a/b"]}}, "sends a call again"),
+        ({"model": "openai/x", "options": {"fallbacks": ["a/b"]}}, "repeats a call"),
         ({"model": "openai/x", "stream": True, "trace": True}, "ids from streams; leave llm.str"),
         ({"models": {"a": {"weight": 1}}}, "llm.models.a.model is not set"),
         ({"models": {"a": 3}}, "llm.models.a=3 describes no model"),
