@@ -6,15 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.core.digest import canonical_json
-from evolve.core.model import Exchange
-from evolve.core.program import Assignment
-from evolve.core.protocols import Attempt, Elite, Facts
+from evolve.core.model import Exchange, ModelRequest
+from evolve.core.program import Assignment, Program
+from evolve.core.protocols import Attempt, Context, Elite, Facts, Proposal
 from evolve.core.source.tunables import render
 
 Instance = tuple[str, Assignment]
 """The digest of a program, and an assignment of its tunables."""
 
 _KEY = "base"
+
+
+def measured_again(context: Context, elite: Elite, note: str) -> Proposal:
+    """The best instance of a known program, to be evaluated once more."""
+    return Proposal(
+        program=Program(context.facts.source(elite.program)),
+        assignment=elite.assignment,
+        note=note,
+        again=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,12 @@ class Base:
     @classmethod
     def recall(cls, exchanges: Sequence[Exchange]) -> "Base":
         """What the first request of a ticket was about."""
-        stored = json.loads(str(exchanges[0].request.memo[_KEY]))
+        return cls.of_request(exchanges[0].request)
+
+    @classmethod
+    def of_request(cls, request: ModelRequest) -> "Base":
+        """What a request was about."""
+        stored = json.loads(str(request.memo[_KEY]))
         return cls(tuple((program, assignment) for program, assignment in stored))
 
     def memo(self) -> dict[str, Any]:

@@ -243,8 +243,8 @@ class Facts(Protocol):
         """
         ...
 
-    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
-        """An operator's last request for a purpose, with any outcome; None for none."""
+    def requests(self, operator: str, purpose: str, limit: int) -> Sequence[ModelRequest]:
+        """An operator's newest requests for a purpose, newest first, with any outcome or none."""
         ...
 
 

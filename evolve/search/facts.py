@@ -44,5 +44,5 @@ class RunFacts:
     def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
         return self._store.exchanges(self._run, operator, purpose, limit)
 
-    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
-        return self._store.last_request(self._run, operator, purpose)
+    def requests(self, operator: str, purpose: str, limit: int) -> Sequence[ModelRequest]:
+        return self._store.requests(self._run, operator, purpose, limit)

@@ -436,10 +436,10 @@ class Store:
         with self._database.read() as connection:
             return calls.exchanges(connection, run, operator, purpose, limit)
 
-    def last_request(self, run: int, operator: str, purpose: str) -> ModelRequest | None:
-        """An operator's last request for a purpose, with any outcome; None for none."""
+    def requests(self, run: int, operator: str, purpose: str, limit: int) -> list[ModelRequest]:
+        """An operator's newest requests for a purpose, newest first, with any outcome or none."""
         with self._database.read() as connection:
-            return requests.newest(connection, run, operator, purpose)
+            return requests.newest(connection, run, operator, purpose, limit)
 
     def recorded_reply(self, run: int, key: str, sample: int) -> ModelReply | None:
         """The run's reply to a request by its key and sample number; None if it has none."""

@@ -97,9 +97,13 @@ class MemoryFacts:
         ]
         return found[:limit]
 
-    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
-        found = [asked for name, asked in self._requests if name == operator]
-        return next((asked for asked in reversed(found) if asked.purpose == purpose), None)
+    def requests(self, operator: str, purpose: str, limit: int) -> Sequence[ModelRequest]:
+        found = [
+            asked
+            for name, asked in reversed(self._requests)
+            if name == operator and asked.purpose == purpose
+        ]
+        return found[:limit]
 
     def judge(
         self,

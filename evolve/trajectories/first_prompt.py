@@ -43,8 +43,8 @@ class NoFacts:
     def exchanges(self, operator: str, purpose: str, limit: int) -> Sequence[Exchange]:
         return ()
 
-    def last_request(self, operator: str, purpose: str) -> ModelRequest | None:
-        return None
+    def requests(self, operator: str, purpose: str, limit: int) -> Sequence[ModelRequest]:
+        return ()
 
 
 def first_prompt(task: Task, language: str = "triton") -> tuple[Message, ...]:

@@ -1,5 +1,6 @@
 """The compiler's programs in readable form: training data of AutoTriton's second kind."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -55,11 +56,13 @@ class CleanUp(Answering):
 
     def _waiting(self, context: Context) -> Iterator[Attempt]:
         """Correct programs of the compilers about which there are not enough answers, in order."""
+        asked = Counter(program for program, _ in self.asked_about(context))
         for compiler in self.compilers:
             newest = context.facts.recent(_WINDOW, operator=compiler, failed=False)
             for attempt in reversed(newest):
                 if attempt.program is None:
                     continue
                 known = context.facts.children(attempt.program, _WINDOW)
-                if sum(each.operator == context.operator for each in known) < self.attempts:
+                made = sum(each.operator == context.operator for each in known)
+                if max(made, asked[attempt.program]) < self.attempts:
                     yield attempt

@@ -1,6 +1,7 @@
 """A second chance for programs that failed, out of a budget of its own."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -82,9 +83,10 @@ class Repair(Answering):
             for attempt in context.facts.recent(_WINDOW, failed=True)
             if attempt.program is not None and is_repairable(attempt)
         ]
+        asked = Counter(program for program, _ in self.asked_about(context))
         for program, attempt in context.rng.sample(failed, len(failed)):
             earlier = list(context.facts.children(program, self.attempts))
             line = context.facts.ancestors(program, self.depth)
             deep = sum(each.operator == context.operator for each in line) >= self.depth
-            if len(earlier) < self.attempts and not deep:
+            if max(len(earlier), asked[program]) < self.attempts and not deep:
                 yield attempt, earlier

@@ -12,9 +12,8 @@ import yaml
 
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.model import Exchange, ModelRequest, ReplyStatus
-from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Elite, Failed, Proposal, Reading
-from operators.base import Base
+from operators.base import Base, measured_again
 from operators.checks import check_number, check_whole
 from operators.prompting.composition import Memory, Prompted
 from operators.prompting.replies import without_thought
@@ -77,15 +76,18 @@ class Review(Answering):
         return 0
 
     def propose(self, context: Context) -> ModelRequest | Proposal | Declined:
+        asked = self.asked_about(context, REVIEW)
         for elite in self._jumps(context):
             trials = context.facts.trials(elite.program)
             full = [trial for trial in trials if trial.fidelity is Fidelity.SEARCH]
             if any(trial.status is None for trial in full):
                 continue
-            if elite.evaluations == 1:
+            if (elite.program, elite.assignment) not in asked:
                 return self._ask(context, elite)
-            if elite.evaluations < _MOST and elite.fitness.half_width > math.log1p(self.within):
-                return _again(context, elite, f"its measurements are not within {self.within:.0%}")
+            if 1 < elite.evaluations < _MOST and elite.fitness.half_width > math.log1p(self.within):
+                return measured_again(
+                    context, elite, f"its measurements are not within {self.within:.0%}"
+                )
         return Declined("nothing has jumped that was not looked at")
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
@@ -98,7 +100,7 @@ class Review(Answering):
         verdict, why = _VERDICT.search(text), _WHY.search(text)
         said = f"hack {verdict[1].lower()}" if verdict else "no verdict"
         note = f"review: {said}{f': {one_line(why[1])}' if why else ''}"
-        return Reading(ReplyStatus.STEP, _again(context, elite, note))
+        return Reading(ReplyStatus.STEP, measured_again(context, elite, note))
 
     def _jumps(self, context: Context) -> Iterator[Elite]:
         """Of the best programs those that are so much faster than all that were known before."""
@@ -146,12 +148,3 @@ def similar(source: str, cases: Sequence[Case], count: int) -> list[Case]:
     words = {*_WORD.findall(source)}
     ranked = sorted(cases, key=lambda case: -len(case.marks & words) / max(1, len(case.marks)))
     return ranked[:count]
-
-
-def _again(context: Context, elite: Elite, note: str) -> Proposal:
-    return Proposal(
-        program=Program(context.facts.source(elite.program)),
-        assignment=elite.assignment,
-        note=note,
-        again=True,
-    )

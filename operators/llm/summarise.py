@@ -110,7 +110,7 @@ class Summarise(Summing):
         return {"every": self.every}
 
     def propose(self, context: Context) -> ModelRequest | Declined:
-        asked = context.facts.last_request(context.operator, SUMMARY)
+        asked = self.last_request(context, SUMMARY)
         if context.step - step_of(asked) < self.every:
             return Declined("the next summary is not due yet")
         return self.sum_up(context, Base.of(context.parents[:1]), "summarise")

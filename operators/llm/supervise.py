@@ -57,8 +57,8 @@ class Supervise(Summing):
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
-        redirected = context.facts.last_request(context.operator, SUMMARY)
-        rescued = context.facts.last_request(context.operator, RESCUE)
+        redirected = self.last_request(context, SUMMARY)
+        rescued = self.last_request(context, RESCUE)
         best = context.elites[0].step if context.elites else 0
         since = max(best, step_of(redirected), step_of(rescued))
         if not self._is_stuck(context, since):

@@ -7,8 +7,8 @@ from statistics import NormalDist
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Z95
-from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Elite, Proposal, Trial
+from operators.base import measured_again
 from operators.checks import check_number, check_whole
 
 _NORMAL = NormalDist()
@@ -60,7 +60,7 @@ class Remeasure:
             return Declined("nothing is measured yet")
         leader = elites[0]
         if leader.evaluations < self.confirm and self._is_open(context, leader):
-            return _again(context, leader, "confirms the leader")
+            return measured_again(context, leader, "again: confirms the leader")
         if context.facts.proposals(context.operator) >= self.share * context.step:
             return Declined(f"{self.share:.0%} of the steps went into it already")
         worth = dict(self._worth(context, elites))
@@ -68,7 +68,7 @@ class Remeasure:
             return Declined("no other measurement would change who leads")
         best = max(worth, key=lambda index: worth[index])
         gain = worth_of(elites, best)
-        return _again(context, elites[best], f"expected gain {math.expm1(gain):.2%}")
+        return measured_again(context, elites[best], f"again: expected gain {math.expm1(gain):.2%}")
 
     def _worth(self, context: Context, elites: Sequence[Elite]) -> Iterator[tuple[int, float]]:
         """What is worth measuring again, by its place, with expected gain per device second."""
@@ -120,7 +120,7 @@ class RemeasureHead:
             return Declined(f"{self.share:.0%} of the steps went into it already")
         for elite in context.parents:
             if not _is_pending(_measurements(context, elite)):
-                return _again(context, elite, "it is in the head of the queue")
+                return measured_again(context, elite, "again: it is in the head of the queue")
         return Declined("all of the head is being measured")
 
 
@@ -154,12 +154,3 @@ def worth_of(elites: Sequence[Elite], index: int) -> float:
     shift = deviation / math.sqrt(1 + elite.evaluations)
     gap = -abs(elite.fitness.value - rival.fitness.value) / shift
     return shift * (gap * _NORMAL.cdf(gap) + _NORMAL.pdf(gap))
-
-
-def _again(context: Context, elite: Elite, why: str) -> Proposal:
-    return Proposal(
-        program=Program(context.facts.source(elite.program)),
-        assignment=elite.assignment,
-        note=f"again: {why}",
-        again=True,
-    )

@@ -26,7 +26,7 @@ from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampl
 from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
-from operators.base import Base
+from operators.base import Base, Instance
 from operators.checks import check_choice, check_number, check_whole
 from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.prompting.budget import PromptTooLong, Section, fit
@@ -63,6 +63,7 @@ SUPERVISOR = "supervise"
 """Name of the operator whose advice all prompts quote, where it is newer than a summary."""
 
 _SUMMARIES = 4  # newest ones, of which some may be empty
+_REQUESTS = 64  # newest ones, of which some may be unanswered
 
 
 class Memory(StrEnum):
@@ -231,6 +232,19 @@ class Prompted:
         if not device:
             return ""
         return Language.CPP.value if device == "cpu" else Language.TRITON.value
+
+    def last_request(self, context: Context, purpose: str) -> ModelRequest | None:
+        """This operator's newest request for a purpose, whatever came of it."""
+        return next(iter(context.facts.requests(context.operator, purpose, 1)), None)
+
+    def asked_about(self, context: Context, purpose: str = "propose") -> list[Instance]:
+        """What this operator's newest requests for a purpose were to change.
+
+        Those that no model has answered yet too: of calls that run side by side, each is to be
+        about something else.
+        """
+        asked = context.facts.requests(context.operator, purpose, _REQUESTS)
+        return [instance for each in asked for instance in Base.of_request(each).programs[:1]]
 
     def room(self, context: Context, prompts: int = 1) -> int:
         """Tokens for as many prompts' worth of messages, as far as the model's context allows.

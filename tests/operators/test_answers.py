@@ -10,6 +10,7 @@ Invariants:
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,7 @@ from operators import (
     Crossover,
     Edit,
     Repair,
+    Review,
     RewriteFull,
     Summarise,
     Template,
@@ -385,6 +387,36 @@ def test_each_compiled_program_is_cleaned_up_as_often_as_asked_for(operator, ans
     compiled(history, *answers)
     found = operator.propose(history.context(operator="clean_up"))
     assert isinstance(found, ModelRequest) == asks
+
+
+@pytest.mark.parametrize(
+    ("operator", "maker", "status", "most"),
+    [
+        (CleanUp(attempts=2), "inductor", None, 2),
+        (Repair(share=1.0, attempts=2), "edit", Status.OOM, 2),
+        (Review(jump=1.0), "edit", None, 1),
+    ],
+    ids=["clean_up", "repair", "review"],
+)
+def test_no_program_is_asked_about_too_often_while_answers_are_under_way(
+    operator, maker, status, most
+):
+    """Of calls that run side by side each was about the same program, and paid for."""
+    history = run_of(PLAIN)
+    history.add(BETTER, operator=maker, status=status)
+    name = name_of(operator)
+    for _ in range(most):
+        history.asked(name, request_of(operator, history.context(operator=name)))
+    assert isinstance(operator.propose(history.context(operator=name)), Declined)
+
+
+def test_a_jump_that_was_measured_again_is_reviewed_all_the_same():
+    """By `remeasure`, which confirms each leader."""
+    history = run_of(PLAIN, BETTER)
+    context = history.context(operator="review")
+    confirmed = [replace(elite, evaluations=2) for elite in context.elites]
+    request = request_of(Review(jump=1.0), replace(context, elites=confirmed))
+    assert request.purpose == "review"
 
 
 # Summaries

@@ -149,16 +149,18 @@ def test_exchanges_are_the_completed_calls_for_a_purpose(store: Store, run: int)
     assert store.exchanges(run, "else", "summarise", 2) == []
 
 
-def test_the_last_request_is_that_whatever_came_of_it(store: Store, run: int) -> None:
-    assert store.last_request(run, "write", "summarise") is None
+def test_the_newest_requests_are_those_whatever_came_of_them(store: Store, run: int) -> None:
+    assert store.requests(run, "write", "summarise", 2) == []
     ask(store, run, "answered", "summarise")
     ask(store, run, "lost", "summarise", status=CallStatus.UNKNOWN, text="", usage=None)
     ask(store, run, "other")
-    assert store.last_request(run, "write", "summarise").messages == (Message("user", "lost"),)
+    (lost,) = store.requests(run, "write", "summarise", 1)
+    assert lost.messages == (Message("user", "lost"),)
     request = ModelRequest(messages=(Message("user", "open"),), model="m", purpose="summarise")
     store.request(run, "write", (), request, "m")
-    assert store.last_request(run, "write", "summarise").messages == request.messages
-    assert store.last_request(run, "else", "summarise") is None
+    newest = store.requests(run, "write", "summarise", 2)
+    assert [each.messages for each in newest] == [request.messages, lost.messages]
+    assert store.requests(run, "else", "summarise", 2) == []
 
 
 def test_proposals_that_a_model_is_asked_for_are_counted_once(store: Store, run: int) -> None:
@@ -231,7 +233,7 @@ def test_questions_cost_the_same_late_in_a_run(store: Store, run: int) -> None:
         store.attempt_evaluation(run, known)
         store.elite(run, known)
         store.exchanges(run, "write", "propose", 2)
-        store.last_request(run, "write", "propose")
+        store.requests(run, "write", "propose", 2)
         store.proposals(run, "write")
         store.recorded_reply(run, "0" * 64, 0)
         store.arms(run)

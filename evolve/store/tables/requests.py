@@ -45,7 +45,7 @@ _NEWEST = (
         request.c.purpose == bindparam("purpose"),
     )
     .order_by(request.c.id.desc())
-    .limit(1)
+    .limit(bindparam("limit"))
 )
 _UNDER_WAY = select(func.count()).where(
     ticket.c.run == bindparam("run"),
@@ -126,11 +126,12 @@ def restore(connection: Connection, row: Row[Any]) -> list[str]:
     return list(json.loads(row.replaced))
 
 
-def newest(connection: Connection, run_id: int, operator: str, purpose: str) -> ModelRequest | None:
-    """An operator's last request for a purpose."""
-    key = {"run": run_id, "operator": operator, "purpose": purpose}
-    row = connection.execute(_NEWEST, key).one_or_none()
-    return None if row is None else load(connection, row)
+def newest(
+    connection: Connection, run_id: int, operator: str, purpose: str, limit: int
+) -> list[ModelRequest]:
+    """An operator's newest requests for a purpose, newest first."""
+    key = {"run": run_id, "operator": operator, "purpose": purpose, "limit": limit}
+    return [load(connection, row) for row in connection.execute(_NEWEST, key).all()]
 
 
 def under_way(connection: Connection, run_id: int, operator: str) -> int:
