@@ -1,13 +1,12 @@
-"""A tree of intents: what might make a program faster, what was tried of it, and what came of that.
+"""A tree of intents: changes that may make a program faster, and the results of those tried.
 
 K-Search (arXiv 2602.19128, gh:caoshiyi/K-Search k_search/kernel_generators/world_model_manager.py)
-calls it a world model. A model keeps it by small edits; which intent is next follows from its
-numbers alone.
+calls it a world model. A model updates it by small edits; the next intent follows from its scores
+alone.
 """
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,28 +14,28 @@ from typing import Any
 from evolve.core.digest import canonical_json
 from evolve.core.program import Assignment
 from evolve.core.protocols import Elite
+from operators.prompting.fences import Blocks
 from operators.quoting import one_line
 
 ROOT = "root"
 _TITLE, _WHY = 200, 400  # characters
-_SCORE, _DIFFICULTY, _RATING = 0.6, 2, 5.0  # of an intent that the tree is given for want of one
+_SCORE, _DIFFICULTY, _RATING = 0.6, 2, 5.0  # of the fallback intent
 _SOLVED_SHOWN, _OPEN_SHOWN = 8, 12
-_FENCED = re.compile(r"^```(?:json)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """One hypothesis, and the best program that was made of it.
+    """One hypothesis, and the best program that follows it.
 
     Attributes:
-        id: how edits name it.
-        parent: the intent whose program it goes on from.
-        title, why: what is to be done, and what for.
+        id: its name in edits.
+        parent: id of the intent whose program it changes.
+        title, why: the change, and the reason for it.
         score: from 0 to 1, how promising it is as the next step.
         difficulty: from 1 to 5.
-        rating: from 0 to 10, of the whole line up to it.
-        program, assignment, speedup: what it was solved by; an empty digest is open.
-        failed: cycles of attempts that have brought no correct program.
+        rating: from 0 to 10, of the whole path from the root.
+        program, assignment, speedup: of the best program; an open intent has an empty digest.
+        failed: series of attempts without a correct program.
     """
 
     id: str
@@ -60,8 +59,8 @@ Intents = Mapping[str, Intent]
 """A tree by the ids of its intents, the root among them."""
 
 
-def planted(start: Elite | None) -> dict[str, Intent]:
-    """A tree with its root only: the program to start from, if there is one."""
+def root_only(start: Elite | None) -> dict[str, Intent]:
+    """A tree of the root only: the program to start from, or the reference."""
     root = Intent(id=ROOT, parent="", title="the reference")
     if start is not None:
         root = replace(
@@ -74,22 +73,22 @@ def planted(start: Elite | None) -> dict[str, Intent]:
     return {ROOT: root}
 
 
-def stored(tree: Intents) -> str:
-    """The tree as a memo keeps it."""
+def dumps(tree: Intents) -> str:
+    """The tree as JSON, for the memo of a request."""
     return canonical_json([asdict(intent) for intent in tree.values()])
 
 
-def recalled(text: str) -> dict[str, Intent]:
-    """The tree that a memo keeps."""
+def loads(text: str) -> dict[str, Intent]:
+    """The tree that `dumps` wrote."""
     return {each["id"]: Intent(**each) for each in json.loads(text)}
 
 
 def frontier(tree: Intents, most_difficult: int) -> list[Intent]:
-    """The open intents that there is a program to go on from, the next one first.
+    """The open intents whose parent has a program, the next one first.
 
-    By score, then the easier ones, then by rating. Those that are too difficult are left out while
-    there are others. One that has failed comes after all that have not (ours: in K-Search the model
-    is to lower its score).
+    Sorted by score (higher first), difficulty (lower first), rating (higher first). Intents above
+    `most_difficult` are left out while there are others. Failed ones come last (K-Search leaves it
+    to the model to lower their score).
     """
     ready = [each for each in tree.values() if each.is_open and _is_ready(tree, each)]
     easy = [each for each in ready if each.difficulty <= most_difficult]
@@ -111,24 +110,26 @@ def path(tree: Intents, intent: Intent) -> list[Intent]:
 
 def read_ops(reply: str) -> list[Mapping[str, Any]] | None:
     """The edits in a reply: a JSON object with a list `ops`. None where there is none."""
-    texts = [*_FENCED.findall(reply), reply[reply.find("{") : reply.rfind("}") + 1]]
-    for text in texts:
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        ops = found.get("ops") if isinstance(found, Mapping) else None
-        if isinstance(ops, list):
-            return [op for op in ops if isinstance(op, Mapping)]
-    return None
+    fenced = [block.text for block in Blocks(reply, lambda text: _ops_in(text) is not None)]
+    found = map(_ops_in, [*fenced, reply[reply.find("{") : reply.rfind("}") + 1]])
+    return next((ops for ops in found if ops is not None), None)
 
 
-def edited(tree: Intents, ops: Iterable[Mapping[str, Any]], most_new: int) -> dict[str, Intent]:
-    """The tree with its edits made; those that name what is not there are left out.
+def _ops_in(text: str) -> list[Mapping[str, Any]] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    ops = found.get("ops") if isinstance(found, Mapping) else None
+    return [op for op in ops if isinstance(op, Mapping)] if isinstance(ops, list) else None
+
+
+def apply_ops(tree: Intents, ops: Iterable[Mapping[str, Any]], most_new: int) -> dict[str, Intent]:
+    """The tree after the edits; edits of unknown intents are ignored.
 
     `update_node` changes an intent, `insert_node` adds one, `split_node` changes one and adds its
-    children, `delete_node` takes an open one away that has no children. At most `most_new` are
-    added. What was made of an intent is no matter of edits.
+    children, `delete_node` removes an open one without children. At most `most_new` are added.
+    Edits cannot change an intent's program, speedup or failures.
     """
     after = dict(tree)
     fresh = _new_ids(after)
@@ -160,7 +161,7 @@ def _additions(op: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _changed(intent: Intent, given: Mapping[str, Any]) -> Intent:
-    """With the fields that an edit gives, as far as they can be read."""
+    """The intent with the valid fields of an edit, clipped to their ranges."""
     texts = {"title": _TITLE, "why": _WHY}
     bounds = {"score": (0.0, 1.0), "difficulty": (1.0, 5.0), "rating": (0.0, 10.0)}
     found: dict[str, Any] = {
@@ -188,10 +189,10 @@ def _parents(tree: Intents) -> set[str]:
     return {intent.parent for intent in tree.values()}
 
 
-def supplied(tree: Intents, most_difficult: int) -> dict[str, Intent]:
-    """The same, with an intent below the best program where nothing promising is open.
+def with_fallback(tree: Intents, most_difficult: int) -> dict[str, Intent]:
+    """The tree, with a generic intent below the best program if no open intent is untried.
 
-    As K-Search supplies one where its model has not (score 0.6, difficulty 2).
+    K-Search adds the same one (score 0.6, difficulty 2).
     """
     if any(not each.failed for each in frontier(tree, most_difficult)):
         return dict(tree)
@@ -208,12 +209,12 @@ def supplied(tree: Intents, most_difficult: int) -> dict[str, Intent]:
 
 
 def solved(tree: Intents) -> list[Intent]:
-    """The intents that a program was made of, and the root where there is one to start from."""
+    """The intents with a program; the root too if the search started from one."""
     return [each for each in tree.values() if not each.is_open]
 
 
 def listing(tree: Intents, active: Intent | None, most_difficult: int) -> str:
-    """The tree as prompts show it: the way to the active intent, the best solved, the next open."""
+    """The tree in a prompt: the path to the active intent, the best solved, the next open ones."""
     kept = {each.id for each in (path(tree, active) if active else ())} | {ROOT}
     best = sorted(solved(tree), key=lambda each: -(each.speedup or 0.0))
     kept |= {each.id for each in best[:_SOLVED_SHOWN]}
@@ -236,15 +237,15 @@ def _line(intent: Intent) -> str:
 
 
 def is_spent(speeds: Sequence[float | None], base: float | None, window: int) -> bool:
-    """Whether an intent has had its attempts.
+    """Whether attempts at an intent should end.
 
-    So it is when none was the best of them for so many, or when none has beaten the program that
-    they go on from for so many since the first correct one.
+    They end after `window` attempts in a row without a new best one, or if none of the `window`
+    since the first correct one is faster than the parent's program.
 
     Args:
-        speeds: of the attempts, oldest first; None for one that is not correct.
-        base: of the program to go on from; None without one.
-        window: so many.
+        speeds: speedups of the attempts, oldest first; None for one that is not correct.
+        base: speedup of the parent's program; None without one.
+        window: a number of attempts.
     """
     best, idle, behind = -math.inf, 0, 0
     for speed in speeds:

@@ -65,8 +65,8 @@ class WorldModel(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         last = next(iter(context.facts.exchanges(context.operator, PLAN, 1)), None)
         if last is None:
-            planted = intents.planted(next(iter(context.elites), None))
-            return self._plan(context, planted, planted[intents.ROOT])
+            tree = intents.root_only(next(iter(context.elites), None))
+            return self._plan(context, tree, tree[intents.ROOT])
         tree = self._tree(last)
         active = intents.frontier(tree, self.most_difficult)[0]
         tried = self._tried(context, last)
@@ -89,10 +89,10 @@ class WorldModel(Answering):
 
     def _tree(self, planned: Exchange) -> Intents:
         """The tree after a reply."""
-        tree: Intents = intents.recalled(str(planned.request.memo["tree"]))
+        tree: Intents = intents.loads(str(planned.request.memo["tree"]))
         ops = intents.read_ops(without_thought(planned.reply.text))
-        tree = intents.edited(tree, ops or (), self.most_new)
-        return intents.supplied(tree, self.most_difficult)
+        tree = intents.apply_ops(tree, ops or (), self.most_new)
+        return intents.with_fallback(tree, self.most_difficult)
 
     def _rounds(self, context: Context, planned: Exchange) -> int:
         """Attempts since then, the one that the same step ended with included."""
@@ -125,7 +125,7 @@ class WorldModel(Answering):
             Section(name="answer", head=self.text("answer_intents", most=self.most_new)),
         ]
         memo = Base().memo() | {
-            "tree": intents.stored(tree),
+            "tree": intents.dumps(tree),
             "sequence": context.sequence,
             "made": context.facts.proposals(context.operator),
         }

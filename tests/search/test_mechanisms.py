@@ -30,7 +30,7 @@ from evolve.search.execution.firing import too_late
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import OPTIMUM, SEED_SOURCE, SyntheticEvaluator, synthetic_task
-from operators.llm.intents import Intent, recalled
+from operators.llm.intents import Intent, loads
 from tests.cli.recording import settings
 from tests.search.models import ScriptedModel, answer, towards_the_optimum
 from tests.search.preset_run import MODEL, other_programs, reply, searched
@@ -279,7 +279,7 @@ def planned(request: ModelRequest, number: int) -> ModelReply:
     """Two intents at every edit, else a program that was never seen."""
     if request.purpose != "world_model":
         return other_programs(request, number)
-    known = recalled(str(request.memo["tree"]))
+    known = loads(str(request.memo["tree"]))
     last = [name for name, each in known.items() if not each.is_open][-1]
     ops = [
         {"op": "insert_node", "parent": last, "title": f"intent {number}", "score": 0.7},
@@ -291,7 +291,7 @@ def planned(request: ModelRequest, number: int) -> ModelReply:
 def trees(model: ScriptedModel) -> list[dict[str, Intent]]:
     """The trees that edits were asked for, in order."""
     plans = [each for each in model.asked if each.purpose == "world_model"]
-    return [recalled(str(each.memo["tree"])) for each in plans]
+    return [loads(str(each.memo["tree"])) for each in plans]
 
 
 def test_intents_are_planted_followed_and_left_within_the_budget_of_k_search(store: Store):
