@@ -1,15 +1,14 @@
-"""One child of several parents, by what each of them does best."""
+"""One child of several parents, from the strengths of each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evolve.core.measurement import Interval
 from evolve.core.model import ModelRequest
 from evolve.core.protocols import Context, Declined, Elite
 from evolve.core.task import case_text
 from operators.base import Base
 from operators.checks import check_choice, check_whole
-from operators.llm.mates import complementary, faster_kernels
+from operators.llm.mates import case_times, complementary, faster_kernels
 from operators.prompting.composition import Prompted
 from operators.prompting.prompt_context import Exhibit, exhibit, time_text
 from operators.prompting.reply_handling import Answering
@@ -21,8 +20,8 @@ class Crossover(Answering):
 
     Args:
         count: how many parents, from 2.
-        mates: whose ideas the main parent's are joined with: `selected` for those of the selection
-            policy, `different` for programs that win where it does not (see `operators.mates`).
+        mates: the other parents: `selected` by the selection policy, or `different` for programs
+            that win where the main parent does not (`operators.llm.mates`).
     """
 
     count: int = 2
@@ -59,8 +58,8 @@ def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
         rivals = [other for other in shown if other is not one]
         if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
             yield f"{one.name} is the fastest over all cases"
-        for name, time in _times(one).items():
-            others = [_times(rival).get(name) for rival in rivals]
+        for name, time in case_times(one.evaluation).items():
+            others = [case_times(rival.evaluation).get(name) for rival in rivals]
             if all(other is not None and time.high < other.low for other in others):
                 yield f"{one.name} is the fastest in {case_text(name)}: {time_text(time)}"
         yield from _kernels(one, rivals)
@@ -73,8 +72,3 @@ def _kernels(one: Exhibit, rivals: Sequence[Exhibit]) -> Iterator[str]:
         if all(name in each for each in wins):
             own, least = wins[0][name][0], min(each[name][1] for each in wins)
             yield f"{one.name} has the fastest kernel {name}: {own:.3g} ms against {least:.3g} ms"
-
-
-def _times(shown: Exhibit) -> dict[str, Interval]:
-    cases = shown.evaluation.cases if shown.evaluation else ()
-    return {case.name: case.times_ms["candidate"] for case in cases if "candidate" in case.times_ms}

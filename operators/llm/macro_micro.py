@@ -18,8 +18,8 @@ from operators.source.scope import EditScope
 class MacroMicro(Planning):
     """The hierarchical operator of QiMeng-Kernel's MTMC (arXiv 2511.20100), without its training.
 
-    The paper's policy is a small model trained with PPO; who takes its place is a setting of
-    `operators.planning`, as the actions are. The coder answers with search/replace edits.
+    The paper's policy is a small model trained with PPO; its stand-in is a setting of
+    `operators.llm.planning`, as the actions are. The coder answers with search/replace edits.
     """
 
     def propose(self, context: Context) -> ModelRequest | Declined:

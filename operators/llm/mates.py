@@ -1,15 +1,17 @@
-"""Which programs go with a parent: those that win where it does not."""
+"""Mate selection for crossover: programs that are faster where the parent is not."""
 
 import math
 import re
 from collections.abc import Mapping
 
 from evolve.core.evaluation import Evaluation
+from evolve.core.measurement import Interval
 from evolve.core.protocols import Context, Elite
+from operators.prompting.inspirations import distance
 
 _LOOKED_AT = 16  # of the best peers
 _LOG_SLOWEST = math.log(0.5)  # of the parent's speed, for one that is better nowhere
-_SURELY = 1.1  # times as fast: a kernel is timed in one call, without an interval
+_SURELY = 1.1  # least ratio that counts: kernels are timed in one call, without an interval
 _KERNEL = re.compile(
     r"^kernel '(\w{1,60})': (?:grid [\d x]{1,40}, )?\d+% of the time, ([\d.e+-]+) (ms|us)\b",
     re.MULTILINE,
@@ -17,11 +19,10 @@ _KERNEL = re.compile(
 
 
 def complementary(context: Context, parent: Elite, count: int) -> list[Elite]:
-    """The peers that are most unlike the parent in what they are good at, the best of them first.
+    """The peers whose strengths differ most from the parent's, the best mate first.
 
-    One that is measurably faster in a case counts most, then one that has a faster kernel, then one
-    whose descriptors differ more (other kernels, another pattern); equals are in the archive's
-    order.
+    Sorted by the number of cases in which a peer is measurably faster, then of kernels, then of
+    descriptors that differ (other kernels, another pattern), then in the archive's order.
     """
     own = context.facts.evaluation(parent.program)
     rated = []
@@ -32,7 +33,7 @@ def complementary(context: Context, parent: Elite, count: int) -> list[Elite]:
         wins, kernels = _wins(theirs, own), len(faster_kernels(theirs, own))
         ratio = peer.fitness.value - parent.fitness.value
         if wins or kernels or ratio >= _LOG_SLOWEST:
-            rated.append((-wins, -kernels, -_unlike(peer, parent), peer))
+            rated.append((-wins, -kernels, -distance(peer.descriptors, parent.descriptors), peer))
     rated.sort(key=lambda row: row[:3])  # stable: the archive's order decides among equals
     return [row[-1] for row in rated[:count]]
 
@@ -40,9 +41,9 @@ def complementary(context: Context, parent: Elite, count: int) -> list[Elite]:
 def faster_kernels(
     one: Evaluation | None, other: Evaluation | None
 ) -> Mapping[str, tuple[float, float]]:
-    """Kernels of both that the first has faster, with their times in both, in ms.
+    """Kernels of both programs that are faster in the first, with both times, in ms.
 
-    As a profile of one call says: all launches of a kernel together, and surely faster only.
+    By the profile of one call, all launches of a kernel together.
     """
     mine, its = kernel_times(one), kernel_times(other)
     both = {name: (time, its[name]) for name, time in mine.items() if name in its}
@@ -57,19 +58,13 @@ def kernel_times(evaluation: Evaluation | None) -> dict[str, float]:
     return found
 
 
+def case_times(evaluation: Evaluation | None) -> dict[str, Interval]:
+    """The program's time in each timed case by name, in ms."""
+    cases = evaluation.cases if evaluation else ()
+    return {case.name: case.times_ms["candidate"] for case in cases if "candidate" in case.times_ms}
+
+
 def _wins(one: Evaluation | None, other: Evaluation | None) -> int:
     """In how many cases the first is faster, by intervals that do not overlap."""
-    if one is None or other is None:
-        return 0
-    times = {case.name: case.times_ms.get("candidate") for case in other.cases}
-    return sum(
-        (mine := case.times_ms.get("candidate")) is not None
-        and (its := times.get(case.name)) is not None
-        and mine.high < its.low
-        for case in one.cases
-    )
-
-
-def _unlike(one: Elite, other: Elite) -> int:
-    names = {*one.descriptors, *other.descriptors}
-    return sum(one.descriptors.get(name) != other.descriptors.get(name) for name in names)
+    mine, its = case_times(one), case_times(other)
+    return sum(name in its and time.high < its[name].low for name, time in mine.items())

@@ -329,8 +329,9 @@ class Prompted:
         """What finished runs have found, as far as it is about programs of the language."""
         if memory is Memory.CLEAN:
             return []
-        fit = ("", language) if language else None
-        found = [each for each in context.recalled if fit is None or each.language in fit]
+        found = [
+            each for each in context.recalled if not language or each.language in ("", language)
+        ]
         return self.listed("recalled", 2, [recalled_text(each) for each in found])
 
     def _past(

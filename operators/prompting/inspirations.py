@@ -31,7 +31,7 @@ def unlike(context: Context, base: Base, shown: Sequence[Instance], count: int) 
     places = sorted(context.rng.sample(range(len(peers)), min(_SAMPLE, len(peers))))
     found = [e for place in places if (e := peers[place]).program not in known]
     mine = _descriptors(context, base)
-    found.sort(key=lambda elite: -_distance(elite.descriptors, mine))
+    found.sort(key=lambda elite: -distance(elite.descriptors, mine))
     return [(elite.program, elite.assignment) for elite in found[:count]]
 
 
@@ -42,7 +42,8 @@ def _descriptors(context: Context, base: Base) -> Mapping[str, float | str]:
     return {}
 
 
-def _distance(one: Mapping[str, float | str], other: Mapping[str, float | str]) -> int:
+def distance(one: Mapping[str, float | str], other: Mapping[str, float | str]) -> int:
+    """In how many descriptors two programs differ."""
     return sum(one.get(name) != other.get(name) for name in {*one, *other})
 
 

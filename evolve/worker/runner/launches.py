@@ -56,9 +56,7 @@ def operand_bytes(operands: Iterable[Any]) -> int:
     for operand in operands:
         tensor = getattr(operand, "base", operand)
         if isinstance(tensor, torch.Tensor):
-            most = (
-                tensor.untyped_storage().nbytes()
-            )  # an expanded one has more elements than memory
-            size = min(tensor.numel() * tensor.element_size(), most)
+            # An expanded tensor has more elements than memory.
+            size = min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
             found[tensor.data_ptr()] = max(size, found.get(tensor.data_ptr(), 0))
     return sum(found.values())

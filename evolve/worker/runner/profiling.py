@@ -11,7 +11,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -372,7 +372,10 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
     if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
         torchs = []
     return Proof(
-        facts=tuple(_facts(each, each.us / total, own.holds(each.name)) for each in launches),
+        facts=tuple(
+            KernelFacts(**asdict(each), share=each.us / total, is_own=own.holds(each.name))
+            for each in launches
+        ),
         coverage=sum(kernel.us for kernel in mine) / total,
         vendor=sum(kernel.us for kernel in vendors) / total,
         torch=sum(kernel.us for kernel in torchs) / total,
@@ -403,24 +406,6 @@ def _compiled(kernel: Kernel, own: OwnCode) -> dict[str, float | str]:
     }
     known = {name: float(value) for name, value in used.items() if value is not None}
     return known | own.compiled(kernel.name)
-
-
-def _facts(kernel: Kernel, share: float, is_own: bool) -> KernelFacts:
-    return KernelFacts(
-        name=kernel.name,
-        share=share,
-        us=kernel.us,
-        grid=kernel.grid,
-        launches=kernel.launches,
-        operand_bytes=kernel.operand_bytes,
-        registers=kernel.registers,
-        spilled_bytes=kernel.spilled_bytes,
-        shared_bytes=kernel.shared_bytes,
-        occupancy=kernel.occupancy,
-        warps=kernel.warps,
-        stages=kernel.stages,
-        is_own=is_own,
-    )
 
 
 def _labels(
