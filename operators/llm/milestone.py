@@ -1,4 +1,4 @@
-"""The next goal, and what is to be done for it, by how far the program has come."""
+"""The next goal for a program, and how to reach it, by its speed."""
 
 import math
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from operators.prompting.reply_handling import Answering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Milestone(Answering):
-    """The skill that CUDA Agent (arXiv 2602.24286) works by, for a model that answers prompts.
+    """The skill of CUDA Agent (arXiv 2602.24286), for a model that answers prompts.
 
     gh:BytedTsinghua-SIA/CUDA-Agent agent_workdir/SKILL.md: first a correct program; then one that
-    is surely faster than the baseline by a margin, by changes of the algorithm; near the goal, by
-    better use of the hardware and by constants; beyond it, as fast as it gets. Each answer says
-    first what it expects to gain. Ours: only an interval beyond the goal has reached it.
+    is faster than the baseline by a margin: far from it by another algorithm, near it by better use
+    of the hardware and by constants; then as fast as possible. Each answer states the gain that it
+    expects. Unlike there, a goal is reached only if the whole interval is beyond it.
 
     Args:
-        margin: by which share the program has to be faster than the baseline.
-        near: constants and details are of use once the program is within this factor of the goal.
+        margin: share of its speed by which the baseline has to be beaten.
+        near: the program is near the goal within this factor.
     """
 
     margin: float = 0.05
@@ -40,14 +40,14 @@ class Milestone(Answering):
         reached = speedup_of(context.parents[0]) if context.parents else None
         job = self.text(
             "milestone",
-            rung=self._rung(reached),
+            stage=self._stage(reached),
             baseline=baseline_name(context.baseline),
             percent=round(100 * self.margin),
             speedup=f"{reached.value:.2f}" if reached else "",
         )
         return self.ask(context, job, base=base)
 
-    def _rung(self, reached: Ratio | None) -> str:
+    def _stage(self, reached: Ratio | None) -> str:
         """Which goal is next: a `first` program, or one that is `far` from, `near` or `beyond`."""
         goal = 1 + self.margin
         if reached is None or not math.isfinite(reached.value):

@@ -61,30 +61,30 @@ class Repair(Answering):
             return Declined("repairs have had their share of the steps")
         if not all(map(has_failed, context.facts.recent(self.failing))):
             return Declined(f"one of the newest {self.failing} steps has not failed")
-        found = next(self._patients(context), None)
+        found = next(self._repairable(context), None)
         if found is None:
             return Declined("there is no failed program to repair")
-        patient, earlier = found
+        failed, earlier = found
         said = [attempt_text(attempt, context.baseline) for attempt in earlier]
         return self.ask(
             context,
             self.text("repair"),
-            base=Base.of([patient]),
+            base=Base.of([failed]),
             directed=False,
             heading="The program to repair",
             memory=Memory.CLEAN,
             extra=self.listed("failures", 1, said),
         )
 
-    def _patients(self, context: Context) -> Iterator[tuple[Attempt, list[Attempt]]]:
+    def _repairable(self, context: Context) -> Iterator[tuple[Attempt, list[Attempt]]]:
         """Failed programs that may be repaired, in random order, with the repairs so far."""
-        failed = [
+        candidates = [
             (attempt.program, attempt)
             for attempt in context.facts.recent(_WINDOW, failed=True)
             if attempt.program is not None and is_repairable(attempt)
         ]
         asked = Counter(program for program, _ in self.asked_about(context))
-        for program, attempt in context.rng.sample(failed, len(failed)):
+        for program, attempt in context.rng.sample(candidates, len(candidates)):
             earlier = list(context.facts.children(program, self.attempts))
             line = context.facts.ancestors(program, self.depth)
             deep = sum(each.operator == context.operator for each in line) >= self.depth

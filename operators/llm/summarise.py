@@ -17,7 +17,7 @@ from operators.quoting import quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summing(Answering):
+class Summarising(Answering):
     """An operator that asks what the trials so far teach, and then for a better program.
 
     What it is told, all other prompts quote. One that was cut or is empty is not quoted, and not
@@ -45,7 +45,7 @@ class Summing(Answering):
             status = ReplyStatus.TRUNCATED
         return further(asked, status)
 
-    def sum_up(
+    def ask_summary(
         self,
         context: Context,
         base: Base,
@@ -85,7 +85,7 @@ class Summing(Answering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summarise(Summing):
+class Summarise(Summarising):
     """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
 
     Asked before all others but seeds (an infinite weight), it declines until `every` steps have
@@ -101,7 +101,7 @@ class Summarise(Summing):
     every: int = 20
 
     def __post_init__(self) -> None:
-        Summing.__post_init__(self)
+        Summarising.__post_init__(self)
         check_whole("operators.*.every", self.every, least=1)
 
     @property
@@ -113,4 +113,4 @@ class Summarise(Summing):
         asked = self.last_request(context, SUMMARY)
         if context.step - step_of(asked) < self.every:
             return Declined("the next summary is not due yet")
-        return self.sum_up(context, Base.of(context.parents[:1]), "summarise")
+        return self.ask_summary(context, Base.of(context.parents[:1]), "summarise")

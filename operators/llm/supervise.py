@@ -8,7 +8,7 @@ from evolve.core.model import ModelRequest
 from evolve.core.protocols import Context, Declined
 from operators.base import Base
 from operators.checks import check_whole
-from operators.llm.summarise import Summing
+from operators.llm.summarise import Summarising
 from operators.prompting.composition import SUMMARY, Memory, step_of
 from operators.prompting.inspirations import has_failed
 from operators.prompting.prompt_context import exhibit
@@ -18,7 +18,7 @@ RESCUE = "rescue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supervise(Summing):
+class Supervise(Summarising):
     """The supervisor of AVO (arXiv 2603.24517): it watches for stalls, and redirects the search.
 
     Asked before all others but seeds (an infinite weight), it declines while the search gets on.
@@ -45,7 +45,7 @@ class Supervise(Summing):
     rescue: int = 4
 
     def __post_init__(self) -> None:
-        Summing.__post_init__(self)
+        Summarising.__post_init__(self)
         for name in ("stalled", "wrong", "rescue_after", "rescue"):
             check_whole(f"operators.*.{name}", getattr(self, name), least=1)
 
@@ -73,7 +73,9 @@ class Supervise(Summing):
             self._parents("The best program", shown),
             *self.memory_of(context, base, Memory.INHERIT),
         ]
-        return self.sum_up(context, base, "supervise", extra=past, memo={"redirections": given + 1})
+        return self.ask_summary(
+            context, base, "supervise", extra=past, memo={"redirections": given + 1}
+        )
 
     def _is_stuck(self, context: Context, since: int) -> bool:
         steps = context.step - since

@@ -1,10 +1,10 @@
-"""Memory across runs: what finished runs on the same kind of operation tell the next one.
+"""Memory across runs: findings of finished runs on the same kind of operation, for a new run.
 
 Failure rules follow AdaExplore (arXiv 2604.16625, section on failure-driven adaptation; code
-gh:StigLidu/AdaExplore `skill_memory/`): failures that came at least three times become rules that
-every prompt shows with their number. There a model words the rules, here the judge's own message
-stands for them, so that none is needed. Ideas, summaries and the limit to runs on the same kind of
-operation are ours.
+gh:StigLidu/AdaExplore `skill_memory/`): failures that occurred at least three times become rules,
+which every prompt shows with their frequency. There a model writes the rules; here they are the
+judge's messages, which needs no model. Ideas, summaries and the limit to the same kind of operation
+are additions of this project.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,12 +25,12 @@ from operators.prompting.prompt_context import recalled_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall:
-    """How much of earlier runs is told.
+    """How much of earlier runs a new run uses.
 
     Args:
         runs: how many of the newest finished runs are looked at; 0 for none.
-        seen: how often a failure has to have come to make a rule.
-        tokens: what all findings take in a prompt at most.
+        seen: how often a failure has to occur to become a rule.
+        tokens: the most tokens of all findings in a prompt.
 
     Raises:
         UsageError: a setting is out of range.
@@ -46,8 +46,8 @@ class Recall:
         check_whole("memory.tokens", self.tokens, least=0)
 
     def of(self, store: Store, finished: Sequence[RunRow], task: Task) -> list[Recalled]:
-        """The findings of the newest of some finished runs that are of the task's operation."""
-        alike = [run for run in finished if pattern_of(run.task) == pattern_of(task)]
+        """Findings of the newest of the finished runs on the task's kind of operation."""
+        alike = [run for run in finished if operation_kind(run.task) == operation_kind(task)]
         newest = sorted(alike, key=lambda run: -run.id)[: self.runs]
         pasts = [Past.read(store, run) for run in newest]
         kinds = (ideas(store, pasts), rules(store, pasts, self.seen), skills(store, pasts))
@@ -55,7 +55,7 @@ class Recall:
         return list(self._within(each for each in in_turn if each is not None))
 
     def _within(self, found: Iterator[Recalled]) -> Iterator[Recalled]:
-        """As many as there is room for, the first ones first."""
+        """Findings in order, without those that exceed the tokens left."""
         used = 0
         for each in found:
             cost = estimate_tokens(recalled_text(each))
@@ -64,6 +64,6 @@ class Recall:
                 yield each
 
 
-def pattern_of(task: Task) -> str:
-    """What tasks have in common whose kernels are built alike; the task's own name if unknown."""
+def operation_kind(task: Task) -> str:
+    """The kind of operation of a task; its own name if the kind is unknown."""
     return operation_of(task.category, task.source) or f"task {task.name}"

@@ -1,4 +1,4 @@
-"""What made the best programs of finished runs, and what models concluded from these runs."""
+"""The steps that led to the best programs of finished runs, and models' summaries of the runs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ _SUMMARIES = 4  # newest ones, of which some may be empty
 
 
 def ideas(store: Store, pasts: Sequence[Past]) -> Iterator[Recalled]:
-    """The best program of every run, then the steps to it that gained most, of all runs."""
+    """The best program of every run, then of all runs the steps that gained most."""
     gains: list[tuple[Ratio, Recalled]] = []
     for past in pasts:
         winner = champion(store, past.run)
@@ -65,10 +65,10 @@ def _gains(past: Past, line: Sequence[Attempt], language: str) -> Iterator[tuple
 
 
 def skills(store: Store, pasts: Sequence[Past]) -> Iterator[Recalled]:
-    """The last summary of every run whose models wrote some (`operators.summarise`)."""
+    """The last summary of every run whose models wrote some (operator `summarise`)."""
     for past in pasts:
-        told = store.exchanges(past.run.id, SUMMARY, SUMMARY, _SUMMARIES)
-        summary = next(filter(None, map(summary_of, told)), "")
+        found = store.exchanges(past.run.id, SUMMARY, SUMMARY, _SUMMARIES)
+        summary = next(filter(None, map(summary_of, found)), "")
         if summary:
             about = f"summary that a model wrote of {past.where}"
             words = shortened(summary, MAX_SKILL_CHARS)

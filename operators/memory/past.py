@@ -8,7 +8,7 @@ from evolve.core.protocols import Attempt
 from evolve.store import RunRow, Store
 
 LOOKED_AT = 400
-"""Of a run's newest steps those that rules are made of."""
+"""How many of a run's newest steps are searched for failure rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,6 @@ class Past:
 
 
 def language_of(store: Store, program: str) -> str:
-    """What a program's kernels are written in; empty where there are none to be seen."""
+    """The language of a program's kernels; empty if it has none."""
     found = detect_language(store.source(program))
     return "" if found is Language.TORCH else found.value

@@ -1,4 +1,4 @@
-"""Failure rules: what went wrong again and again, with how often, and what put it right."""
+"""Failure rules: repeated failures with their frequency, and fixes that worked."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _PLACE = re.compile(r"^(?:\S+ )?line \d+(?: \([^)]*\)| in [^:]+)?: ")
 _FRAME = re.compile(r"^line \d+(?: in [^:]+)?: ")
 _QUOTED = re.compile(r"^\| ")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_LOOKED_AT = 4  # failed programs of a rule whose children may have put it right
+_LOOKED_AT = 4  # failed programs of a rule whose children are searched for a fix
 
 
 class _Class(NamedTuple):
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
 
 
 def rules(store: Store, pasts: Sequence[Past], least: int) -> Iterator[Recalled]:
-    """Of failures that came at least so often, the most frequent first."""
+    """Rules for failures that occurred at least `least` times, the most frequent first."""
     found: dict[_Class, list[_Seen]] = {}
     for past in pasts:
         for attempt in past.attempts:
@@ -60,7 +60,7 @@ def _class_of(store: Store, attempt: Attempt) -> _Class | None:
 
 
 def message_of(feedback: str) -> str:
-    r"""The sentence of the judge's that says what is wrong, without the place in the program.
+    r"""The judge's sentence about the fault, without the place in the program.
 
     >>> message_of("line 3 in forward: y = f(x)\nNameError: name 'f' is not defined")
     "NameError: name 'f' is not defined"
@@ -92,7 +92,7 @@ def _rule(store: Store, known: _Class, seen: Sequence[_Seen], pasts: Sequence[Pa
 
 
 def _remedy(store: Store, seen: Sequence[_Seen]) -> str:
-    """What the maker of a correct child of a failed program says of it; empty where none did."""
+    """The note of a correct child of a failed program; empty if there is none."""
     for past, attempt in seen[:_LOOKED_AT]:
         if attempt.program is None:
             continue

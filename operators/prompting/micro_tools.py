@@ -1,11 +1,10 @@
-"""Small tools that read a verdict and say what follows from it, picked by what limits the program.
+"""Small profiling tools: each turns facts of a verdict into a finding and a remedy, in words.
 
-KernelPro (arXiv 2606.26453) classifies a program by the roofline first, and then runs each tool
-that has to do with that limit, and no other; a tool detects, explains and recommends in words,
-because raw counters alone made its model worse than none. The order is that of its table of hit
-rates: what led to a gain most often comes first. Thresholds are ours, as are the tools for CPUs and
-the one for traffic of the program's own. Its tool for stalls needs counters that the judge has only
-at a verification: it speaks where they are.
+KernelPro (arXiv 2606.26453) classifies a program by the roofline and runs only the tools for that
+limit. They report words, because raw counters made its model worse than no counters. The order is
+that of its hit rates: the tools that led to a gain most often come first. This project chose the
+thresholds, and added the tools for CPUs and for the program's own memory traffic. Tools that need
+hardware counters report only after a verification, which alone takes them.
 """
 
 import re
@@ -28,41 +27,41 @@ _TIMES = re.compile(r" in (\d+) launches\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What tools may read: descriptors, the judge's words, and the kind of operation."""
+class VerdictFacts:
+    """What tools read: descriptors, feedback, counters, memory traffic, kind of operation."""
 
-    facts: Mapping[str, float | str]
+    descriptors: Mapping[str, float | str]
     feedback: str
     counters: str
     traffic: float | None
     category: str
 
     def number(self, name: str) -> float | None:
-        value = self.facts.get(name)
+        value = self.descriptors.get(name)
         return value if isinstance(value, float) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: the limits that it has to do with, and what it says, if anything."""
+    """One tool: the limits that it is for, and its report, None for no finding."""
 
     limits: frozenset[str]
-    say: Callable[[Reading], str | None]
+    report: Callable[[VerdictFacts], str | None]
 
 
 def findings(evaluation: Evaluation | None, diagnosis: Diagnosis) -> list[str]:
-    """What the tools find that go with the diagnosed limit, or all of them where none is known."""
+    """The findings of the tools for the diagnosed limit; of all tools if the limit is unknown."""
     if evaluation is None:
         return []
     said = [label.evidence for label in evaluation.labels if label.name == "counters"]
-    reading = Reading(
-        facts=evaluation.descriptors,
+    facts = VerdictFacts(
+        descriptors=evaluation.descriptors,
         feedback=evaluation.feedback,
         counters="\n".join(said),
         traffic=traffic_share(evaluation),
         category=diagnosis.category,
     )
-    return [text for tool in routed(diagnosis.bottleneck) if (text := tool.say(reading))]
+    return [text for tool in routed(diagnosis.bottleneck) if (text := tool.report(facts))]
 
 
 def routed(bottleneck: str) -> Sequence[Tool]:
@@ -70,8 +69,8 @@ def routed(bottleneck: str) -> Sequence[Tool]:
     return [tool for tool in TOOLS if not bottleneck or bottleneck in tool.limits]
 
 
-def _spills(reading: Reading) -> str | None:
-    spilled = reading.number("spill_bytes")
+def _spills(facts: VerdictFacts) -> str | None:
+    spilled = facts.number("spill_bytes")
     if not spilled:
         return None
     return (
@@ -81,11 +80,11 @@ def _spills(reading: Reading) -> str | None:
     )
 
 
-def _occupancy(reading: Reading) -> str | None:
-    occupancy = reading.number("occupancy")
+def _occupancy(facts: VerdictFacts) -> str | None:
+    occupancy = facts.number("occupancy")
     if occupancy is None or occupancy >= _LOW_OCCUPANCY:
         return None
-    registers, shared = reading.number("registers") or 0, reading.number("shared_bytes") or 0
+    registers, shared = facts.number("registers") or 0, facts.number("shared_bytes") or 0
     causes = [
         *([f"{registers:.0f} registers a thread"] if registers >= _MANY_REGISTERS else []),
         *([f"{shared:.0f} bytes of shared memory a block"] if shared >= _MUCH_SHARED else []),
@@ -97,8 +96,8 @@ def _occupancy(reading: Reading) -> str | None:
     )
 
 
-def _lanes(reading: Reading) -> str | None:
-    found = [int(lanes) for lanes in _LANES.findall(reading.counters)]
+def _lanes(facts: VerdictFacts) -> str | None:
+    found = [int(lanes) for lanes in _LANES.findall(facts.counters)]
     if not found or min(found) >= _FEW_LANES:
         return None
     return (
@@ -108,9 +107,9 @@ def _lanes(reading: Reading) -> str | None:
     )
 
 
-def _tiling(reading: Reading) -> str | None:
-    product = reading.category in PRODUCTS and reading.facts.get("tensor_cores", "no") == "no"
-    if not product or reading.number("shared_bytes") != 0:
+def _tiling(facts: VerdictFacts) -> str | None:
+    product = facts.category in PRODUCTS and facts.descriptors.get("tensor_cores", "no") == "no"
+    if not product or facts.number("shared_bytes") != 0:
         return None
     return (
         "Operands that are used again are read from memory each time: no shared memory is used. "
@@ -118,8 +117,8 @@ def _tiling(reading: Reading) -> str | None:
     )
 
 
-def _launches(reading: Reading) -> str | None:
-    lines = _KERNEL.findall(reading.feedback)
+def _launches(facts: VerdictFacts) -> str | None:
+    lines = _KERNEL.findall(facts.feedback)
     count = sum(int(found[1]) if (found := _TIMES.search(line)) else 1 for line in lines)
     if count < _MANY_LAUNCHES:
         return None
@@ -129,9 +128,9 @@ def _launches(reading: Reading) -> str | None:
     )
 
 
-def _tensor_cores(reading: Reading) -> str | None:
-    known = "tensor_cores" in reading.facts
-    if not known or reading.facts["tensor_cores"] != "no" or reading.category not in PRODUCTS:
+def _tensor_cores(facts: VerdictFacts) -> str | None:
+    known = "tensor_cores" in facts.descriptors
+    if not known or facts.descriptors["tensor_cores"] != "no" or facts.category not in PRODUCTS:
         return None
     return (
         "Products run without tensor cores. Where the error allows it, operands cut in parts "
@@ -139,30 +138,30 @@ def _tensor_cores(reading: Reading) -> str | None:
     )
 
 
-def _own_traffic(reading: Reading) -> str | None:
-    if reading.traffic is None or reading.traffic < WELL_USED:
+def _own_traffic(facts: VerdictFacts) -> str | None:
+    if facts.traffic is None or facts.traffic < WELL_USED:
         return None
     return (
-        f"What its launches are given runs at {reading.traffic:.0%} of the memory rate: the "
+        f"What its launches are given runs at {facts.traffic:.0%} of the memory rate: the "
         "kernels are as fast as their traffic allows. Only less traffic helps: join kernels, keep "
         "intermediates in registers, or make them narrower."
     )
 
 
-def _coalescing(reading: Reading) -> str | None:
-    peaks = [int(share) / 100 for share in _PEAK.findall(reading.counters)]
-    if peaks and reading.traffic is not None and max(peaks) > 2 * reading.traffic:
+def _coalescing(facts: VerdictFacts) -> str | None:
+    peaks = [int(share) / 100 for share in _PEAK.findall(facts.counters)]
+    if peaks and facts.traffic is not None and max(peaks) > 2 * facts.traffic:
         return (
             f"Memory is at {max(peaks):.0%} of its peak for operands that account for "
-            f"{reading.traffic:.0%}: bytes are read again, or fetched and not used. Make "
+            f"{facts.traffic:.0%}: bytes are read again, or fetched and not used. Make "
             "neighbouring threads read neighbouring addresses, and order programs so that the "
             "cache serves what several read."
         )
     return None
 
 
-def _vectors(reading: Reading) -> str | None:
-    if reading.facts.get("memory_access") != "scalar":
+def _vectors(facts: VerdictFacts) -> str | None:
+    if facts.descriptors.get("memory_access") != "scalar":
         return None
     return (
         "Memory is read one element at a time. Read several contiguous ones in one access, of 16 "
@@ -170,10 +169,10 @@ def _vectors(reading: Reading) -> str | None:
     )
 
 
-def _threads(reading: Reading) -> str | None:
-    if reading.facts.get("parallelism") not in ("serial", "simd"):
+def _threads(facts: VerdictFacts) -> str | None:
+    if facts.descriptors.get("parallelism") not in ("serial", "simd"):
         return None
-    if reading.facts.get("language") != "cpp":
+    if facts.descriptors.get("language") != "cpp":
         return None
     return "One thread does all the work: share the outermost loop out between the cores."
 
@@ -196,6 +195,6 @@ TOOLS = (
     Tool(_ALL - {_LAUNCHING}, _threads),
 )
 """In the paper's order of hit rates: spills 18 %, occupancy 13, stalls 11, tiling 9, launches 9,
-tensor cores 8, coalescing 6, vectors 4. By the paper coalescing has nothing to do with compute, and
-tensor cores nothing with memory; which limits the others go with is ours.
+tensor cores 8, coalescing 6, vectors 4. In the paper coalescing is not a tool for compute, and
+tensor cores are none for memory; this project chose the limits of the others.
 """
