@@ -1,4 +1,4 @@
-"""One line of versions, each of which reached what was the best when it came."""
+"""One line of versions, each as fast as the best one before it."""
 
 import math
 
@@ -8,13 +8,13 @@ from evolve.core.protocols import AddStatus, Elite, Offer
 
 
 class Lineage(TopK):
-    """Takes in programs that are as fast as the best one held, or faster: a gate for commits.
+    """Accepts programs that are at least as fast as the best one held.
 
-    So a version enters the lineage of AVO (arXiv 2603.24517): it is correct, and no slower than any
-    before it. What is measured again stays, whatever comes of it.
+    That is the commit gate of AVO (arXiv 2603.24517): a version is correct, and no slower than any
+    before it. A held program that is measured again stays, whatever the result.
 
     Args:
-        capacity: of versions; the slowest goes first.
+        capacity: most versions; the slowest is removed first.
         slack: how much slower than the best a version may be, as a share of its speed.
 
     Raises:

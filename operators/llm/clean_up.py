@@ -12,7 +12,7 @@ from operators.prompting.composition import Memory, Prompted
 from operators.prompting.reply_handling import Answering
 
 NAME = "clean_up"
-"""Of the operator in `conf/operators`, by which exports know its steps."""
+"""Name of the operator in `conf/operators`; exports select its steps by it."""
 
 _WINDOW = 64  # newest correct steps of each compiler
 
@@ -21,8 +21,8 @@ _WINDOW = 64  # newest correct steps of each compiler
 class CleanUp(Answering):
     """Asks for a compiled program in readable form, and for the reasoning that leads to it.
 
-    The reasoning is written afterwards, for a reader with the reference only (AutoTriton, arXiv
-    2507.05687). Each correct program of the compiler is asked about `attempts` times.
+    The model explains a known program as if it were derived from the reference alone (AutoTriton,
+    arXiv 2507.05687). It is asked `attempts` times about each correct program of a compiler.
 
     Args:
         compilers: operators that made the programs to clean up.
@@ -55,7 +55,7 @@ class CleanUp(Answering):
         )
 
     def _waiting(self, context: Context) -> Iterator[Attempt]:
-        """Correct programs of the compilers about which there are not enough answers, in order."""
+        """Correct programs of the compilers with fewer requests than `attempts`, in order."""
         asked = Counter(program for program, _ in self.asked_about(context))
         for compiler in self.compilers:
             newest = context.facts.recent(_WINDOW, operator=compiler, failed=False)

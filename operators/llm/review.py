@@ -1,4 +1,4 @@
-"""A second look at large jumps in speed: a sceptical reading, and another measurement."""
+"""Review of large jumps in speed: a model looks for a hack, and the program is measured again."""
 
 import math
 import re
@@ -35,7 +35,7 @@ _WHY = re.compile(r"^\W*WHY\W+(.+)", re.MULTILINE | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A known hack: what it is called, what it does, and words of programs that do so."""
+    """A known hack: its name, what it does, and identifiers that such programs contain."""
 
     name: str
     what: str
@@ -44,21 +44,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review(Answering):
-    """The review of reward jumps of CUDA-L1 (arXiv 2507.14111), and their repetition.
+    """The review of reward jumps in CUDA-L1 (arXiv 2507.14111), with repeated measurements.
 
-    A program that is `jump` times as fast as the best before it is read by a model that is to show
-    that the gain is not real, in view of the most similar cases of a base of hacks. The base grows:
-    programs of the run that the judge has called hacks are in it. Then it is measured again, on
-    another device where there is one, until its interval is within `within`, three times in all at
-    most.
+    If a program is `jump` times as fast as the best one before it, a model is asked once to show
+    that the gain is not real; the prompt contains the most similar known hacks. These include the
+    programs of the run that the judge called hacks. Then the program is measured again, on another
+    device if there is one, until its interval is within `within`, three times in all at most.
 
-    Ours: what the model says decides nothing. It is noted, and the measurements and the
-    verification decide, where the paper takes the reward away.
+    Unlike in the paper, which takes the reward away, the model's answer decides nothing: it is
+    recorded, and the measurements and the verification decide.
 
     Args:
-        jump: how many times as fast as the best before.
-        within: how far measurements of it may lie apart.
-        cases: how many are shown.
+        jump: least ratio to the best program before it.
+        within: largest relative half-width of its speedup's interval.
+        cases: how many known hacks the prompt shows.
     """
 
     jump: float = 2.0
@@ -88,7 +87,7 @@ class Review(Answering):
                 return measured_again(
                     context, elite, f"its measurements are not within {self.within:.0%}"
                 )
-        return Declined("nothing has jumped that was not looked at")
+        return Declined("no large jump is left to review")
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
@@ -103,7 +102,7 @@ class Review(Answering):
         return Reading(ReplyStatus.STEP, measured_again(context, elite, note))
 
     def _jumps(self, context: Context) -> Iterator[Elite]:
-        """Of the best programs those that are so much faster than all that were known before."""
+        """Of the best programs those that are `jump` times as fast as all before them."""
         best = context.elites[:_LOOKED_AT]
         for elite in best:
             before = [e.fitness.value for e in context.elites if e.sequence < elite.sequence]
@@ -144,7 +143,7 @@ def hacks_of(context: Context) -> Iterator[Case]:
 
 
 def similar(source: str, cases: Sequence[Case], count: int) -> list[Case]:
-    """The cases of whose words most stand in a program, the best first."""
+    """The cases that share most identifiers with a program, the most similar first."""
     words = {*_WORD.findall(source)}
     ranked = sorted(cases, key=lambda case: -len(case.marks & words) / max(1, len(case.marks)))
     return ranked[:count]

@@ -1,4 +1,4 @@
-"""A summary of the search so far, which every other prompt then quotes."""
+"""A summary of the search so far; all other prompts quote it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ from operators.quoting import quote
 class Summarising(Answering):
     """An operator that asks what the trials so far teach, and then for a better program.
 
-    What it is told, all other prompts quote. One that was cut or is empty is not quoted, and not
-    asked for again before its time.
+    All other prompts quote the answer. A truncated or empty one is not quoted, and is not requested
+    again before the next one is due.
 
     Args:
-        trials: the most trials in one, the newest first, failed and correct ones half and half.
+        trials: most steps in the prompt, the newest first; half of them failed ones.
     """
 
     trials: int = 16

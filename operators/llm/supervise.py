@@ -1,4 +1,4 @@
-"""Other directions where the search stands still."""
+"""New directions for a stalled search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,18 +19,18 @@ RESCUE = "rescue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervise(Summarising):
-    """The supervisor of AVO (arXiv 2603.24517): it watches for stalls, and redirects the search.
+    """The supervisor of AVO (arXiv 2603.24517): it detects stalls and redirects the search.
 
-    Asked before all others but seeds (an infinite weight), it declines while the search gets on.
-    Where `stalled` steps have brought no better program, or the newest `wrong` have all failed, it
-    asks for other directions, in view of the lineage, of the trials and of what it said last; all
-    prompts quote the answer, and the same step asks for a program that follows it. Where
-    `rescue_after` redirections have brought nothing either, it asks for `rescue` programs at once,
-    in directions of their own.
+    With an infinite weight it has priority over all operators but seeds, and declines while the
+    search improves. After `stalled` steps without a better program, or if the newest `wrong` steps
+    all failed, it asks for new directions; the prompt shows the lineage, the newest steps and its
+    last answer. All prompts quote the answer, and the same step asks for a program that follows it.
+    After `rescue_after` such redirections without a better program, it asks for `rescue` programs
+    at once, each in a direction of its own.
 
-    When it acts is counted, and asked of no model. The levels and their numbers are those of
-    gh:AMD-AGI/GEAK src/minisweagent/run/avo; the paper has none. A running agent, which that one
-    interrupts too, does not exist here.
+    Counters decide when it acts, not a model. The levels and their numbers are those of
+    gh:AMD-AGI/GEAK src/minisweagent/run/avo, because the paper has none. That one also interrupts
+    a running agent; there is none here.
 
     Args:
         stalled: steps without a better program, since the last one or the last redirection.
@@ -51,7 +51,7 @@ class Supervise(Summarising):
 
     @property
     def fires_at(self) -> dict[str, int]:
-        """When the first redirection and the first rescue can come."""
+        """When the first redirection and the first rescue are possible."""
         soon = min(self.stalled, self.wrong)
         return {"stalled": soon, "rescue_after": soon * (self.rescue_after + 1)}
 
@@ -62,7 +62,7 @@ class Supervise(Summarising):
         best = context.elites[0].step if context.elites else 0
         since = max(best, step_of(redirected), step_of(rescued))
         if not self._is_stuck(context, since):
-            return Declined("the search gets on")
+            return Declined("the search improves")
         given = 0
         if redirected is not None and step_of(redirected) > max(best, step_of(rescued)):
             given = int(redirected.memo["redirections"])
@@ -84,7 +84,7 @@ class Supervise(Summarising):
         return steps >= self.stalled or (failing and steps >= self.wrong)
 
     def _rescue(self, context: Context, base: Base) -> ModelRequest | Declined:
-        """So many programs at once."""
+        """The request for several programs at once."""
         several = replace(self, samples=self.rescue)
         job = self.text("rewrite_full", first=not base.programs)
         memo: Mapping[str, Any] = {"upto": context.sequence, "step": context.step}

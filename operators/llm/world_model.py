@@ -1,4 +1,4 @@
-"""Planning apart from coding: a model keeps a tree of intents, and programs follow the next one."""
+"""Planning apart from coding: a model maintains a tree of intents; programs follow the next one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,26 +21,26 @@ PLAN = "world_model"
 """Purpose of a request for edits of the tree."""
 
 _MOST_ATTEMPTS = 64  # of one intent that are looked at
-_TOLD = 8  # of these in the prompt that asks for edits
+_SHOWN = 8  # of these in the prompt that asks for edits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldModel(Answering):
-    """The search of K-Search (arXiv 2602.19128): hypotheses are searched, programs follow them.
+    """The search of K-Search (arXiv 2602.19128): a search over hypotheses, not over programs.
 
-    A model keeps a tree of intents by edits. The next open intent by its numbers is followed by
-    attempts, each in view of the last one, so that a step may be slow for a while. When these stand
-    still, the best of them is attached to it, or its failure noted, and the model is asked for
-    edits; in the same step an attempt at the next intent follows. The tree is in the memo of that
-    request, and changed by its reply: nothing else is kept.
+    A model edits a tree of intents. The open intent with the highest score is attempted several
+    times; each attempt sees the last one, so a correct but slow step can be continued. When the
+    attempts no longer improve, the best of them, or the failure, is recorded in the intent, and the
+    model is asked for edits; the same step then makes a first attempt at the next intent. The tree
+    is stored in the memo of that request, and its reply changes it: there is no other state.
 
-    Ours: a reply that holds no edits leaves the tree as it is, and the source asks again; the root
-    is the best program to start from.
+    Differences from the source: a reply without edits leaves the tree unchanged (the source asks
+    again), and the root is the best starting program.
 
     Args:
-        window: attempts in a row that improve nothing, after which an intent has had its turn.
-        most_difficult: from 1 to 5; more difficult intents are left while there are others.
-        most_new: intents that one reply may add.
+        window: attempts in a row without an improvement that end an intent's turn.
+        most_difficult: from 1 to 5; more difficult intents wait while there are others.
+        most_new: most intents that one reply may add.
     """
 
     window: int = 5
@@ -55,11 +55,11 @@ class WorldModel(Answering):
 
     @property
     def parents(self) -> int:
-        return 0  # an intent says what it goes on from
+        return 0  # each intent names the program that it changes
 
     @property
     def fires_at(self) -> dict[str, int]:
-        """When an intent can first be left for another."""
+        """When the first intent can end."""
         return {"window": self.window + 1}
 
     def propose(self, context: Context) -> ModelRequest | Declined:
@@ -70,7 +70,7 @@ class WorldModel(Answering):
         tree = self._tree(last)
         active = intents.frontier(tree, self.most_difficult)[0]
         tried = self._tried(context, last)
-        silent = self._rounds(context, last) - len(tried)  # what the run held already
+        silent = self._rounds(context, last) - len(tried)  # duplicates of programs of the run
         speeds = [_speed(attempt) for attempt in tried] + [None] * silent
         if intents.is_spent(speeds, tree[active.parent].speedup, self.window):
             done = _concluded(active, tried)
@@ -95,11 +95,11 @@ class WorldModel(Answering):
         return intents.with_fallback(tree, self.most_difficult)
 
     def _rounds(self, context: Context, planned: Exchange) -> int:
-        """Attempts since then, the one that the same step ended with included."""
+        """Attempts since that request, with the one of its own step."""
         return context.facts.proposals(context.operator) - int(planned.request.memo["made"])
 
     def _tried(self, context: Context, planned: Exchange) -> list[Attempt]:
-        """The attempts at the intent that has its turn, oldest first."""
+        """The attempts at the current intent, oldest first."""
         found = context.facts.recent(_MOST_ATTEMPTS, operator=context.operator)
         since = int(planned.request.memo["sequence"])
         return [attempt for attempt in reversed(found) if attempt.sequence >= since]
@@ -107,20 +107,20 @@ class WorldModel(Answering):
     def _plan(
         self, context: Context, tree: Intents, done: Intent, tried: Sequence[Attempt] = ()
     ) -> ModelRequest | Declined:
-        """The request for edits, in view of what came of the intent that had its turn.
+        """The request for edits, with the results of the last intent.
 
-        The program that was made of it is shown, or else its last attempt.
+        It shows the program of that intent, or else its last attempt.
         """
         made = Base.of([attempt for attempt in tried if attempt.program is not None][-1:])
         if done.program:
             made = Base(((done.program, done.assignment),))
         shown = [exhibit(context, *program) for program in made.programs]
-        told = [attempt_text(each, context.baseline) for each in tried[: -_TOLD - 1 : -1]]
+        attempts = [attempt_text(each, context.baseline) for each in tried[: -_SHOWN - 1 : -1]]
         sections = [
             *self._frame(context, self.language_for(context, shown), Memory.INHERIT),
             self._parents("What became of it" if tried else "The program to start from", shown),
             self._shown(tree, done),
-            *self.listed("attempts", 1, told),
+            *self.listed("attempts", 1, attempts),
             Section(name="job", head=self.text("plan_intents", first=len(tree) == 1)),
             Section(name="answer", head=self.text("answer_intents", most=self.most_new)),
         ]
@@ -135,7 +135,7 @@ class WorldModel(Answering):
     def _attempt(
         self, context: Context, tree: Intents, active: Intent, tried: Sequence[Attempt]
     ) -> ModelRequest | Declined:
-        """The request for a program: a first one of the intent, or a better one than the last."""
+        """The request for a program: the first attempt at an intent, or one after the last."""
         above = tree[active.parent]
         made = [attempt for attempt in tried if attempt.program is not None]
         best = max(filter(_speed, made), key=lambda each: _speed(each) or 0.0, default=None)
@@ -166,13 +166,13 @@ class WorldModel(Answering):
 
 
 def _speed(attempt: Attempt) -> float | None:
-    """The speedup of an attempt that counts."""
+    """The speedup of a correct attempt with kernels of its own; None for others."""
     correct = attempt.status is Status.CORRECT and attempt.custom is not False
     return attempt.ratio.value if correct and attempt.ratio is not None else None
 
 
 def _concluded(intent: Intent, tried: Sequence[Attempt]) -> Intent:
-    """The intent with the best program that was made of it, or one failure more."""
+    """The intent with its best attempt, or with one more failure."""
     best = max(tried, key=lambda each: _speed(each) or 0.0, default=None)
     speed = _speed(best) if best is not None else None
     if best is None or speed is None:

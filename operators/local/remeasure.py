@@ -18,7 +18,7 @@ _NORMAL = NormalDist()
 class Remeasure:
     """Evaluates an elite's best instance once more: the one that is worth most per device second.
 
-    The best of many noisy measurements is partly lucky. So whoever takes the lead is confirmed
+    The best of many noisy measurements is partly lucky. So a new leader is confirmed
     first. Beyond that, what another evaluation is worth is the knowledge gradient (Frazier, Powell
     and Dayanik 2008): by how much the best posterior mean is expected to rise, in log speedup, when
     normal posteriors are as wide as the elites' intervals and another evaluation is as noisy as the

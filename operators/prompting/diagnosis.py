@@ -120,8 +120,8 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
 
 
 def _error(evaluation: Evaluation | None, attempts: Iterable[Attempt]) -> str:
-    ours = (Status.CORRECT, Status.INFRA, None)
-    if evaluation is not None and evaluation.status not in ours:
+    faultless = (Status.CORRECT, Status.INFRA, None)
+    if evaluation is not None and evaluation.status not in faultless:
         return evaluation.status.value
-    failures = Counter(attempt.status for attempt in attempts if attempt.status not in ours)
+    failures = Counter(attempt.status for attempt in attempts if attempt.status not in faultless)
     return next((str(status) for status, n in failures.most_common(1) if n >= _HABIT), "")

@@ -109,8 +109,8 @@ def read_whole(exchanges: Sequence[Exchange]) -> Found:
 def read_edited(exchanges: Sequence[Exchange], before: str, scope: EditScope) -> Found:
     """The program that the edits in the last reply make of another one.
 
-    A whole program instead of edits is taken too, where it keeps to the scope. Of a reply that was
-    cut nobody knows how many edits it was to have, and they are made together or not at all.
+    A whole program instead of edits is taken too, where it keeps to the scope. In a reply
+    that was cut, edits may be missing, and edits are applied together or not at all.
     """
     reply = exchanges[-1].reply
     edits = read_edits(reply.text)
