@@ -1,4 +1,4 @@
-"""What a new run is told of finished ones: gathered once, and kept with the run from then on."""
+"""Results of finished runs for prompts of a new one: gathered once, then kept with that run."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
