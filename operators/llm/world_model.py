@@ -65,8 +65,8 @@ class WorldModel(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         last = next(iter(context.facts.exchanges(context.operator, PLAN, 1)), None)
         if last is None:
-            tree = intents.root_only(next(iter(context.elites), None))
-            return self._plan(context, tree, tree[intents.ROOT])
+            root = intents.root_only(next(iter(context.elites), None))
+            return self._plan(context, root, root[intents.ROOT])
         tree = self._tree(last)
         active = intents.frontier(tree, self.most_difficult)[0]
         tried = self._tried(context, last)
