@@ -1,8 +1,28 @@
-"""Text files of users."""
+"""Files of tasks, read as text."""
 
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.suites import TaskText
+from evolve.core.task import Case
+from evolve.tasks.cases import parse_cases
+
+
+def read_task(path: Path) -> TaskText:
+    """A task file, with the cases and seeds that lie beside it.
+
+    Raises:
+        UsageError: a file cannot be read or is empty, or bad cases.
+    """
+    seeds = sorted((path.parent / "seeds").glob("*.py"))
+    return TaskText(read_text(path), cases=_read_cases(path), seeds=tuple(map(read_text, seeds)))
+
+
+def _read_cases(path: Path) -> tuple[Case, ...]:
+    for cases in (path.with_suffix(".cases.yaml"), path.parent / "cases.yaml"):
+        if cases.is_file():
+            return parse_cases(read_text(cases), cases)
+    return ()
 
 
 def read_text(path: Path) -> str:
