@@ -48,6 +48,17 @@ def test_a_search_returns_its_winner_and_prints_nothing(judge, capfd):
     assert capfd.readouterr().out == ""
 
 
+ODD = ["a\tb", "a\nb", "~a", "a\\b", "a\\", 'a"b', "a\\\"b'", "a, b", "null", "1", "é"]
+
+
+def test_texts_arrive_as_they_are(judge):
+    for number, name in enumerate(ODD):
+        Path(f"{name}.py").write_text(Path("p2.py").read_text())
+        given = {**SEARCH, "settings": {"initial": [f"./{name}.py"]}, "budget": {"evaluations": 1}}
+        result = evolve.optimize("./relu.py", **given, store=name, name=f"run{number}")
+        assert (result.store, result.speedup) == (Path(name), 2.5)
+
+
 def test_a_search_waits_where_a_loop_is_running(judge):
     async def cell():
         return evolve.optimize("./relu.py", **SEARCH)
