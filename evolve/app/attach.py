@@ -49,5 +49,5 @@ def _standing(store: Store, run: RunRow, before: tuple[int, Progress]) -> tuple[
         return run.state, run.reason
     waiting = len(store.open_tickets(run.id))
     if waiting:
-        return "interrupted", f"{count_text(waiting, 'step')} to be told of"
+        return "interrupted", f"{count_text(waiting, 'step')} still open"
     return "interrupted", "all steps are told"

@@ -45,7 +45,7 @@ async def launch(
 
     Args:
         config: of the run.
-        frontend: is told of what happens.
+        frontend: shows progress.
         began: when the command began, on the clock of `time.monotonic` (None: now).
 
     Returns:
@@ -235,7 +235,7 @@ def _create(
 
 
 def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
-    """`stem`, or `stem-2`, ... where that is taken; `stem-1` where nobody chose a name."""
+    """`stem`, or `stem-2`, ... where that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
     return next(name for name in names if name not in taken)

@@ -35,7 +35,7 @@ async def search(
         run: the run to continue from where it stands.
         config: its configuration with what is overridden for now.
         evaluator: the judge.
-        frontend: is told of what happens.
+        frontend: shows progress.
         began: when the command began, on the clock of `time.monotonic` (None: now).
         late_s: how long behind a limit on wall time what is under way may end.
 

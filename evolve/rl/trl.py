@@ -134,7 +134,7 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
 
 
 def told(outcome: Outcome) -> str:
-    """What the model is told of a program that it has submitted."""
+    """The answer to the model about a program that it has submitted."""
     return outcome.next_turn or "There is no verdict on this program; submit it again."
 
 

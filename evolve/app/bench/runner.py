@@ -318,4 +318,4 @@ def _silently(what: str) -> AbstractContextManager[None]:
 
 
 def _nothing(line: str) -> None:
-    """A line that nobody needs where a hundred tasks pass."""
+    """Drops a line: a hundred tasks would print too many."""

@@ -194,7 +194,7 @@ async def search_all(
 
     Args:
         entries: what `plan` made.
-        frontend: is told of what happens.
+        frontend: shows progress.
         evaluator: the judge, which does not audit the task; None starts the configured one, and
             has it audited.
         during: a block around each run.

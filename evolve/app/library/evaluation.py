@@ -100,7 +100,7 @@ async def judge(
     Args:
         request: the program and its task.
         place: where.
-        frontend: is told of what is done.
+        frontend: shows progress.
         store: a database that may know the verdict; None: it is judged in any case.
 
     Raises:

@@ -87,7 +87,7 @@ def _add_rules(arguments: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="keep steps of these models only (patterns as in openai/*), and only if what they "
         "were made from, and what their prompts show, is theirs too; programs of yours (initial) "
-        "and those that ship count as nobody's",
+        "and those that ship count as no model's",
     )
     arguments.add_argument(
         "--licences-allowed",

@@ -1,4 +1,4 @@
-"""`evolve best`: a run's winner as a file or an operator that needs nothing of ours."""
+"""`evolve best`: a run's winner as a file or an operator that needs nothing of this package."""
 
 import argparse
 import io

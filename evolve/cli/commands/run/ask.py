@@ -54,8 +54,8 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "ask",
-        "Write a run's next prompts as files, for whoever is to write the programs: a person, a "
-        "coding agent, a model on another host. `evolve tell RUN DIR` takes the replies in; "
+        "Write a run's next prompts as files, for a person, a coding agent or a model "
+        "on another host. `evolve tell RUN DIR` takes the replies in; "
         "`evolve resume` judges what came of them. Asking again writes what is still open, "
         "composed anew where verdicts have come since, and new requests until there are N.",
     )

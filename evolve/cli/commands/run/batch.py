@@ -187,7 +187,7 @@ def _ask_new(
 def _judge_of(search: "Search") -> "Judge | None":
     """What has judged this run so far, or else all that the database knows of its task.
 
-    None where nothing has, or several have: which of them is meant, nobody has said.
+    None if there is none, or several of which no one is chosen.
     """
     from evolve.app.inputs import judge_of
 

@@ -67,7 +67,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         components.build_all(config, run=run.name)
         for note in key_notes(config, is_new=False):
             print(note)
-        store.claim(run.id)  # whoever else continues the run is named before a judge is started
+        store.claim(run.id)  # before a judge starts: another process may continue the run
         store.release(run.id, run.state, run.reason)
         terminal = Terminal()
         with terminal.doing("starting the judge", plain=False):

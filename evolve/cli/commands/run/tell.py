@@ -54,10 +54,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _teller(path: Path) -> Teller:
-    """Who understands what is there.
+    """The reader of the files there.
 
     Raises:
-        UsageError: nothing is there, or nobody does.
+        UsageError: nothing is there, or nothing that can be read.
     """
     from evolve.app.manual.files import is_requests
     from evolve.app.manual.replies import tell_replies
