@@ -82,6 +82,11 @@ async def search(
     return outcome
 
 
+def is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether a run's search has ended, with no other budget than `config` gives it."""
+    return run.state == "finished" and bool(run.config["termination"] == config["termination"])
+
+
 def _nothing() -> None:
     """What a judge has to end that starts no processes."""
 

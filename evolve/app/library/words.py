@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from evolve.app.config.grammar import value_text
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
-from evolve.report.text import write_text
+from evolve.report.text import make_folder, write_text
 from evolve.tasks.module_source import task_source
 
 Inputs: TypeAlias = Callable[[], Any] | None
@@ -74,9 +74,8 @@ def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> s
     """
     if isinstance(task, type):
         text = task_source(task, inputs, init_inputs)
-        path = folder / framed_digest("module", text)[:12] / f"{task.__name__}.py"
-        make_folder(path.parent)
-        return _local(str(write_text(path, text)))
+        folder = make_folder(folder / framed_digest("module", text)[:12], "store")
+        return _local(str(write_text(folder / f"{task.__name__}.py", text)))
     if not isinstance(task, str | os.PathLike):
         raise UsageError(
             f"task={task!r}: give the name of a shipped task, the path of a file, kernelbench:1/40 "
@@ -94,17 +93,3 @@ def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> s
 def _local(path: str) -> str:
     """A relative path as one: a bare word would name a shipped task."""
     return path if path.startswith((".", "/", "~")) else f"./{path}"
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for a file that is to be written.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"the folder {folder} cannot be made ({error.strerror}); choose another store"
-        ) from error

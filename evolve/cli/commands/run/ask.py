@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
-from evolve.report.text import count_text
+from evolve.report.text import count_text, make_folder
 
 if TYPE_CHECKING:
     from evolve.search.engine import Search
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         with sitting(store, run, model=ByHand()) as search:
-            _make(folder)
+            make_folder(folder, "--out")
             tickets, reason = _requests(search, options, BY_HAND)
             for ticket in tickets:
                 anew = " (composed anew)" if ticket.revision else ""
@@ -129,10 +129,3 @@ def declined_text(search: "Search") -> str:
     """Why no operator had anything to ask."""
     reasons = [f"{name}: {why}" for name, why in search.declined.items()]
     return "; ".join(reasons) or "every operator has declined"
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out {folder}: {error.strerror}; choose another folder") from error
