@@ -142,7 +142,7 @@ def _add_task(arguments: argparse.ArgumentParser) -> None:
 
 
 def _add_place(arguments: argparse.ArgumentParser) -> None:
-    """Where, and behind which walls."""
+    """Where, and in which sandbox."""
     arguments.add_argument(
         "--device",
         choices=device_words(),

@@ -26,7 +26,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     backup.add_argument("target", metavar="TO", help="a file that does not exist yet")
     backup.set_defaults(action=_backup)
 
-    prune = verbs.add_parser("prune", help="drop raw samples and feedback of a run's also-rans")
+    prune = verbs.add_parser(
+        "prune", help="drop raw samples and feedback of a run's unimportant programs"
+    )
     prune.add_argument("run", metavar="RUN", help="name of the run; it cannot be undone")
     prune.add_argument(
         "--keep", type=int, metavar="N", help="only those of the N fittest (default: the archive's)"

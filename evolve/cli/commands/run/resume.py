@@ -20,7 +20,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
   termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
-  sandbox.*       behind which walls:   sandbox.require=namespaces
+  sandbox.*       how it is confined:   sandbox.require=namespaces
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
