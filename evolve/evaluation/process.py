@@ -119,7 +119,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             ) from None
         finally:
             self.phases.pop(self._about.pop(number, ""), None)
-            self._waiting.pop(number, None)  # a reply to a call that was given up is nobody's
+            self._waiting.pop(number, None)  # a late reply to a call that was given up is dropped
 
     def kill(self, why: str) -> None:
         """End its whole session at once; every call under way raises WorkerDied."""
@@ -218,7 +218,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._last_words = (self._last_words + data)[-MAX_LAST_WORDS:]
 
     def _pass_on(self, data: bytes) -> None:
-        """What the judge itself says is for whoever runs it; what libraries say is not."""
+        """Pass on the judge's own messages; those of libraries are dropped."""
         *lines, rest = (self._said + data).split(b"\n")
         self._said = rest[:MAX_LAST_WORDS]
         for line in lines:

@@ -60,7 +60,7 @@ def test_a_run_takes_its_settings_from_it(evolve, abacus):
     assert "beads" in ended.stderr
 
 
-def test_a_kind_that_nobody_brings_is_one_message(evolve):
+def test_an_unknown_kind_is_one_message_with_the_choices(evolve):
     ended = evolve("run", "task=softmax", "device=cpu", "device.kind=abacus", "--create")
     assert ended.returncode == 2
     assert "device=abacus: choose one of auto, cpu, cuda" in ended.stderr

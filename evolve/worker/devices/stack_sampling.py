@@ -109,7 +109,7 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
     """Says so where a library computed, and own code had less than its share of the glances.
 
     A candidate that spends most of its time in torch's zeros and copies is found, too. Vector
-    functions (Sleef) are nobody's: the compiler's own C++ for `gelu_bias` was seen in them in 20 of
+    functions (Sleef) are not counted: the compiler's own C++ for `gelu_bias` was in them in 20 of
     21.
 
     Args:

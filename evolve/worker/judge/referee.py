@@ -1,6 +1,5 @@
 """The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
-import ast
 import contextlib
 import json
 import os
@@ -8,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,17 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
     NO_ROOM,
     OCCUPIED,
-    CaseResult,
     Evaluation,
     Fidelity,
     Label,
     Stage,
     Status,
 )
-from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
 from evolve.worker.base import phases
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
-from evolve.worker.base.feedback import compile_error, plain
+from evolve.worker.base.feedback import plain
 from evolve.worker.base.infra import InfraFault, OccupiedFault
 from evolve.worker.base.interpreter import Started
 from evolve.worker.base.shortage import is_no_room, is_short_of_memory
@@ -44,8 +41,9 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit
-from evolve.worker.judge.descriptors import describe
+from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
+from evolve.worker.judge.source_text import explain, require_model, require_text
 from evolve.worker.judge.stages import check, count_torch, probe_custom, prove_kernels, smoke
 from evolve.worker.judge.success_feedback import praise
 from evolve.worker.processes.host_locks import HostLock
@@ -60,7 +58,6 @@ from evolve.worker.session.exclusive_device import Seats
 from evolve.worker.session.memory_budget import Room
 from evolve.worker.session.memory_model import room_for, room_to_check, room_to_compile, writers
 from evolve.worker.session.prepared_task import WarmTask
-from evolve.worker.session.provenance import environment, evaluator_version
 from evolve.worker.timing.comparison import Timekeeper
 from evolve.worker.timing.cuda_events import KERNELBENCH_TRIALS
 from evolve.worker.timing.cuda_events import read as read_events
@@ -79,26 +76,6 @@ _VIOLENT = (
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _INFRA_TEXT = 1000  # characters: what the system says may have a candidate's names in it
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request about a candidate (`EvaluationRequest`)."""
-
-    source: str
-    fidelity: Fidelity
-    opponents: Mapping[str, str]
-    bars: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """Its result, except for later findings of tools."""
-
-    warm: WarmTask
-    progress: Progress
-    status: Status
-    feedback: str
 
 
 class Referee:
@@ -284,29 +261,29 @@ class Referee:
         Raises:
             UsageError: the task cannot be judged.
         """
-        asked = _Asked(source, fidelity, opponents, bars or {})
+        asked = Asked(source, fidelity, opponents, bars or {})
 
-        def judged(warm: WarmTask) -> _Judged:
+        def judged(warm: WarmTask) -> Judged:
             return self._judged(warm, asked)
 
         phases.enter("preparing inputs")
         found = self._admission.within(task, fidelity, self._room_to_check, judged)
-        verdict = self._evaluation(asked, self._with_tools(found))
+        verdict = self._evaluated(asked, found)
         if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         found = self._admission.alone(task, fidelity, judged)
-        return judged_twice(verdict, self._evaluation(asked, self._with_tools(found)))
+        return judged_twice(verdict, self._evaluated(asked, found))
 
-    def _judged(self, warm: WarmTask, asked: _Asked) -> _Judged:
+    def _judged(self, warm: WarmTask, asked: Asked) -> Judged:
         progress = Progress()
         try:
             status, feedback = self._climb(warm, asked, progress)
             warm.has_fitted = True
         except CandidateFault as fault:
-            status, feedback = fault.status, _explain(fault, asked.source)
+            status, feedback = fault.status, explain(fault, asked.source)
             if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
                 if self._room.is_all_ours:  # so they are not this judge's, and may stay
@@ -325,9 +302,9 @@ class Referee:
                 progress.labels.append(Label(OCCUPIED, why))
             elif is_no_room(error):
                 progress.labels.append(Label(NO_ROOM, why))
-        return _Judged(warm, progress, status, feedback)
+        return Judged(warm, progress, status, feedback)
 
-    def _with_tools(self, judged: _Judged) -> _Judged:
+    def _with_tools(self, judged: Judged) -> Judged:
         """The same with what the tools have found, once they have; nothing of the room is held."""
         progress = judged.progress
         if progress.tools is None:
@@ -369,14 +346,14 @@ class Referee:
     def _climb(
         self,
         task: WarmTask,
-        asked: _Asked,
+        asked: Asked,
         progress: Progress,
     ) -> tuple[Status, str]:
         fidelity = asked.fidelity
-        _require_text(asked.source)
+        require_text(asked.source)
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
-        _require_model(asked.source)
+        require_model(asked.source)
         if refusal := self.device.refuses(candidate.language):
             raise CandidateFault(Status.CONTRACT, refusal)
         progress.stage = Stage.CONTRACT
@@ -471,83 +448,11 @@ class Referee:
         progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}
         progress.custom = not proof.library_made
 
+    def _evaluated(self, asked: Asked, found: Judged) -> Evaluation:
+        return evaluation(asked, self._with_tools(found), self.device, self.launcher.tier)
+
     def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
         again = self.warm(task.task, Fidelity.VERIFY)
         with self.workshop.seated(candidate, again.cases) as runner:
             check(self.workshop, runner, candidate, again, Fidelity.VERIFY)
-
-    def _evaluation(self, asked: _Asked, judged: _Judged) -> Evaluation:
-        task, progress, status = judged.warm, judged.progress, judged.status
-        correct = status is Status.CORRECT
-        timing = progress.timing
-        if not correct:
-            timing = Timing(labels=timing.labels, device_time_s=timing.device_time_s)
-        return Evaluation(
-            status=status,
-            stage=progress.stage,
-            fidelity=asked.fidelity,
-            task_revision=task.task.revision,
-            device_class=self.device.device_class,
-            evaluator_version=evaluator_version(self.device),
-            ratios=timing.ratios,
-            cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
-            custom=progress.custom,
-            suite=progress.suite,
-            labels=tuple(progress.labels + timing.labels),
-            feedback=judged.feedback,
-            descriptors=describe(asked.source) | progress.descriptors(correct),
-            environment=environment(
-                self.device,
-                self.launcher.tier,
-                task.loaded.precision,
-                task.loaded.accumulation,
-                task.loaded.timing,
-            ),
-            samples=timing.samples,
-            durations_s=progress.all_durations_s,
-            device_time_s=timing.device_time_s,
-        )
-
-
-def _names(task: WarmTask) -> list[str]:
-    return [case.case.name for case in task.cases]
-
-
-def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
-    if name in timing.cases:
-        return timing.cases[name]
-    case = next(case.case for case in task.cases if case.case.name == name)
-    return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
-
-
-def _require_text(source: str) -> None:
-    try:
-        source.encode()
-    except UnicodeEncodeError as error:
-        raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
-
-
-def _require_model(source: str) -> None:
-    """Raise CandidateFault for a text without ModelNew; if it is no Python at all, for that.
-
-    A text that has the name is parsed by what builds it.
-    """
-    if not (missing := without_model(source)):
-        return
-    try:
-        ast.parse(source, "candidate.py")
-    except SyntaxError as error:
-        where = f"line {error.lineno}: {(error.text or '').strip()}"
-        said = f"{where}\n{type(error).__name__}: {error}"
-        raise CandidateFault(Status.COMPILE_ERROR, said) from error
-    except (ValueError, RecursionError, MemoryError):
-        pass
-    raise CandidateFault(Status.CONTRACT, f"the source {missing}")
-
-
-def _explain(fault: CandidateFault, source: str) -> str:
-    """The fault's own words; a compiler's cut down to its first error and the source around it."""
-    if fault.status is Status.COMPILE_ERROR:
-        return compile_error(fault.feedback, source)
-    return fault.feedback

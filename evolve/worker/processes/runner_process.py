@@ -42,7 +42,6 @@ _FATE_S = 10.0
 _REST_S = 1.0  # at the least, for the rest of an answer that has begun
 STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
 _STANDS_POLL_S = 0.0002
-_STANDING = "TtZX"  # states of threads: stopped, traced, ended
 _CREDENTIALS, _DESCRIPTOR = struct.Struct("iii"), struct.Struct("i")
 
 
@@ -192,7 +191,7 @@ class RunnerProcess:
 
     def account(self, seconds: float) -> str:
         """Torch's work in the last call with `trap`, by its own account (`torch_share.read`)."""
-        return str(self._parse(messages.parse_text, self._ask(("account",), Reply.TEXT, seconds)))
+        return self._text(("account",), seconds)
 
     def open_profiler(self, seconds: float) -> None:
         """Have it get ready to observe."""
@@ -201,23 +200,17 @@ class RunnerProcess:
     def observe(self, case: int, inputs: Shared, seconds: float) -> str:
         """Which kernels one forward starts, by the process's own account (`profiling.observe`)."""
         command = ("observe", case, inputs.size, inputs.trees[0])
-        return str(
-            self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd))
-        )
+        return self._text(command, seconds, inputs.fd)
 
     def events(self, case: int, inputs: Shared, trials: int, seconds: float) -> str:
         """How long its forwards take, by the process's own account (`events.read`)."""
         command = ("events", case, inputs.size, inputs.trees[0], trials)
-        return str(
-            self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd))
-        )
+        return self._text(command, seconds, inputs.fd)
 
     def apart(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
         """A tool's output around one forward in the sandbox (`tool_process.observe`)."""
         command = ("apart", case, inputs.size, inputs.trees[0], tool)
-        return str(
-            self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, inputs.fd))
-        )
+        return self._text(command, seconds, inputs.fd)
 
     def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
         """Have what a compiler makes of the reference written down (`inductor.folder_of`)."""
@@ -315,7 +308,7 @@ class RunnerProcess:
         """
         _signal(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + seconds
-        while moves := _moves(self.pid):
+        while moves := procfs.is_moving(self.pid):
             if time.monotonic() > deadline:
                 break
             time.sleep(_STANDS_POLL_S)
@@ -332,7 +325,7 @@ class RunnerProcess:
         """
         self._frozen_at = time.monotonic()
         deadline = self._frozen_at + STANDS_S
-        while moving := [pid for pid in self._family() if _moves(pid)]:
+        while moving := [pid for pid in self._family() if procfs.is_moving(pid)]:
             for pid in moving:
                 _signal(pid, signal.SIGSTOP)
             if time.monotonic() > deadline:
@@ -388,6 +381,9 @@ class RunnerProcess:
         self._send(command, seconds, fd)
         left = self._left_at_answer(command[0], seconds) if may_freeze else seconds
         return self._expect(answer, left, command[0])
+
+    def _text(self, command: tuple[Any, ...], seconds: float, fd: int = -1) -> str:
+        return str(self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, fd)))
 
     def _send(self, command: tuple[Any, ...], seconds: float, fd: int) -> None:
         self._channel.settimeout(seconds)
@@ -502,16 +498,3 @@ def close_all(processes: Iterable[RunnerProcess]) -> None:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # the next request learns how it ended
         os.kill(pid, number)
-
-
-def _moves(pid: int) -> bool:
-    """Whether a thread has yet to notice that it is stopped."""
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return False  # it has ended
-    for thread in threads:
-        with contextlib.suppress(OSError):
-            if procfs.stat(pid, int(thread.name))[0] not in _STANDING:
-                return True
-    return False

@@ -48,7 +48,6 @@ import socket
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -63,12 +62,13 @@ from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
-from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import map_tensors, tensors_of
 from evolve.worker.reference.task_file import TaskCase, load_task_file
 from evolve.worker.runner import (
     baselines,
     cuda_events,
     cuda_graph,
+    errors,
     jit,
     precompile,
     probes,
@@ -77,17 +77,12 @@ from evolve.worker.runner import (
 )
 from evolve.worker.runner import memory as access
 from evolve.worker.runner.memory_cuda import CudaAccess
+from evolve.worker.runner.outputs import EmptyCall, addresses, plain_tensors
 from evolve.worker.runner.weights import ContractError, construct
 from evolve.worker.sandbox.policy import Report
 
 _FILENAME = "candidate.py"
 _WINDOW_S = 60.0  # until the referee has given up
-_MOST_REASONS = 8
-_ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
-
-
-class OutputError(Exception):
-    """An output is no plain dense tensor."""
 
 
 def run(channel: socket.socket, report: Report) -> None:
@@ -106,7 +101,7 @@ def run(channel: socket.socket, report: Report) -> None:
         try:
             runner.execute(channel, command, fds)
         except BaseException as error:  # noqa: BLE001 - the boundary around candidate code
-            messages.send_error(channel, _kind(error), runner.explain(error))
+            messages.send_error(channel, errors.kind_of(error), runner.explain(error))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -151,8 +146,8 @@ class Runner:
 
     def explain(self, error: BaseException) -> str:
         """What went wrong, and whose limit it was where memory ran out."""
-        text = _explain(error)
-        limit = self._access.limit if _kind(error) is ErrorKind.OOM else 0
+        text = errors.explain(error, _FILENAME)
+        limit = self._access.limit if errors.kind_of(error) is ErrorKind.OOM else 0
         return (
             f"{text}\n(the judge gives this program {limit >> 20} MiB for tensors)"
             if limit
@@ -257,7 +252,7 @@ class Runner:
             self._access.finish()
             seconds = time.perf_counter() - start
         self._held.append((memory, output))
-        tensors, spec = _plain_tensors(output)
+        tensors, spec = plain_tensors(output)
         messages.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
     def _account(self, channel: socket.socket) -> None:
@@ -358,7 +353,7 @@ class Runner:
         messages.send_ack(channel)
 
     def _run(self, channel: socket.socket, case: int, kind: str, turns: int, fd: int = -1) -> None:
-        model = _Empty(self._held[0]) if kind == "empty" else self._models[case]
+        model = EmptyCall(self._held[0]) if kind == "empty" else self._models[case]
         staged = [] if kind == "nothing" else self._staged
         outputs: list[Any] = []
         with torch.no_grad():
@@ -371,9 +366,7 @@ class Runner:
             self._access.finish()
             seconds = time.perf_counter() - start
         self._held = outputs or self._held
-        messages.send_done(
-            channel, seconds, [at for output in outputs for at in _addresses(output)]
-        )
+        messages.send_done(channel, seconds, [at for output in outputs for at in addresses(output)])
 
     def _take_turns(
         self, model: torch.nn.Module, staged: list[Any], turns: int, fd: int
@@ -385,7 +378,7 @@ class Runner:
             page.await_given(number)
             if staged:
                 outputs.append(model(*staged[number - 1]))
-                places = _addresses(outputs[-1])
+                places = addresses(outputs[-1])
             page.done(number, places)
         return outputs
 
@@ -418,11 +411,11 @@ class Runner:
                 self._recording.replay()
                 outputs = self._recording.outputs
                 for output in outputs:
-                    calls.tell(_addresses(output))
+                    calls.tell(addresses(output))
             for inputs in staged:
                 calls.await_next()
                 outputs.append(model(*inputs))
-                calls.tell(_addresses(outputs[-1]))
+                calls.tell(addresses(outputs[-1]))
             count = calls.end()
             access.finish()
             seconds = time.perf_counter() - start
@@ -466,40 +459,6 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-class _Empty(torch.nn.Module):
-    """Makes an output like one that is there, and launches the least that torch can."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self._like = output
-
-    def forward(self, *_: Any) -> Any:
-        made = map_tensors(torch.empty_like, self._like)
-        torch.zeros(1)
-        return made
-
-
-def _addresses(output: Any) -> list[int]:
-    if type(output) is torch.Tensor:
-        return [output.data_ptr()]
-    return [tensor.data_ptr() for tensor in flatten(output)[0]]
-
-
-def _plain_tensors(output: Any) -> tuple[list[torch.Tensor], str]:
-    try:
-        tensors, spec = flatten(output)
-    except TypeError as error:
-        raise OutputError(str(error)) from error
-    for tensor in tensors:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            raise OutputError(f"an output is a {type(tensor).__name__}, not a plain torch.Tensor")
-        if tensor.layout is not torch.strided or tensor.dtype not in messages.DTYPES:
-            raise OutputError(f"an output is {tensor.layout} of {tensor.dtype}")
-        if tensor.is_conj() or tensor.is_neg():
-            raise OutputError("an output is a lazy conjugate; resolve it")
-    return tensors, spec
-
-
 def _reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     cases = load_task_file(Task.from_json(json.loads(text)), place, TaskCase).cases
     return lambda case, seed, _: cases[case].model(seed)
@@ -522,50 +481,3 @@ def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]
         return construct(factory, seed, init, arguments["state"], place)
 
     return make
-
-
-def _kind(error: BaseException) -> ErrorKind:
-    if isinstance(error, ContractError):
-        return ErrorKind.CONTRACT
-    if isinstance(error, OutputError):
-        return ErrorKind.TREE
-    if isinstance(error, SyntaxError | buildcache.BuildError):
-        return ErrorKind.COMPILE
-    text = str(error)
-    if any(words in text for words in _ILLEGAL):
-        return ErrorKind.ILLEGAL_ACCESS
-    if "device-side assert triggered" in text:
-        return ErrorKind.ASSERT
-    if any(map(_is_shortage, _reasons(error))):
-        return ErrorKind.OOM
-    return ErrorKind.OOM if "can't allocate memory" in text else ErrorKind.EXCEPTION
-
-
-def _is_shortage(error: BaseException) -> bool:
-    """The driver's own says no more than that."""
-    is_one = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return is_one or messages.DRIVERS_SHORTAGE in str(error)
-
-
-def _reasons(error: BaseException | None) -> Iterator[BaseException]:
-    """It, and what it came of; PyTorch's compiler keeps that under a name of its own."""
-    for _ in range(_MOST_REASONS):  # they may go round
-        if error is None:
-            return
-        yield error
-        inner = getattr(error, "inner_exception", None)
-        error = inner if isinstance(inner, BaseException) else error.__cause__
-
-
-def _explain(error: BaseException) -> str:
-    if isinstance(error, ContractError | OutputError | buildcache.BuildError):
-        return str(error)
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(_FILENAME)
-    ]
-    where = "".join(f"line {f.lineno} in {f.name}: {f.line}\n" for f in frames[-3:])
-    if isinstance(error, SyntaxError):
-        where = f"line {error.lineno}: {(error.text or '').rstrip()}\n"
-    said = f"{where}{type(error).__name__}: {error}"
-    shortage = next(filter(_is_shortage, _reasons(error)), error)
-    return said if shortage is error else f"{said} ({type(shortage).__name__}: {shortage})"

@@ -8,11 +8,26 @@ import contextlib
 import os
 from pathlib import Path
 
+_STANDING = "TtZX"  # states of threads: stopped, traced, ended
+
 
 def stat(pid: int, thread: int | None = None) -> list[str]:
     """The fields of `stat` behind the name: the state, the parent, and so on."""
     folder = Path(f"/proc/{pid}" if thread is None else f"/proc/{pid}/task/{thread}")
     return (folder / "stat").read_bytes().rpartition(b")")[2].decode().split()
+
+
+def is_moving(pid: int) -> bool:
+    """Whether a thread has yet to notice that the process is stopped; False once it has ended."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            if stat(pid, int(thread.name))[0] not in _STANDING:
+                return True
+    return False
 
 
 def status(pid: int) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Room:
 
     @property
     def is_all_ours(self) -> bool:
-        """Whether this thread has all of it, so that nobody's leaving would give it more."""
+        """Whether this thread has all of it, so that more would not become free if others end."""
         return self._of_thread.has == self._size
 
     @property
@@ -91,7 +91,7 @@ class Room:
             me = _Waiting(min(amount, self._size), time.monotonic(), is_turn)
             self._queue.append(me)
             try:
-                # Patience ends without anybody's word.
+                # The wait may end without a notification.
                 while not self._changed.wait_for(lambda: self._may_go(me), _LOOK_S):
                     pass
                 self._note_company(me)

@@ -10,14 +10,7 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
-from evolve.core.measurement import (
-    CLEARLY_SLOWER,
-    FAR_WIDTHS,
-    OUT_OF_REACH,
-    WIDE,
-    Ratio,
-    missed_bar,
-)
+from evolve.core.measurement import OUT_OF_REACH, missed_bar
 from evolve.worker.base import phases
 from evolve.worker.base.faults import (
     CANDIDATE,
@@ -64,7 +57,7 @@ from evolve.worker.timing.interleaved_blocks import (
     with_pages,
 )
 from evolve.worker.timing.opponents import admit
-from evolve.worker.timing.planning import CLOSE, lengthened, planned, with_blocks
+from evolve.worker.timing.planning import lengthened, planned, with_blocks
 from evolve.worker.timing.reference_profile import Yardstick, note_shortage
 from evolve.worker.timing.results import (
     Timing,
@@ -77,12 +70,10 @@ from evolve.worker.timing.results import (
     was_cut_short,
     weighted,
 )
-from evolve.worker.timing.statistics import enough, looks, ratio_interval
+from evolve.worker.timing.statistics import is_settled, looks, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
-_REWARD_HALF_WIDTH = 0.05
-_SEARCH_WIDTHS = 2  # of a verification's
 _MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
 _MOST_DISTURBED = 3  # turns that a stranger may spoil
 _MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
@@ -233,7 +224,8 @@ class Timekeeper:
                 ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
                 may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
                 if is_last or all(
-                    self._settled(ratio, fidelity, index, may_lose) for ratio in ratios.values()
+                    is_settled(ratio, fidelity, index, may_lose, device.half_width)
+                    for ratio in ratios.values()
                 ):
                     break
                 if (side := missed_bar(ratios, bars)) is not None:
@@ -288,27 +280,6 @@ class Timekeeper:
         sources = (task.task.source, *(who.source for who in sides.values() if who))
         overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
-
-    def _settled(self, ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool) -> bool:
-        """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
-
-        A search or a screen is content with twice the width that a verification wants. The last
-        look of a verification, with many pairs, is for sides that are close: on an unsteady host
-        they are told apart by nothing else. Others have the second look at most, and the first
-        where the interval is not much wider than wanted, or where wide intervals will do.
-        """
-        if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
-            return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
-        if may_lose and ratio.high < CLEARLY_SLOWER:
-            return True
-        wanted = self._workshop.device.half_width
-        if fidelity is not Fidelity.VERIFY:
-            return enough(ratio, _SEARCH_WIDTHS * wanted)
-        if wanted >= WIDE:
-            return True
-        if abs(ratio.log().value) >= CLOSE:
-            return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
-        return enough(ratio, wanted)
 
     def _sit(
         self,

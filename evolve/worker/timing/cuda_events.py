@@ -39,7 +39,7 @@ def told(
             with device.share(processes[side], case.warm.block(-1, 1)) as inputs:
                 try:
                     text = processes[side].events(case.warm.index, inputs, trials, _PATIENCE_S)
-                except CandidateFault:  # its times are taken; this is for whoever wants to know
+                except CandidateFault:  # its times are taken; these are diagnostics
                     continue
             found.setdefault(name, {})[side] = read(text)
     return found

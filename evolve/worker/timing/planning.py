@@ -13,8 +13,8 @@ from evolve.worker.session.memory_model import LAUNCH_BOUND_S, block_calls, is_b
 from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
 from evolve.worker.timing.graph_timing import Measured
 from evolve.worker.timing.interleaved_blocks import PairTimes, variation
+from evolve.worker.timing.statistics import CLOSE
 
-CLOSE = 0.2  # log ratio: what is farther apart is told apart anyway
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
 _UNSTEADY = 0.05  # of a block's time
 _LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference

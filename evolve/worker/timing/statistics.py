@@ -8,7 +8,7 @@ log ratios with the interval that inverts the Wilcoxon signed-rank test. Its cov
 any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
 are symmetric under "no difference", since the sides can be swapped).
 
-A search and a reward look after one to seven pairs, too few for an interval of ranks. There it is
+A search and a reward look after one to eight pairs, too few for an interval of ranks. There it is
 the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
 is shrunk to what tests of programs against themselves have found between processes of the device,
 which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
@@ -30,10 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evolve.core.evaluation import Fidelity
-from evolve.core.measurement import Interval, Ratio
+from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, WIDE, Interval, Ratio
 
 FAMILY_ALPHA = 0.05
 PRIOR_PAIRS = 4
+CLOSE = 0.2  # log ratio: sides that are farther apart are told apart anyway
+_REWARD_HALF_WIDTH = 0.05
+_SEARCH_WIDTHS = 2  # of a verification's
 
 
 class _Look(NamedTuple):
@@ -140,6 +143,29 @@ def median_interval(times_ms: Sequence[float]) -> Interval:
 def enough(ratio: Ratio, target_half_width: float) -> bool:
     """Whether the interval is as narrow as wanted (relative half-width, 0.03 is 3 %)."""
     return ratio.half_width <= target_half_width
+
+
+def is_settled(
+    ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool, wanted: float
+) -> bool:
+    """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
+
+    A search or a screen is content with twice the half-width `wanted` of a verification. The last
+    look of a verification, with many pairs, is for sides that are close: on an unsteady host they
+    are told apart by nothing else. Others have the second look at most, and the first if the
+    interval is not much wider than wanted, or if wide intervals will do.
+    """
+    if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
+        return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
+    if may_lose and ratio.high < CLEARLY_SLOWER:
+        return True
+    if fidelity is not Fidelity.VERIFY:
+        return enough(ratio, _SEARCH_WIDTHS * wanted)
+    if wanted >= WIDE:
+        return True
+    if abs(ratio.log().value) >= CLOSE:
+        return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
+    return enough(ratio, wanted)
 
 
 def _walsh_averages(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,77 @@
+"""The evaluation that comes of a candidate's way through the stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
+from evolve.worker.devices.base import Device
+from evolve.worker.judge.descriptors import describe
+from evolve.worker.judge.progress import Progress
+from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.provenance import environment, evaluator_version
+from evolve.worker.timing.results import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request about a candidate (`EvaluationRequest`)."""
+
+    source: str
+    fidelity: Fidelity
+    opponents: Mapping[str, str]
+    bars: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Its result, except for later findings of tools."""
+
+    warm: WarmTask
+    progress: Progress
+    status: Status
+    feedback: str
+
+
+def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evaluation:
+    """The evaluation of what was asked; `tier` is the sandbox's."""
+    task, progress, status = judged.warm, judged.progress, judged.status
+    correct = status is Status.CORRECT
+    timing = progress.timing
+    if not correct:
+        timing = Timing(labels=timing.labels, device_time_s=timing.device_time_s)
+    return Evaluation(
+        status=status,
+        stage=progress.stage,
+        fidelity=asked.fidelity,
+        task_revision=task.task.revision,
+        device_class=device.device_class,
+        evaluator_version=evaluator_version(device),
+        ratios=timing.ratios,
+        cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
+        custom=progress.custom,
+        suite=progress.suite,
+        labels=tuple(progress.labels + timing.labels),
+        feedback=judged.feedback,
+        descriptors=describe(asked.source) | progress.descriptors(correct),
+        environment=environment(
+            device,
+            tier,
+            task.loaded.precision,
+            task.loaded.accumulation,
+            task.loaded.timing,
+        ),
+        samples=timing.samples,
+        durations_s=progress.all_durations_s,
+        device_time_s=timing.device_time_s,
+    )
+
+
+def _names(task: WarmTask) -> list[str]:
+    return [case.case.name for case in task.cases]
+
+
+def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
+    if name in timing.cases:
+        return timing.cases[name]
+    case = next(case.case for case in task.cases if case.case.name == name)
+    return CaseResult(name=name, weight=case.weight, timed=case.timed, passed=passed)
