@@ -1,4 +1,4 @@
-"""Files of tasks, read as text."""
+"""Files of tasks and programs, read as text."""
 
 from pathlib import Path
 
@@ -25,18 +25,19 @@ def _read_cases(path: Path) -> tuple[Case, ...]:
     return ()
 
 
-def read_text(path: Path) -> str:
-    """The text of a file that is not empty.
+def read_text(path: Path, what: str = "") -> str:
+    """The text of a file that is not empty; `what` it is, for messages.
 
     Raises:
         UsageError: it cannot be read, is not UTF-8, or is empty.
     """
+    named = f"{what} {path}".strip()
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}). Check the path.") from error
+        raise UsageError(f"{named} cannot be read ({error.strerror}). Check the path.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
+        raise UsageError(f"{named} is not UTF-8 text. Save it as UTF-8.") from error
     if not text.strip():
-        raise UsageError(f"{path} is empty. Write its content, or remove it.")
+        raise UsageError(f"{named} is empty. Write its content, or remove it.")
     return text

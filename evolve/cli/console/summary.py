@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.app.config.upgrade import complete
+from evolve.app.library.winner import proof_text
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
 from evolve.app.user_files import DEFAULT_STORE
@@ -93,8 +94,7 @@ def _usual_end(facts: RunFacts) -> Iterator[str]:
 
 def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
     against = baseline_name(facts.baseline)
-    proof = "verified in fresh processes" if winner.verified else "not verified"
-    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof}"
+    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof_text(winner)}"
     assert facts.made is not None
     yield f"  {winner_text(winner, facts.made)}"
     yield f"  on {facts.hardware}"
