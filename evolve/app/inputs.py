@@ -9,8 +9,8 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
+from evolve.app.database import open_store
 from evolve.app.device import kind_of, require_language
-from evolve.app.user_files import open_store
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model

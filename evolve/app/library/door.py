@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
+from evolve.app.database import DEFAULT_STORE
 from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
@@ -15,7 +16,6 @@ from evolve.app.library.evaluation import Place, judge, request_for
 from evolve.app.library.events import Callback, EventFrontend
 from evolve.app.library.result import Result
 from evolve.app.library.words import Inputs, as_words, limits, task_word, together
-from evolve.app.user_files import DEFAULT_STORE
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.program import without_model

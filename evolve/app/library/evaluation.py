@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolve.app.database import open_store
 from evolve.app.device import start_local
 from evolve.app.frontend import Frontend
-from evolve.app.user_files import open_store
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity

@@ -10,9 +10,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from evolve.app.database import open_store
 from evolve.app.library.winner import proof_text, standalone, winner_of
 from evolve.app.text import speedup_text
-from evolve.app.user_files import open_store
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.app.config.upgrade import complete
+from evolve.app.database import DEFAULT_STORE
 from evolve.app.library.winner import proof_text
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
-from evolve.app.user_files import DEFAULT_STORE
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.facts import RunFacts
 from evolve.report.run.winner import winner_text

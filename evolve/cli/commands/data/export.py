@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.compare.methods import methods_of
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.cli.exit_status import RESUMABLE
 from evolve.cli.signals import stoppable

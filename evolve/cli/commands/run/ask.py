@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text, make_folder

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli import signals
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError

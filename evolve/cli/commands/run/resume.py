@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.app.user_files import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_word
 from evolve.cli.exit_status import OK, RESUMABLE

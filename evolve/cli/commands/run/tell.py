@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.audit import weak_task_text
