@@ -1,4 +1,4 @@
-"""A run taken up for a moment: for verbs that ask or tell, and judge nothing themselves."""
+"""A stored run for a moment: for verbs that ask or tell, and judge nothing themselves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from evolve.store import RunRow, Store
 
 
 @contextmanager
-def sitting(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
+def attach(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
     """The search of a stored run, which this process alone continues while the block lasts.
 
     `model` answers operators instead of the configured one.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app import components
-from evolve.app.attach import sitting
+from evolve.app.attach import attach
 from evolve.app.budget import budget_notes
 from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.device import kind_of, start_evaluator
@@ -190,7 +190,7 @@ def create(config: Mapping[str, Any]) -> Created:
     with Store.open(config["store"]["path"], create=True) as store:
         run = request.existing or _create(store, config, task, steps)
         if steps:
-            with sitting(store, run) as taken:
+            with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         return Created(run, store.path, len(steps))
 

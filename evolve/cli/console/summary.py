@@ -21,7 +21,7 @@ MAX_EXAMPLE = 150  # characters
 
 
 def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
-    """Lines for the end of a sitting; `report` says where it is, empty where none was written."""
+    """Lines for the end of a command; `report` is its path, empty if none was written."""
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""

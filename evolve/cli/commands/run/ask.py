@@ -24,13 +24,13 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if options.number < 1:
         raise UsageError(f"-n {options.number}: it goes from 1")
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
     from evolve.app.manual.files import BY_HAND, ByHand, write_request
 
     folder = Path(options.out)
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run, model=ByHand()) as search:
+        with attach(store, run, model=ByHand()) as search:
             make_folder(folder, "--out")
             tickets, reason = _requests(search, options, BY_HAND)
             for ticket in tickets:

@@ -30,11 +30,11 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if options.number < 1:
         raise UsageError(f"-n {options.number}: it goes from 1")
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run) as search:
+        with attach(store, run) as search:
             asked = verification(search) if options.verify else ask(search, options)
             for line in write(search, Path(options.output), asked):
                 print(line)

@@ -30,11 +30,11 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     path = Path(options.what)
     teller = _teller(path)
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run) as search:
+        with attach(store, run) as search:
             for line in teller(search, path):
                 print(line)
     return 0
