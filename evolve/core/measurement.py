@@ -18,7 +18,7 @@ WIDE = 0.05
 """Half-width of an interval from which on short blocks and few pairs of processes will do."""
 
 FAR_WIDTHS = 1.5
-"""Who clearly wins need not be known as closely: enough to verify him, times the width wanted."""
+"""The half-width that is enough to verify a clear winner, as a multiple of the width wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
-from evolve.core.measurement import Interval, Ratio, missed_bar
+from evolve.core.measurement import Ratio, missed_bar
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
@@ -31,18 +31,16 @@ from evolve.core.protocols import (
     SelectionPolicy,
     described,
 )
-from evolve.core.source.tunables import parse, render
+from evolve.core.source.tunables import render
 from evolve.search.archive_replay import submit
-from evolve.search.gains import BASELINE, rise
+from evolve.search.credit import CreditRule
+from evolve.search.duplicates import DuplicateCheck
 from evolve.search.methods import Method
 from evolve.search.population import Held
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import Judge, RunRow, Store, Ticket, TicketState
 from evolve.store.champion import refuted_instances
-from evolve.store.rows import Credit
-from evolve.store.tables.attempts import DUPLICATE
-from evolve.store.tables.evaluations import refutes
 
 _CONTENDERS = 16  # of the best elites, among which the surest is looked for
 
@@ -108,6 +106,8 @@ class Search:
         self._samples: deque[Ticket] = deque()  # of one request, each a ticket of its own
         archive.restore(store.slots(run.id))
         self._held = Held(store, run.id, archive.slots())
+        self._duplicates = DuplicateCheck(store, run.id, archive)
+        self._credit_rule = CreditRule(store, run.id, self._held, baseline)
 
     @property
     def progress(self) -> Progress:
@@ -196,7 +196,7 @@ class Search:
                 self._sequence, self._held, models=models, operators=operators
             )
             if asked is not None and isinstance(asked.outcome, Proposal):
-                return replace(asked, outcome=self._checked(asked.outcome))
+                return replace(asked, outcome=self._duplicates.checked(asked.outcome))
             return asked
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
@@ -242,7 +242,7 @@ class Search:
             return ticket
         status, outcome = self._proposer.read(ticket, self._held)
         if isinstance(outcome, Proposal):
-            outcome = self._checked(outcome)
+            outcome = self._duplicates.checked(outcome)
         ticket = self.store.propose(ticket, outcome, status)
         self._held.recount(ticket.parents)
         return ticket
@@ -250,7 +250,7 @@ class Search:
     def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
         """A ticket for a program that was not asked for."""
         proposal = Proposal(program=Program(source), note=note)
-        return self._put(operator, self._checked(proposal))
+        return self._put(operator, self._duplicates.checked(proposal))
 
     def again(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
         """A ticket that evaluates a known instance once more, in the open."""
@@ -262,7 +262,7 @@ class Search:
             parents=(elite.program,),
             again=True,
         )
-        return self._put(operator, self._checked(proposal))
+        return self._put(operator, self._duplicates.checked(proposal))
 
     def request(
         self, ticket: Ticket, opponents: Mapping[str, str] | None = None
@@ -299,7 +299,7 @@ class Search:
             return None
         with self.store.snapshot():
             elite = self._elite(ticket, ticket.evaluation)
-            credit = self._credit(ticket, ticket.evaluation)
+            credit = self._credit_rule.credit(ticket, _proposal(ticket), ticket.evaluation)
         offer = submit(self.archive, elite) if elite else None
         self.store.tell(ticket, elite, offer, credit)
         if elite and offer is not None:
@@ -352,7 +352,7 @@ class Search:
         earlier = (self.store.step(self.run.id, sequence) for sequence in made)
         judged = {step.note for step in earlier if step.status is not Status.INFRA}
         return [
-            self._put(OPPONENT, self._checked(proposal))
+            self._put(OPPONENT, self._duplicates.checked(proposal))
             for proposal in (
                 Proposal(program=Program(text), note=name, again=True)
                 for name, text in sorted(self._opponents.items())
@@ -411,66 +411,6 @@ class Search:
         self._held.recount(parents)
         return ticket
 
-    def _checked(self, proposal: Proposal) -> Proposal | Failed:
-        """The proposal, or why the judge need not see it.
-
-        A program that differs from a known one in layout, comments and tunable values only is that
-        one: what is judged is its instance with these values.
-        """
-        try:
-            render(proposal.program.source, proposal.assignment)
-        except UsageError as error:
-            return Failed(f"it cannot be rendered: {error}")
-        instance = self._as_instance(proposal)
-        if not instance.again and (why := self._duplicate(instance)):
-            rest = "" if instance is proposal else "; it differs in layout or comments only"
-            return Failed(f"{DUPLICATE}{why}{rest}")
-        return instance
-
-    def _as_instance(self, proposal: Proposal) -> Proposal:
-        """The same proposal, as an instance of the known program that it is but for values."""
-        program = proposal.program
-        if self._proposer.facts.trials(program.digest):
-            return proposal
-        twin = self.store.twin(self.run.id, program)
-        if twin is None:
-            return proposal
-        values = parse(program.source).complete(proposal.assignment)
-        note = f"program {twin[:12]} with other values" if values else f"program {twin[:12]}"
-        return replace(
-            proposal,
-            program=Program(self.store.source(twin)),
-            assignment=values,
-            note="; ".join(part for part in (note, proposal.note) if part),
-        )
-
-    def _duplicate(self, proposal: Proposal) -> str:
-        """Why the proposal is nothing new; empty if it is.
-
-        A screened instance may be asked for again at full fidelity.
-        """
-        program = proposal.program
-        trials = self._proposer.facts.trials(program.digest)
-        if not trials:
-            near = self._near(program.source)
-            return f"program {near[:12]} is too near for the archive" if near else ""
-        space = parse(program.source)
-        known = any(
-            space.complete(trial.assignment) == space.complete(proposal.assignment)
-            and (trial.fidelity is not Fidelity.SCREEN or proposal.fidelity is Fidelity.SCREEN)
-            for trial in trials
-        )
-        return f"program {program.digest[:12]} was tried with the same values" if known else ""
-
-    def _near(self, source: str) -> str | None:
-        """A held program that the archive does not tell the text from (`Archive`)."""
-        twin = getattr(self.archive, "twin", None)
-        if twin is None:
-            return None
-        describes = getattr(self.archive, "describes", {})
-        found: str | None = twin({name: describe(source) for name, describe in describes.items()})
-        return found
-
     def _elite(self, ticket: Ticket, evaluation: Evaluation) -> Elite | None:
         """The offer of the ticket's program to the archive; None if nothing is new.
 
@@ -493,53 +433,10 @@ class Search:
         elite = described(elite, self.archive, lambda: proposal.program.source, known)
         return None if elite == known and fitness is None else elite
 
-    def _credit(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
-        """The gains, by the verdict, that are credited to the maker of the instance.
-
-        How far it lies above no gain over the parent, and over the leader. What was measured before
-        is only corrected: the references stay those of the first verdict.
-        """
-        proposal, fitness = _proposal(ticket), evaluation.fitness(self.baseline)
-        if proposal.again:
-            return self._corrected(ticket, evaluation)
-        if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
-            return None
-        if not evaluation.device_time_s:
-            return None  # known before: what cost nothing says nothing of gain per cost
-        parents = ticket.parents or proposal.parents
-        parent = self._offered(parents[0]) if parents else None
-        leader = self.leader.fitness if self.leader else BASELINE
-        reference = parent.fitness if parent and parent.evaluations else leader
-        return _rated(Credit(ticket=ticket.id, parent=reference, leader=leader), fitness)
-
-    def _corrected(self, ticket: Ticket, evaluation: Evaluation) -> Credit | None:
-        """The credit for an instance that was evaluated again; verifications stand for themselves.
-
-        None if there is none, or nothing new.
-        """
-        fitness = evaluation.fitness(self.baseline)
-        if fitness is None and not refutes(evaluation):
-            return None
-        credit = self.store.credit(ticket)
-        if credit is None or fitness is None:
-            return credit and replace(credit, gain=0.0, lead=0.0)
-        if _proposal(ticket).fidelity is Fidelity.SEARCH:
-            fitness = self.store.pooled(self.run.id, ticket)
-        return _rated(credit, fitness) if fitness else replace(credit, gain=0.0, lead=0.0)
-
-    def _offered(self, program: str) -> Elite | None:
-        """A program as it was offered last, held or not."""
-        return self._held.elite(program) or self.store.elite(self.run.id, program)
-
 
 def unknown(why: str) -> ModelReply:
     """The reply of a call with an outcome that stays unknown."""
     return ModelReply(status=CallStatus.UNKNOWN, error=why)
-
-
-def _rated(credit: Credit, fitness: Interval) -> Credit:
-    gain, lead = rise(fitness, credit.parent), rise(fitness, credit.leader)
-    return replace(credit, gain=gain, lead=lead)
 
 
 def _proposal(ticket: Ticket) -> Proposal:

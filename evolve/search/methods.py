@@ -37,7 +37,8 @@ def shared_out(
     """The policy and the operators of every method, weights being shares of all asks.
 
     Without methods there is one, `""`, of the run's policy and its operators. With them, operators
-    of infinite weight (seeds, re-measurements) are nobody's and asked as `""`, before all others.
+    of infinite weight (seeds, re-measurements) belong to no method: they are asked as `""`, before
+    all others.
 
     Raises:
         UsageError: a method names an operator that is not configured, or there is one that no

@@ -172,7 +172,7 @@ class Bandit:
     """Arms with more improvement for their cost are asked more often.
 
     An improvement is what the intervals of both measurements allow to believe of it
-    (`evolve.search.gains`): nothing waits for a verification, but what is measured again, verified
+    (`evolve.search.credit`): nothing waits for a verification, but what is measured again, verified
     or refuted counts as it is known by then. Sums are over the whole run; nothing decays.
 
     Cost is the run's scarcest resource. If more has been used of a limit on money (dollars, tokens)

@@ -3,8 +3,8 @@
 The winner of many noisy measurements is partly lucky, so the search's own numbers decide on no
 winner. A contender becomes champion by a verification: measured again after it was chosen, in fresh
 processes and with fresh seeds. If two could have won, they are timed in one interleaved run (a
-direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` beside a challenger, who
-has to win by a whole interval. Without a duel the higher ratio wins.
+direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` beside a challenger. A
+challenger has to win by a whole interval. Without a duel the higher ratio wins.
 """
 
 from dataclasses import dataclass, replace

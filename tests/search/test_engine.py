@@ -269,7 +269,7 @@ def test_the_ranking_is_the_archive_in_order_after_every_step(store, run):
 
 
 class Watching:
-    """An operator that keeps what it is told of the device."""
+    """An operator that keeps the facts of the device in its contexts."""
 
     parents = 0
 

@@ -14,7 +14,7 @@ from evolve.core.protocols import Evaluator, TerminationRule
 from evolve.core.task import Task
 from evolve.report.text import count_text, duration_text, one_line
 from evolve.search.engine import Search
-from evolve.search.execution.pipeline import with_reservations
+from evolve.search.execution.limits import with_reservations
 from evolve.store import Store, Ticket, TicketState
 
 FILE = "dry-runs.db"

@@ -92,7 +92,7 @@ class Module:
     def tree(self) -> ast.Module:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "\d" in someone's docstring is not our business
+                warnings.simplefilter("ignore")  # e.g. of "\d" in a docstring of the candidate
                 tree = ast.parse(self.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)

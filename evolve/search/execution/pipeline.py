@@ -6,21 +6,20 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
-from evolve.core.model import Reservation
-from evolve.core.protocols import Evaluator, Progress, TerminationRule
+from evolve.core.protocols import Evaluator, TerminationRule
 from evolve.search.engine import Search
 from evolve.search.execution.calls import Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
+from evolve.search.execution.limits import Limits
 from evolve.search.execution.llm_concurrency import Pace, Rounds
-from evolve.search.execution.reserve import VERIFICATION, Reserve
+from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
 from evolve.store.champion import champion, verified_instances
@@ -30,7 +29,6 @@ SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
 LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
-_NO_ANSWERS: Mapping[str, Any] = {"proposals": 0, "tokens": 0, "usd": 0.0}
 UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]
@@ -98,7 +96,6 @@ class Pipeline:
         self._termination = termination
         self._listeners = tuple(listeners)
         self._say = say
-        self._stop_file = stop_file
         self._drain_s = drain_s
         self._verify = verify
         self._opening = verify and open_verified
@@ -111,6 +108,16 @@ class Pipeline:
         self._judging = Judging(search, evaluator, self._took)
         self._calls = Calls(search, search.model, slots, say, self._pace)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
+        self._limits = Limits(
+            search,
+            termination,
+            self._reserve,
+            judging=self._judging,
+            waiting=self._proposed,
+            calls=self._calls,
+            stop_file=stop_file,
+            verify=verify,
+        )
         self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
@@ -192,11 +199,11 @@ class Pipeline:
         goes_on = True
         while goes_on:
             reason = await self._loop()
-            kept_back = self._over() and not self._over(reserve=False)
+            kept_back = self._limits.over() and not self._limits.over(reserve=False)
             if self._verify and not self._stop.is_set():
                 await self._verify_champion()
             # A verification may have taken less than was kept back for it.
-            goes_on = bool(kept_back) and not self._stop.is_set() and not self._over()
+            goes_on = bool(kept_back) and not self._stop.is_set() and not self._limits.over()
         while self._calls.tasks and not self._stop.is_set() and not self._is_late():
             await self._wait()
         if self._stop.is_set():
@@ -213,7 +220,7 @@ class Pipeline:
             self._say(line)
         self._beat()
         self._reserve.recall(self._search)
-        if self._verify and (is_new or not self._over()):
+        if self._verify and (is_new or not self._limits.over()):
             self._ends = self._clock + self._termination.wall_time_left_s(self._search.progress)
 
     async def _verify_champion(self) -> None:
@@ -253,12 +260,12 @@ class Pipeline:
             reason = self._fill()
             if self._has_to_verify():
                 await self._give_up()
-                return reason or self._over()
+                return reason or self._limits.over()
             if not self._tasks():
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
                 # What is left waits for an endpoint that is down, or may not be sent at all.
-                if ended := self._calls.refused or self._reason(certain=True):
+                if ended := self._calls.refused or self._limits.reason(certain=True):
                     return ended
             await self._wait()
         return self._stop_reason
@@ -268,7 +275,9 @@ class Pipeline:
         left_s = self._ends - time.monotonic()
         if self._search.leader is None:
             return left_s <= -self._late_s
-        return left_s <= (self._reserve.verification_s if self._judging.tasks else self._kept_s)
+        if self._judging.tasks:
+            return left_s <= self._reserve.verification_s
+        return left_s <= self._limits.kept_s
 
     async def _give_up(self) -> None:
         """End evaluations that take too long; a resume repeats them."""
@@ -277,23 +286,6 @@ class Pipeline:
         if self._judging.tasks:
             await self._judging.abandon()
             self._free_judge()
-
-    @property
-    def _kept_s(self) -> float:
-        """What another evaluation takes, and the verification of what is the best by then."""
-        has_winner = self._search.leader is not None
-        return self._reserve.evaluation_s + self._reserve.verification_s * has_winner
-
-    def _reserved(self, progress: Progress) -> Progress:
-        """The progress with what is kept back; device time by the run's average so far."""
-        if not self._verify:
-            return progress
-        each_s = progress.device_time_s / max(progress.evaluations + progress.screens, 1)
-        has_winner = self._search.leader is not None
-        still = len(self._judging.tickets) + 1 + VERIFICATION * has_winner
-        return replace(
-            progress, wall_time_reserved_s=self._kept_s, device_time_reserved_s=each_s * still
-        )
 
     async def _open(self) -> None:
         """Verify the first program that can be, if there is one; ends the opening, or not yet."""
@@ -327,7 +319,7 @@ class Pipeline:
             if over := self._start_judging():
                 return over
             if self._may_call():
-                self._calls.send(self._admit)
+                self._calls.send(self._limits.admit)
             if self._gave_up:
                 return self._gave_up
             if self._calls.refused and not self._calls.tasks:
@@ -335,7 +327,7 @@ class Pipeline:
             models = self._wanted()
             if models is None:
                 return ""
-            reason = self._reason()
+            reason = self._limits.reason()
             ticket = self._ask_tuning() if reason else self._search.ask(models)
             if ticket is None:
                 return reason
@@ -345,7 +337,9 @@ class Pipeline:
 
     def _ask_tuning(self) -> Ticket | None:
         """What was spent on answers does not end their tuning, which has a share of its own."""
-        return None if self._over() or self._reason(tuning=True) else self._search.ask_tuning()
+        if self._limits.over() or self._limits.reason(tuning=True):
+            return None
+        return self._search.ask_tuning()
 
     def _start_judging(self) -> str:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
@@ -355,7 +349,7 @@ class Pipeline:
         """
         while self._proposed and self._may_judge():
             ticket = self._proposed[0]
-            if ticket.sequence not in self._owed and (over := self._over()):
+            if ticket.sequence not in self._owed and (over := self._limits.over()):
                 return over
             self._judging.start(self._proposed.popleft(), is_opening=self._opening)
         return ""
@@ -386,7 +380,7 @@ class Pipeline:
 
     def _has_time_to_call(self) -> bool:
         """Whether a program that a model is asked for now can still be judged and verified."""
-        return time.monotonic() + self._pace.call_s + self._kept_s < self._ends
+        return time.monotonic() + self._pace.call_s + self._limits.kept_s < self._ends
 
     def _tasks(self) -> list[asyncio.Task[object]]:
         return [*self._judging.tasks, *self._calls.tasks]
@@ -411,58 +405,6 @@ class Pipeline:
                 self._say(said)
             if number >= MAX_FAILURES:
                 self._gave_up = said
-
-    def _over(self, *, reserve: bool = True) -> str:
-        """Why no proposal that waits is judged; what was paid for them says nothing against it."""
-        done = replace(self._search.progress, **_NO_ANSWERS)
-        done = replace(done, stop_requested=self._is_stop_asked())
-        return self._termination.check(self._reserved(done) if reserve else done) or ""
-
-    def _is_stop_asked(self) -> bool:
-        return self._stop_file is not None and self._stop_file.exists()
-
-    def _reason(
-        self,
-        worst: Reservation | None = None,
-        *,
-        certain: bool = False,
-        tuning: bool = False,
-    ) -> str:
-        """Why to ask for nothing more, counting what is under way as done.
-
-        Args:
-            worst: what calls that are to be sent would use at most; what earlier calls have
-                reserved counts as used then.
-            certain: count only what is done.
-            tuning: leave out what answers cost: it is about tuning that is to go on without them.
-        """
-        pending = [
-            ticket.proposal.fidelity
-            for ticket in (*self._judging.tickets, *self._proposed)
-            if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
-        ]
-        # Each reply is a proposal and may be a program; so is that of a call that is to be sent.
-        replies = 0 if certain else self._calls.expected - (worst is not None)
-        progress = self._reserved(self._search.progress)
-        expected = replace(
-            progress,
-            proposals=progress.proposals + replies,
-            evaluations=progress.evaluations + pending.count(Fidelity.SEARCH) + replies,
-            screens=progress.screens + pending.count(Fidelity.SCREEN),
-            stop_requested=self._is_stop_asked(),
-        )
-        if tuning:
-            expected = replace(expected, **_NO_ANSWERS)
-        if worst is not None:
-            expected = with_reservations(expected, worst)
-        return self._termination.check(expected) or ""
-
-    def _admit(self, worst: Reservation) -> str:
-        """Why a call must not be sent; calls that are under way may leave more than they took."""
-        if not (reason := self._reason(worst)) or self._reason(certain=True):
-            return reason
-        usd = "an unknown sum" if worst.usd is None else f"{worst.usd:.2f} USD"
-        return f"{reason}, counting what is to be sent with up to {worst.tokens:,} tokens and {usd}"
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""
@@ -522,15 +464,3 @@ def collect_seldom() -> None:
     every 700 walks them for nothing, and soon the whole archive too.
     """
     gc.set_threshold(50_000, 10, 10)
-
-
-def with_reservations(progress: Progress, worst: Reservation) -> Progress:
-    """The progress if all calls under way, and one more, come to their worst case.
-
-    A limit may be met exactly, though rules fire when it is: hence the last token and a trifle.
-    """
-    usd = None
-    if progress.usd is not None and worst.usd is not None:
-        usd = (progress.usd + progress.usd_reserved + worst.usd) * (1 - 1e-12)
-    tokens = progress.tokens + progress.tokens_reserved + worst.tokens - 1
-    return replace(progress, tokens=tokens, usd=usd)

@@ -114,7 +114,7 @@ def fence_run(connection: Connection, run_id: int, owner: str) -> None:
 
 
 def fence(holder: str | None, owner: str, run_name: str) -> None:
-    """Refuse a write to a run that someone else continues, perhaps only since a moment."""
+    """Refuse a write to a run that another process continues, perhaps only since a moment."""
     if holder is not None and holder != owner:
         raise StoreError(
             f"run {run_name!r} is being continued by another process (this one never claimed it, "

@@ -1,4 +1,4 @@
-"""Steps as prompts tell of them: the newest, those around a program, and how it came to be."""
+"""Steps as prompts describe them: the newest, those around a program, and how it came to be."""
 
 import json
 from collections.abc import Sequence

@@ -129,7 +129,7 @@ def by_id(connection: Connection, run_id: int) -> RunRow:
     return _run_row(connection.execute(_ROWS.where(run.c.id == run_id)).one())
 
 
-def everyone(connection: Connection) -> list[RunRow]:
+def listing(connection: Connection) -> list[RunRow]:
     """All runs, oldest first."""
     return [_run_row(row) for row in connection.execute(_ROWS.order_by(run.c.id))]
 
@@ -283,9 +283,9 @@ def count_evaluation(connection: Connection, run_id: int, operator: str, item: E
     """Count an evaluation, and keep it if it is the best of the run.
 
     Only what the search asked for counts as an evaluation: not the verification of its winner, not
-    the judgement of the user's baseline, not what failed by our own fault; device time counts
-    whoever used it. The best is the strict ratio at full fidelity with the highest lower bound,
-    which one lucky measurement does not raise. It has *improved* where its interval lies above
+    the judgement of the user's baseline, not what failed by our own fault. Device time always
+    counts. The best is the strict ratio at full fidelity with the highest lower bound, which one
+    lucky measurement does not raise. It has *improved* where its interval lies above
     that of the last improvement, so that creeping within the noise is stagnation.
     """
     searched = operator not in NO_PROPOSALS and item.status is not Status.INFRA

@@ -355,7 +355,7 @@ def tell(
         current = _current(connection, judged, owner)
         if current.state == TicketState.TOLD:
             return
-        raise _refusal(current, TicketState.EVALUATED, "told of")
+        raise _refusal(current, TicketState.EVALUATED, "told for")
     verdict = _count_told(connection, row, judged)
     if elite is not None and offer is not None:
         program_id = archive.record(connection, row.run, judged.id, elite, offer)
