@@ -1,4 +1,4 @@
-"""A run taken up for a moment: for verbs that ask or tell, and judge nothing themselves."""
+"""A stored run for a moment: for verbs that ask or tell, and judge nothing themselves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from evolve.store import RunRow, Store
 
 
 @contextmanager
-def sitting(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
+def attach(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
     """The search of a stored run, which this process alone continues while the block lasts.
 
     `model` answers operators instead of the configured one.
@@ -49,5 +49,5 @@ def _standing(store: Store, run: RunRow, before: tuple[int, Progress]) -> tuple[
         return run.state, run.reason
     waiting = len(store.open_tickets(run.id))
     if waiting:
-        return "interrupted", f"{count_text(waiting, 'step')} to be told of"
+        return "interrupted", f"{count_text(waiting, 'step')} still open"
     return "interrupted", "all steps are told"

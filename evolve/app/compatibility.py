@@ -61,7 +61,7 @@ def refuse_policies(archive: Archive, policies: Mapping[str, SelectionPolicy]) -
 def refuse_idle_operators(
     operators: Mapping[str, Scheduled], *, has_model: bool, by_hand: bool
 ) -> None:
-    """Raise UsageError where a model has nobody to ask it, or nobody is left without one.
+    """Raise UsageError for a model that no operator asks, and for operators that lack one.
 
     `by_hand` says that files may bring the answers (`evolve ask`), as they may for any stored run.
     """

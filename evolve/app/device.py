@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evolve.store import RunRow, Store
 
 _LOGGER = logging.getLogger(__name__)
-DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one, and nobody has to be asked
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
 IDLE = {"replay": ("slots", "half_width", "python", "ids"), "auto": ("run",)}
 
 

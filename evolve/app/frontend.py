@@ -57,8 +57,7 @@ class Frontend(Protocol):
     ) -> AbstractContextManager[None]:
         """Within this block a request to stop calls `stop` with the reason.
 
-        A second request, of somebody who does not wait, calls `leave`, after which the process may
-        end.
+        A second request calls `leave`, after which the process may end.
         """
 
     def ended(self, store: "Store", run: "RunRow", outcome: "Outcome") -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
+from evolve.app.database import open_store
 from evolve.app.device import kind_of, require_language
-from evolve.app.user_files import open_store, read_candidate
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
@@ -22,6 +22,7 @@ from evolve.search.archive_replay import project
 from evolve.store import Judge, RunRow, Store, Ticket
 from evolve.store.warm_start import judged_steps
 from evolve.tasks import find_task
+from evolve.tasks.files import read_text
 
 BASELINE_FILE = "file:"
 WARM = 20  # how many of another run's elites a warm start tries
@@ -73,7 +74,7 @@ def _without_twins(sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_program(path: str, what: str, kind: str) -> str:
-    source = read_candidate(path, what)
+    source = read_text(Path(path), what)
     require_language(source, f"{what} {path}", kind)
     try:
         parse(source)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app import components
-from evolve.app.attach import sitting
+from evolve.app.attach import attach
 from evolve.app.budget import budget_notes
 from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.device import kind_of, start_evaluator
@@ -45,7 +45,7 @@ async def launch(
 
     Args:
         config: of the run.
-        frontend: is told of what happens.
+        frontend: shows progress.
         began: when the command began, on the clock of `time.monotonic` (None: now).
 
     Returns:
@@ -190,7 +190,7 @@ def create(config: Mapping[str, Any]) -> Created:
     with Store.open(config["store"]["path"], create=True) as store:
         run = request.existing or _create(store, config, task, steps)
         if steps:
-            with sitting(store, run) as taken:
+            with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         return Created(run, store.path, len(steps))
 
@@ -235,7 +235,7 @@ def _create(
 
 
 def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
-    """`stem`, or `stem-2`, ... where that is taken; `stem-1` where nobody chose a name."""
+    """`stem`, or `stem-2`, ... where that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
     return next(name for name in names if name not in taken)

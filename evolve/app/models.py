@@ -68,7 +68,7 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
 
 
 def has_model(config: Mapping[str, Any]) -> bool:
-    """Whether operators that ask models have anybody to ask."""
+    """Whether there is a model, or a record of one, for operators to ask."""
     settings = config["llm"]
     return bool(settings["kind"] == "replay" or settings["model"] or settings["models"])
 

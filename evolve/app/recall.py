@@ -1,4 +1,4 @@
-"""Results of finished runs for prompts of a new one: gathered once, then kept with that run."""
+"""Findings of finished runs for the prompts of a new one: gathered once and stored with it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,9 +16,9 @@ FINISHED = "finished"
 
 
 def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    """The configuration of a new run with what finished ones have found (`recalled`).
+    """The configuration of a new run with the findings of finished ones (`recalled`).
 
-    A replay is told what the run was told whose answers it gives again.
+    A replay takes those of the run whose answers it repeats.
     """
     recall, path = build_recall(config), Path(config["store"]["path"])
     if not path.is_file() or not asks_models(build_operators(config)):
@@ -41,16 +41,15 @@ def finished_runs(store: Store, config: Mapping[str, Any]) -> list[RunRow]:
 
 
 def refuse_recall(config: Mapping[str, Any]) -> None:
-    """Raise UsageError for settings of `memory` where runs are compared, which are told nothing."""
+    """Raise UsageError for settings of `memory` if runs are compared, which recall nothing."""
     recall = build_recall(config)
     if recall.runs and recall != Recall():
         raise UsageError(
-            "memory.* has no effect here: runs that are compared with each other are told nothing "
-            "of others; leave it out"
+            "memory.* has no effect here: runs that are compared recall no other runs; leave it out"
         )
 
 
 def recalled_lines(config: Mapping[str, Any]) -> Iterator[str]:
-    """What is said of it when a run begins."""
+    """The line about it when a run begins."""
     if found := config.get("recalled"):
         yield f"memory      {count_text(len(found), 'finding')} of finished runs for its prompts"

@@ -1,4 +1,4 @@
-"""One recorded candidate as a folder that anybody can judge again."""
+"""One recorded candidate as a folder that can be judged again elsewhere."""
 
 import json
 from pathlib import Path

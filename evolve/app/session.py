@@ -35,7 +35,7 @@ async def search(
         run: the run to continue from where it stands.
         config: its configuration with what is overridden for now.
         evaluator: the judge.
-        frontend: is told of what happens.
+        frontend: shows progress.
         began: when the command began, on the clock of `time.monotonic` (None: now).
         late_s: how long behind a limit on wall time what is under way may end.
 
@@ -80,6 +80,11 @@ async def search(
             await engine.model.close()
     frontend.ended(store, run, outcome)
     return outcome
+
+
+def is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether a run's search has ended, with no other budget than `config` gives it."""
+    return run.state == "finished" and bool(run.config["termination"] == config["termination"])
 
 
 def _nothing() -> None:

@@ -81,7 +81,7 @@ def _check_place(path: Path) -> None:
     if not os.access(path if path.exists() else above, os.W_OK):
         raise UsageError(f"store.path={path}: it cannot be written there; choose another path")
     if path.exists():
-        Store.open(path, create=True, read_only=True).close()  # says whether it is one of ours
+        Store.open(path, create=True, read_only=True).close()  # refuses other files
 
 
 def check_name(name: str) -> None:

@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import NoReturn
 
-from evolve.app.user_files import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE
 from evolve.core.errors import UsageError
 
 _SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")

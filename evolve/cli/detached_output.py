@@ -1,4 +1,4 @@
-"""Work that outlives whoever reads what it prints: a closed terminal, a pipe's other end."""
+"""Work that outlives the reader of its output: a closed terminal, a pipe's other end."""
 
 import contextlib
 import os

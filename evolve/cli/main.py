@@ -78,8 +78,8 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run`, `resume`, `bench` and `serve` take configuration as key=value words; all
-others take --flags:
+`run`, `resume`, `bench` and `serve` take configuration as key=value words, all
+others --flags; `compare` takes both:
 
   evolve run task=softmax                          search on what this machine has
   evolve run task=softmax llm.model=anthropic/NAME    with a language model

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Stopped(KeyboardInterrupt):
-    """One of `STOP_SIGNALS` came; whoever holds a worker or a folder gives it up on the way out."""
+    """One of `STOP_SIGNALS` came; workers and folders are given up as it propagates."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -76,8 +76,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Within this block the running loop calls `handler` for each of `STOP_SIGNALS`.
 
-    Then what is left of the command is not to be interrupted (`give_up`). Where nobody else handles
-    them, as in a program that uses this as a library, they do what they did before.
+    Then what is left of the command is not to be interrupted (`give_up`). If a
+    program that uses this as a library handles them itself, they do what they did before.
     """
     is_alone = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with _heard(handler):

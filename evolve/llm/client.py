@@ -110,7 +110,7 @@ async def close() -> None:
 async def send(
     settings: ModelSettings, request: ModelRequest, sample: int, timeout_s: float
 ) -> ModelReply | Fault:
-    """One attempt, with no retries of anybody's: the answer, or why there is none.
+    """One attempt without retries, also of the SDK's: the answer, or why there is none.
 
     Cancelling it closes the connection.
     """

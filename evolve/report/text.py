@@ -108,6 +108,21 @@ def count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def make_folder(folder: Path, argument: str) -> Path:
+    """Make a folder for output, with those above it; `argument` has named it.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{argument}: the folder {folder} cannot be made ({error.strerror}); choose another"
+        ) from error
+    return folder
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a file whole or not at all.
 

@@ -128,13 +128,13 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             before = parent_of(self._origin, self._outcomes)
             (outcome,) = client.judge([{**self._origin, **before, "source": code}])
             self._outcomes.append(outcome)
-            return told(outcome)
+            return tool_result(outcome)
 
     return KernelEnvironment
 
 
-def told(outcome: Outcome) -> str:
-    """What the model is told of a program that it has submitted."""
+def tool_result(outcome: Outcome) -> str:
+    """The answer to the model about a program that it has submitted."""
     return outcome.next_turn or "There is no verdict on this program; submit it again."
 
 

@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 
 from evolve.core.errors import UsageError
 from evolve.rl.outcome import Outcome
-from evolve.rl.trl import Environment, told
+from evolve.rl.trl import Environment, tool_result
 from evolve.rl.turns import Mismatch, Scores, spread, trloo
 
 
@@ -150,7 +150,7 @@ def _by_turn(completion: Any, outcomes: Sequence[Outcome]) -> list[list[Outcome]
     for message in completion:
         if message["role"] == "assistant":
             turns.append([])
-        elif waiting and message["content"] == told(waiting[0]):
+        elif waiting and message["content"] == tool_result(waiting[0]):
             turns[-1].append(waiting.pop(0))
     turns[-1] += waiting
     return turns

@@ -88,7 +88,7 @@ class Catalogue:
         if not self.any_reference:
             raise UsageError(
                 "reference: it is none of this server's tasks; have it started with "
-                "tasks=[FOLDER] that holds it, or with references=any if whoever has the token "
+                "tasks=[FOLDER] that holds it, or with references=any if holders of the token "
                 "may run code there"
             )
         return Task(

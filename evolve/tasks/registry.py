@@ -8,10 +8,8 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
-from evolve.core.suites import TaskText
-from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Case, Task
-from evolve.tasks.cases import parse_cases
-from evolve.tasks.files import read_text
+from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Task
+from evolve.tasks.files import read_task
 from evolve.tasks.shipped import category_of, library_folder, shipped_names
 from evolve.tasks.suites import suite_named, suites
 
@@ -55,9 +53,8 @@ def find_task(
         tree = _parse(text.source, spec)
     else:
         path = _locate(spec)
-        name, source = _name(path), read_text(path)
-        tree = _parse(source, str(path))
-        text = TaskText(source, category_of(tree), _read_cases(path), _read_seeds(path))
+        name, text = _name(path), read_task(path)
+        tree = _parse(text.source, str(path))
     _require_functions(spec, text.source)
     return Task(
         name=name,
@@ -143,17 +140,6 @@ def _allowed(tree: ast.Module, asked: str) -> str:
                 if asked == ACCUMULATIONS[0] and stated in ACCUMULATIONS:
                     return stated
     return asked
-
-
-def _read_cases(path: Path) -> tuple[Case, ...]:
-    for cases in (path.with_suffix(".cases.yaml"), path.parent / "cases.yaml"):
-        if cases.is_file():
-            return parse_cases(read_text(cases), cases)
-    return ()
-
-
-def _read_seeds(path: Path) -> tuple[str, ...]:
-    return tuple(map(read_text, sorted((path.parent / "seeds").glob("*.py"))))
 
 
 def _require(field: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app.attach import sitting
+from evolve.app.attach import attach
 from evolve.app.manual.files import ByHand
 from evolve.cli.console.summary import summary
 from evolve.cli.main import main
@@ -58,7 +58,7 @@ def said(store: Store) -> list[str]:
 
 
 def test_what_was_not_judged_or_answered_any_more_is_said(store):
-    with sitting(store, store.run("demo"), model=ByHand()) as search:
+    with attach(store, store.run("demo"), model=ByHand()) as search:
         search.offer(f"{SEED_SOURCE}\n\nOFFERED = 1\n")
         search.ask(operators=["rewrite_full"])
         search.ask(operators=["rewrite_full"])
@@ -73,7 +73,7 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         words = ("operators=llm", "llm.model=openai/x")
         record(opened, synthetic_task(), SyntheticEvaluator(), *words)
         assert any(line.startswith("  No model was asked") for line in said(opened))
-        with sitting(opened, opened.run("demo"), model=ByHand()) as search:
+        with attach(opened, opened.run("demo"), model=ByHand()) as search:
             search.ask(operators=["rewrite_full"])
         assert any(line.startswith("  No model has answered") for line in said(opened))
 

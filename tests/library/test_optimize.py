@@ -21,7 +21,7 @@ from hydra.core.global_hydra import GlobalHydra
 import evolve
 from evolve.app.config.locate import config_dir
 from evolve.store import Store
-from tests.library.conftest import SEARCH
+from tests.library.conftest import SEARCH, program
 
 SCALE = 3.0
 
@@ -46,6 +46,30 @@ def test_a_search_returns_its_winner_and_prints_nothing(judge, capfd):
     assert result.baseline == "eager"
     assert "MARK = 'p2'" in result.source
     assert capfd.readouterr().out == ""
+
+
+def test_after_a_verification_the_best_is_the_winner_as_verified(judge):
+    """On a GPU the first program is verified at once."""
+    Path("p0.py").write_text("# verified 0.8\n" + program(2.5, "lucky"))
+    Path("p1.py").write_text(program(1.2, "honest"))
+    events = []
+    given = {**SEARCH, "settings": {"initial": ["p0.py", "p1.py"]}, "budget": {"evaluations": 2}}
+    result = evolve.optimize("./relu.py", **{**given, "device": "cuda"}, on_event=events.append)
+    judged = [event for event in events if isinstance(event, evolve.Judged)]
+    assert [event.verifies for event in judged][:3] == [False, True, False]
+    assert [event.is_best for event in judged][:3] == [True, False, True]
+    assert result.speedup == 1.2
+
+
+ODD = ["a\tb", "a\nb", "~a", "a\\b", "a\\", 'a"b', "a\\\"b'", "a, b", "null", "1", "é"]
+
+
+def test_texts_arrive_as_they_are(judge):
+    for number, name in enumerate(ODD):
+        Path(f"{name}.py").write_text(Path("p2.py").read_text())
+        given = {**SEARCH, "settings": {"initial": [f"./{name}.py"]}, "budget": {"evaluations": 1}}
+        result = evolve.optimize("./relu.py", **given, store=name, name=f"run{number}")
+        assert (result.store, result.speedup) == (Path(name), 2.5)
 
 
 def test_a_search_waits_where_a_loop_is_running(judge):

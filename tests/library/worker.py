@@ -1,6 +1,7 @@
 """A judge that speaks the worker's protocol: a program's speedup stands in its text.
 
-`# speedup 1.5` is a correct program, any other text a wrong one. Each evaluation adds a line to the
+`# speedup 1.5` is a correct program, any other text a wrong one; `# verified 0.8` is what its
+verification gives, if that is another. Each evaluation adds a line to the
 file `judged` in the current folder. With the argument `weak`, the audit finds the task weak.
 """
 
@@ -26,6 +27,8 @@ def verdict(params: dict) -> dict:
     found = re.search(r"# speedup ([\d.]+)", params["source"])
     correct = {"status": "correct", "stage": 6, "custom": True, "feedback": "fast"}
     wrong = {"status": "wrong_value", "stage": 3, "feedback": "not equal"}
+    if found and params["fidelity"] == "verify":
+        found = re.search(r"# verified ([\d.]+)", params["source"]) or found
     speedup = float(found[1]) if found else 0.0
     return {
         **(correct if found else wrong),

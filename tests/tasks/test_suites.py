@@ -93,6 +93,13 @@ def test_its_tasks_are_named_in_task(checkout: Path, monkeypatch):
     assert "FACTOR = 4" in task.source
 
 
+def test_a_shipped_task_is_the_same_by_its_suite_as_by_its_name():
+    for label in (problem.label for problem in suite_problems("shipped")):
+        by_suite, by_name = find_task(f"shipped:{label}"), find_task(label)
+        assert by_suite.cases == by_name.cases
+        assert by_suite.seeds == by_name.seeds != ()
+
+
 def test_levels_and_problems_choose(checkout: Path):
     def labels(**asked):
         return [problem.label for problem in suite_problems("mine", path=str(checkout), **asked)]

@@ -16,7 +16,7 @@ from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.inputs import load_task
-from evolve.app.session import keep
+from evolve.app.session import is_done, keep
 from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
@@ -148,7 +148,7 @@ class Bench:
         start = time.monotonic()
         try:
             run, config = await self._begun(entry, alone=alone)
-            if not _is_done(run, config):
+            if not is_done(run, config):
                 await self._search(run, config)
             if alone and not self._stop.is_set():
                 await judge_again(self._engine(run, config), self._evaluator, self._stop)
@@ -307,15 +307,10 @@ class _GivenUp(Exception):
     """A stop came first; nothing is stored of what was under way."""
 
 
-def _is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
-    """Whether the run's search has ended, with no other budget than it is given now."""
-    return run.state == "finished" and run.config["termination"] == config["termination"]
-
-
 def _silently(what: str) -> AbstractContextManager[None]:
     """Several tasks are prepared at once, and their lines would mix."""
     return nullcontext()
 
 
 def _nothing(line: str) -> None:
-    """A line that nobody needs where a hundred tasks pass."""
+    """Drops a line: a hundred tasks would print too many."""

@@ -16,7 +16,7 @@ from evolve.app.device import kind_of, start_evaluator
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
 from evolve.app.recall import refuse_recall
-from evolve.app.session import search
+from evolve.app.session import is_done, search
 from evolve.app.validation import Request, read_request
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -45,11 +45,7 @@ class Entry:
     def is_done(self) -> bool:
         """Whether the run is stored and has used this budget up."""
         run = self.request.existing
-        return bool(
-            run is not None
-            and run.state == "finished"
-            and run.config["termination"] == self.config["termination"]
-        )
+        return run is not None and is_done(run, self.config)
 
 
 def plan(
@@ -194,7 +190,7 @@ async def search_all(
 
     Args:
         entries: what `plan` made.
-        frontend: is told of what happens.
+        frontend: shows progress.
         evaluator: the judge, which does not audit the task; None starts the configured one, and
             has it audited.
         during: a block around each run.

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evolve.app.config.grammar import value_text
 from evolve.app.config.locate import config_dir
 
 METHOD = {"archive", "selection", "operators", "schedule"}
-"""Groups that say how a search works; whoever types one of them chooses a method of their own."""
+"""Groups that say how a search works; one of them among the words chooses a method of its own."""
 
 PORTFOLIO = "portfolio"
 SINGLE = "single"
@@ -59,7 +60,7 @@ def without_retyped(words: Sequence[str]) -> list[str]:
     if not typed:
         return list(words)
     spelled = [
-        f"{group}={_quoted(option)}"
+        f"{group}={value_text(option, group)}"
         for group, option in preset.options.items()
         if group.partition("@")[0] not in typed
     ]
@@ -67,20 +68,6 @@ def without_retyped(words: Sequence[str]) -> list[str]:
         if group not in typed:
             named = isinstance(values, Mapping)
             each = {f"{group}.{k}": v for k, v in values.items()} if named else {group: values}
-            spelled += [f"++{name}={_quoted(value)}" for name, value in each.items()]
+            spelled += [f"++{name}={value_text(value, name)}" for name, value in each.items()]
     others = (word for word in words if not word.startswith("search="))
     return [f"search={SINGLE}", *spelled, *others]
-
-
-def _quoted(value: Any) -> str:
-    """A value in Hydra's grammar of overrides."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{_quoted(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_quoted, value)) + "]"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )

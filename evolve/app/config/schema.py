@@ -1,8 +1,8 @@
 """What may stand in a run's configuration, with types that hold at composition.
 
 Components of `archive`, `selection`, `operators`, `schedule`, `methods`, `knowledge` and `trackers`
-are open: a `_target_` may name anybody's class, and the class's constructor says what types its
-settings have (`evolve.app.config.build`).
+are open: a `_target_` may name a class of any package, whose constructor gives the types of
+its settings (`evolve.app.config.build`).
 """
 
 from dataclasses import dataclass, field

@@ -5,7 +5,7 @@ from typing import Any
 
 from evolve.report.text import duration_text
 
-# Nobody can foresee these: the first starts again with every gain, the others depend on luck.
+# These cannot be foreseen: the first starts again with every gain, the others depend on luck.
 UNFORESEEN = ("stagnation", "target_speedup", "speed_of_light", "all_of", "stop")
 
 

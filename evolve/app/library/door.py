@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
+from evolve.app.database import DEFAULT_STORE
 from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
@@ -15,11 +16,11 @@ from evolve.app.library.evaluation import Place, judge, request_for
 from evolve.app.library.events import Callback, EventFrontend
 from evolve.app.library.result import Result
 from evolve.app.library.words import Inputs, as_words, limits, task_word, together
-from evolve.app.user_files import DEFAULT_STORE, read_candidate
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.program import without_model
 from evolve.report.audit import weak_task_text
+from evolve.tasks.files import read_text
 
 TASKS = "tasks"  # folder beside a database with the texts of tasks that were classes
 
@@ -170,7 +171,7 @@ def _program(source: str | os.PathLike[str]) -> str:
             f"source={source!r}: give the text of a program with a class ModelNew, or its path"
         )
     is_path = not isinstance(source, str) or (source.endswith(".py") and "\n" not in source)
-    text = read_candidate(os.fspath(source), "source") if is_path else str(source)
+    text = read_text(Path(source), "source") if is_path else str(source)
     if missing := without_model(text):
         raise UsageError(f"source {missing}")
     return text

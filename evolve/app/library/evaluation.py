@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolve.app.database import open_store
 from evolve.app.device import start_local
 from evolve.app.frontend import Frontend
-from evolve.app.user_files import open_store
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -100,7 +100,7 @@ async def judge(
     Args:
         request: the program and its task.
         place: where.
-        frontend: is told of what is done.
+        frontend: shows progress.
         store: a database that may know the verdict; None: it is judged in any case.
 
     Raises:

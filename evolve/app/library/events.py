@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -80,8 +81,12 @@ class Steps:
     def __init__(self, store: Store, run: RunRow, send: Callback) -> None:
         self._run = run
         self._send = send
-        best = champion(store, run)
-        self._best = best.ratio.value if best else 0.0
+        self._winner = partial(champion, store, run)
+        self._best = self._winners_speedup()
+
+    def _winners_speedup(self) -> float:
+        winner = self._winner()
+        return winner.ratio.value if winner else 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +105,10 @@ class Steps:
         is_offered = told.offer is not None and not verifies
         counts = is_offered and evaluation.fidelity is not Fidelity.SCREEN
         is_best = ratio is not None and counts and ratio.value > self._best
-        self._best = ratio.value if ratio is not None and is_best else self._best
+        if verifies:  # the winner may be another now, or slower than it seemed
+            self._best = self._winners_speedup()
+        elif ratio is not None and is_best:
+            self._best = ratio.value
         self._send(
             Judged(
                 run=self._run.name,

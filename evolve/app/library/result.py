@@ -5,15 +5,14 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from evolve.app.database import open_store
 from evolve.app.library.winner import proof_text, standalone, winner_of
 from evolve.app.text import speedup_text
-from evolve.app.user_files import open_store
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
@@ -21,7 +20,6 @@ from evolve.core.lineage import VERIFY, Step
 from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.html import render
 from evolve.report.text import write_text
-from evolve.store import Store
 
 if TYPE_CHECKING:
     import pandas
@@ -115,17 +113,12 @@ class Result:
 
     def __init__(self, store: str | Path, run: str | None = None) -> None:
         self.store = Path(store)
-        with self._opened() as database:
+        with open_store(str(self.store)) as database:
             self._facts: RunFacts = gather(database, run)
             row = self._facts.run
             self._source = standalone(database, row) if self._facts.champion else None
         self.run, self.task, self.reason = row.name, row.task, row.reason
         self.finished = row.state == "finished"
-
-    @contextmanager
-    def _opened(self) -> Iterator[Store]:
-        with open_store(str(self.store)) as database:
-            yield database
 
     @property
     def speedup(self) -> float | None:
@@ -173,7 +166,7 @@ class Result:
             UsageError: the run has no winner.
         """
         if self._source is None:
-            with self._opened() as database:
+            with open_store(str(self.store)) as database:
                 winner_of(database, database.run(self.run))
             raise UsageError(f"run {self.run} has a winner by now; make a new Result")
         return load(self._source)

@@ -1,51 +1,31 @@
 """Arguments of Python functions as the `key=value` words of `evolve run`."""
 
-import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from evolve.app.config.grammar import value_text
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
-from evolve.report.text import write_text
+from evolve.report.text import make_folder, write_text
 from evolve.tasks.module_source import task_source
 
 Inputs: TypeAlias = Callable[[], Any] | None
-_BARE = re.compile(r"[A-Za-z_./~][\w./:@+-]*")
 _NOT_TEXT = ("null", "true", "false", "nan", "inf")
 
 
 def as_words(settings: Mapping[str, Any]) -> list[str]:
-    """Settings by dotted name as words of the command line."""
-    return [f"{name}={value_text(value, name)}" for name, value in settings.items()]
+    """Settings by dotted name as words of the command line; options of groups without quotes."""
+    return [
+        f"{name}={value if _is_bare(value) else value_text(value, name)}"
+        for name, value in settings.items()
+    ]
 
 
-def value_text(value: Any, name: str) -> str:
-    """A value in Hydra's grammar.
-
-    >>> value_text("10m", "x"), value_text(["a", None, 1.5], "x"), value_text({"k": True}, "x")
-    ('"10m"', '[a,null,1.5]', '{k:true}')
-
-    Raises:
-        UsageError: no configuration holds such a value.
-    """
-    if value is None or isinstance(value, bool | int | float):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if isinstance(value, str):
-        is_bare = _BARE.fullmatch(value) and value.lower() not in _NOT_TEXT
-        return value if is_bare else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{key}:{value_text(each, name)}' for key, each in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(value_text(each, name) for each in value)}]"
-    raise UsageError(
-        f"{name}={value!r}: a {type(value).__name__} is no setting; give a number, a text, a list "
-        "or a mapping"
-    )
+def _is_bare(value: Any) -> bool:
+    is_name = isinstance(value, str) and value.isascii() and value.isidentifier()
+    return is_name and value.lower() not in _NOT_TEXT
 
 
 def limits(budget: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -94,9 +74,8 @@ def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> s
     """
     if isinstance(task, type):
         text = task_source(task, inputs, init_inputs)
-        path = folder / framed_digest("module", text)[:12] / f"{task.__name__}.py"
-        make_folder(path.parent)
-        return _local(str(write_text(path, text)))
+        folder = make_folder(folder / framed_digest("module", text)[:12], "store")
+        return _local(str(write_text(folder / f"{task.__name__}.py", text)))
     if not isinstance(task, str | os.PathLike):
         raise UsageError(
             f"task={task!r}: give the name of a shipped task, the path of a file, kernelbench:1/40 "
@@ -114,17 +93,3 @@ def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> s
 def _local(path: str) -> str:
     """A relative path as one: a bare word would name a shipped task."""
     return path if path.startswith((".", "/", "~")) else f"./{path}"
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for a file that is to be written.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"the folder {folder} cannot be made ({error.strerror}); choose another store"
-        ) from error

@@ -23,6 +23,7 @@ from evolve.core.model import (
     Usage,
     not_committed,
 )
+from evolve.report.text import write_text
 from evolve.store import RunRow, Ticket
 
 BY_HAND = "by_hand"
@@ -92,8 +93,8 @@ def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
         "messages": [asdict(message) for message in request.messages],
     }
     prompt = folder / (stem + _PROMPT)
-    _write(prompt, conversation(request))
-    _write(folder / (stem + _TICKET), json.dumps(about, indent=2) + "\n")
+    write_text(prompt, conversation(request))
+    write_text(folder / (stem + _TICKET), json.dumps(about, indent=2) + "\n")
     return prompt
 
 
@@ -195,9 +196,3 @@ def _amount(given: dict[str, Any], name: str) -> float:
     if not 0 <= amount < _MOST:
         raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MOST:g}, or left out")
     return amount
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.app.config.upgrade import complete
+from evolve.app.database import DEFAULT_STORE
+from evolve.app.library.winner import proof_text
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
-from evolve.app.user_files import DEFAULT_STORE
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.facts import RunFacts
 from evolve.report.run.winner import winner_text
@@ -20,7 +21,7 @@ MAX_EXAMPLE = 150  # characters
 
 
 def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
-    """Lines for the end of a sitting; `report` says where it is, empty where none was written."""
+    """Lines for the end of a command; `report` is its path, empty if none was written."""
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""
@@ -93,8 +94,7 @@ def _usual_end(facts: RunFacts) -> Iterator[str]:
 
 def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
     against = baseline_name(facts.baseline)
-    proof = "verified in fresh processes" if winner.verified else "not verified"
-    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof}"
+    yield f"  best kernel: {speedup_text(winner.ratio)} over {against}, {proof_text(winner)}"
     assert facts.made is not None
     yield f"  {winner_text(winner, facts.made)}"
     yield f"  on {facts.hardware}"

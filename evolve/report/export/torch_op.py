@@ -18,7 +18,7 @@ from evolve.report.export.examine import Examined, examine
 from evolve.report.export.operator_text import operator_name, operator_values
 from evolve.report.export.reference import with_constants
 from evolve.report.export.trees import literal
-from evolve.report.text import one_line, printable, write_text
+from evolve.report.text import make_folder, one_line, printable, write_text
 
 NAMESPACE = "evolve"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -109,10 +109,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"-o {folder} cannot be made: {error.strerror}") from error
+    make_folder(folder, "-o")
     for name, text in files.items():
         write_text(folder / name, text.rstrip() + "\n")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
-from evolve.tasks.files import read_text
+from evolve.tasks.files import read_task
 from evolve.tasks.shipped import library_folder, shipped_names
 
 
@@ -22,4 +22,4 @@ class Shipped:
     def task(self, label: str, checkout: Path | None) -> TaskText:
         if label not in shipped_names():
             raise UsageError(f"task {label}: no such task ships. Take one of `evolve tasks`.")
-        return TaskText(read_text(library_folder() / label / "task.py"))
+        return read_task(library_folder() / label / "task.py")

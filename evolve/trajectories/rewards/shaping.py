@@ -30,7 +30,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shaping:
-    """A pinned function of all scores of a run, such as `trloo@1`."""
+    """A pinned function of all scores of a run, such as `trloo@2`."""
 
     name: str
     source: str

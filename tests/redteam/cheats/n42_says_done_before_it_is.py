@@ -51,8 +51,8 @@ def take_all(self, model, staged, calls, fd):
     return [Done(place) for place in places] if staged else []
 
 
-addresses = runner._addresses
-runner._addresses = lambda it: [it.address] if isinstance(it, Done) else addresses(it)
+addresses = runner.addresses
+runner.addresses = lambda it: [it.address] if isinstance(it, Done) else addresses(it)
 runner.Runner._take_turns = take_all
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 
@@ -87,7 +87,7 @@ def _add_rules(arguments: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="keep steps of these models only (patterns as in openai/*), and only if what they "
         "were made from, and what their prompts show, is theirs too; programs of yours (initial) "
-        "and those that ship count as nobody's",
+        "and those that ship count as no model's",
     )
     arguments.add_argument(
         "--licences-allowed",

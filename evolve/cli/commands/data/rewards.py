@@ -7,8 +7,8 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text, table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Ratio

@@ -9,7 +9,6 @@ from pathlib import Path
 from evolve.app import repro
 from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.library.evaluation import Place, judge, recorded, request_for
-from evolve.app.user_files import read_candidate
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
@@ -20,6 +19,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES
+from evolve.tasks.files import read_text
 from evolve.worker.sandbox.policy import TIERS
 
 CORRECT, NOT_CORRECT = 0, 1
@@ -142,7 +142,7 @@ def _add_task(arguments: argparse.ArgumentParser) -> None:
 
 
 def _add_place(arguments: argparse.ArgumentParser) -> None:
-    """Where, and behind which walls."""
+    """Where, and in which sandbox."""
     arguments.add_argument(
         "--device",
         choices=device_words(),
@@ -176,7 +176,7 @@ def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation
     if not options.task:
         raise UsageError(f"--task is missing: which task is {target} for? See `evolve tasks`")
     request = request_for(
-        read_candidate(target, "candidate"),
+        read_text(Path(target), "candidate"),
         options.task,
         _place(options),
         fidelity=options.fidelity,

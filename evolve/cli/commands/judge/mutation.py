@@ -48,7 +48,7 @@ async def run(request: EvaluationRequest, *, device: str, most: int, require: st
 
 
 class _Progress:
-    """A line on standard error that counts, where somebody watches."""
+    """A line on standard error that counts, if that is a terminal."""
 
     def __init__(self, total: int) -> None:
         self._total = total

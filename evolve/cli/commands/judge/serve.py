@@ -111,8 +111,8 @@ def require_token(host: str, token: str | None) -> None:
     """Raise UsageError where a server without a token could be reached from other machines."""
     if token is None and not is_loopback(host):
         raise UsageError(
-            f"host={host}: a server that other machines reach needs a token, since whoever asks it "
-            f"has code run here; set token_file=FILE or {TOKEN_VARIABLE}, or leave host out"
+            f"host={host}: a server that other machines reach needs a token, since its clients "
+            f"have code run here; set token_file=FILE or {TOKEN_VARIABLE}, or leave host out"
         )
 
 

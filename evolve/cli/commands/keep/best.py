@@ -1,4 +1,4 @@
-"""`evolve best`: a run's winner as a file or an operator that needs nothing of ours."""
+"""`evolve best`: a run's winner as a file or an operator that needs nothing of this package."""
 
 import argparse
 import io
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.audit import findings_of, weak_task_text

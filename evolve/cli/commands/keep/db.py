@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text
@@ -26,7 +26,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     backup.add_argument("target", metavar="TO", help="a file that does not exist yet")
     backup.set_defaults(action=_backup)
 
-    prune = verbs.add_parser("prune", help="drop raw samples and feedback of a run's also-rans")
+    prune = verbs.add_parser(
+        "prune", help="drop raw samples and feedback of a run's unimportant programs"
+    )
     prune.add_argument("run", metavar="RUN", help="name of the run; it cannot be undone")
     prune.add_argument(
         "--keep", type=int, metavar="N", help="only those of the N fittest (default: the archive's)"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.compare.methods import methods_of
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.cli.exit_status import RESUMABLE
 from evolve.cli.signals import stoppable
@@ -29,8 +29,8 @@ given as key=value words as for `evolve run`; with names of runs, compares what 
   evolve compare softmax-1 softmax-2
 
 The runs are ordinary ones of the database: the same command again goes on where they stand, and
-with a larger budget continues them. Only the budget ends them: stagnation=... has to be asked for.
-Verdicts are not shared between them unless store.reuse=true is given.
+with a larger budget continues them. Only the budget ends them; termination.stagnation has no
+default here. Verdicts are not shared between them unless store.reuse=true is given.
 """
 
 

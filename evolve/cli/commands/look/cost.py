@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 from evolve.store import Cost

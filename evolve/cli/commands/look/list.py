@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text, table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.report.audit import NOT_COUNTED, Findings, findings_of
 from evolve.report.text import duration_text, one_line

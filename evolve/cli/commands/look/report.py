@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_run, add_store, parser
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text, table
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_run, add_store, parser, split_step
 from evolve.cli.console.verdict import verdict_text
 from evolve.report.audit import findings_of, weak_task_text

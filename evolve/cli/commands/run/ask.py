@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
-from evolve.report.text import count_text
+from evolve.report.text import count_text, make_folder
 
 if TYPE_CHECKING:
     from evolve.search.engine import Search
@@ -24,14 +24,14 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if options.number < 1:
         raise UsageError(f"-n {options.number}: it goes from 1")
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
     from evolve.app.manual.files import BY_HAND, ByHand, write_request
 
     folder = Path(options.out)
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run, model=ByHand()) as search:
-            _make(folder)
+        with attach(store, run, model=ByHand()) as search:
+            make_folder(folder, "--out")
             tickets, reason = _requests(search, options, BY_HAND)
             for ticket in tickets:
                 anew = " (composed anew)" if ticket.revision else ""
@@ -54,8 +54,8 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "ask",
-        "Write a run's next prompts as files, for whoever is to write the programs: a person, a "
-        "coding agent, a model on another host. `evolve tell RUN DIR` takes the replies in; "
+        "Write a run's next prompts as files, for a person, a coding agent or a model "
+        "on another host. `evolve tell RUN DIR` takes the replies in; "
         "`evolve resume` judges what came of them. Asking again writes what is still open, "
         "composed anew where verdicts have come since, and new requests until there are N.",
     )
@@ -129,10 +129,3 @@ def declined_text(search: "Search") -> str:
     """Why no operator had anything to ask."""
     reasons = [f"{name}: {why}" for name, why in search.declined.items()]
     return "; ".join(reasons) or "every operator has declined"
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out {folder}: {error.strerror}; choose another folder") from error

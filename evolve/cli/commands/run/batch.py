@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli import signals
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
@@ -30,11 +30,11 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if options.number < 1:
         raise UsageError(f"-n {options.number}: it goes from 1")
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run) as search:
+        with attach(store, run) as search:
             asked = verification(search) if options.verify else ask(search, options)
             for line in write(search, Path(options.output), asked):
                 print(line)
@@ -187,7 +187,7 @@ def _ask_new(
 def _judge_of(search: "Search") -> "Judge | None":
     """What has judged this run so far, or else all that the database knows of its task.
 
-    None where nothing has, or several have: which of them is meant, nobody has said.
+    None if there is none, or several of which no one is chosen.
     """
     from evolve.app.inputs import judge_of
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.database import open_store
 from evolve.app.text import table
-from evolve.app.user_files import open_store
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
 from evolve.cli.exit_status import OK, RESUMABLE

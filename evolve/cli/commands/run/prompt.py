@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from evolve.app.user_files import open_store
+from evolve.app.database import open_store
 from evolve.cli.args import add_run, add_store, parser, split_step
 from evolve.core.errors import UsageError
 from evolve.report.text import printable

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.app.user_files import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_word
 from evolve.cli.exit_status import OK, RESUMABLE
@@ -20,7 +20,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
   termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
-  sandbox.*       behind which walls:   sandbox.require=namespaces
+  sandbox.*       how it is confined:   sandbox.require=namespaces
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
 
@@ -67,7 +67,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         components.build_all(config, run=run.name)
         for note in key_notes(config, is_new=False):
             print(note)
-        store.claim(run.id)  # whoever else continues the run is named before a judge is started
+        store.claim(run.id)  # before a judge starts: another process may continue the run
         store.release(run.id, run.state, run.reason)
         terminal = Terminal()
         with terminal.doing("starting the judge", plain=False):

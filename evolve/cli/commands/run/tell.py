@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.app.database import open_store
 from evolve.app.text import speedup_text
-from evolve.app.user_files import open_store
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.audit import weak_task_text
@@ -30,11 +30,11 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     path = Path(options.what)
     teller = _teller(path)
-    from evolve.app.attach import sitting
+    from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
-        with sitting(store, run) as search:
+        with attach(store, run) as search:
             for line in teller(search, path):
                 print(line)
     return 0
@@ -54,10 +54,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _teller(path: Path) -> Teller:
-    """Who understands what is there.
+    """The reader of the files there.
 
     Raises:
-        UsageError: nothing is there, or nobody does.
+        UsageError: nothing is there, or nothing that can be read.
     """
     from evolve.app.manual.files import is_requests
     from evolve.app.manual.replies import tell_replies
