@@ -15,7 +15,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.report.text import count_text
 from operators.local.compiler_seed import CompilerSeed
 from operators.local.inductor import NotConvertible, convert
@@ -86,7 +86,7 @@ async def with_compiled(
     """
     names = variants(task, config)
     why = ""
-    if names and isinstance(evaluator, LocalEvaluator):
+    if names and isinstance(evaluator, PooledEvaluator):
         with during(f"compiling the reference, {count_text(len(names), 'variant')}"):
             compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
         for reason in reasons:

@@ -27,7 +27,7 @@ from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator, WorkerDied
+from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
 from evolve.search.execution.pipeline import LATE_S, Outcome
@@ -112,7 +112,7 @@ async def _in_time(
         if not limit.expired():
             raise
         for judge in judges:
-            if isinstance(judge, LocalEvaluator):
+            if isinstance(judge, PooledEvaluator):
                 judge.abandon()  # it is at the task, and would have to be waited for
         raise UsageError(
             f"termination.wall_time={config['termination']['wall_time']} was over before the judge "
@@ -203,7 +203,7 @@ async def audit(
     Replay has no device to find that out on: what was found when the recorded run began holds.
     """
     findings: Findings
-    if isinstance(evaluator, LocalEvaluator):
+    if isinstance(evaluator, PooledEvaluator):
         with frontend.doing(f"auditing the task {task.name}"):
             findings = await evaluator.audit(task)
     else:

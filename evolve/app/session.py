@@ -12,7 +12,7 @@ from evolve.app.models import WHY_IDLE, idle_limits
 from evolve.app.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
 from evolve.store import RunRow, Store
 from evolve.trackers import Feed
@@ -62,7 +62,7 @@ async def search(
         stop_file=Path(stop_file) if stop_file else None,
         began=began,
         late_s=late_s,
-        free_judge=evaluator.abandon if isinstance(evaluator, LocalEvaluator) else _nothing,
+        free_judge=evaluator.abandon if isinstance(evaluator, PooledEvaluator) else _nothing,
     )
     display.follow(partial(under_way, pipeline, evaluator))
     try:

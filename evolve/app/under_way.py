@@ -5,7 +5,7 @@ import time
 from evolve.app.text import elapsed_text
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import Evaluator
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.report.text import count_text, one_line
 from evolve.search.execution.judging import UnderWay
 from evolve.search.execution.pipeline import Pipeline
@@ -26,7 +26,7 @@ def under_way(pipeline: Pipeline, evaluator: Evaluator) -> list[str]:
 
 def _evaluation(each: UnderWay, pipeline: Pipeline, evaluator: Evaluator, now: float) -> str:
     phase = "judging"
-    if isinstance(evaluator, LocalEvaluator):
+    if isinstance(evaluator, PooledEvaluator):
         phase = evaluator.phase_of(each.instance) or "waiting for the judge"
     phase, took = one_line(phase, MAX_PHASE), elapsed_text(now - each.since)
     if each.ticket.operator != VERIFY:

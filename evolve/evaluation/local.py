@@ -5,19 +5,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from evolve.core.compiled import Compiled, read_compiled
 from evolve.core.devices import device_kind
-from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.core.evaluation import Evaluation, Stage, Status
-from evolve.core.protocols import EvaluationRequest
-from evolve.core.task import Task
-from evolve.evaluation.place import Place
+from evolve.evaluation.place import Deadlines, Place
 from evolve.evaluation.pool import Pool
-from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, WorkerDied
+from evolve.evaluation.pooled import PooledEvaluator, say
+from evolve.evaluation.process import WorkerProcess
 from evolve.llm.secrets import is_secret_variable
 from evolve.worker.sandbox.packages import package_folders
 
@@ -29,7 +24,7 @@ PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITO
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-class LocalEvaluator:
+class LocalEvaluator(PooledEvaluator):
     """Starts `python -m evolve.worker serve` for each device, and asks the workers in parallel.
 
     Use `LocalEvaluator.start(...)`; the constructor starts nothing, the first call does.
@@ -51,15 +46,13 @@ class LocalEvaluator:
         slots: int | None = None,
         scratch: "tempfile.TemporaryDirectory[str] | None" = None,
     ) -> None:
-        self._deadlines = deadlines or Deadlines()
         self._scratch = scratch
-        self._pool = Pool(
-            [
-                Place(name, command, environment, self._deadlines, slots)
-                for name, command in commands.items()
-            ],
-            _say,
-        )
+        deadlines = deadlines or Deadlines()
+        places = [
+            Place(name, partial(WorkerProcess.spawn, command, environment), deadlines, slots)
+            for name, command in commands.items()
+        ]
+        super().__init__(Pool(places, say), deadlines)
 
     @classmethod
     async def start(
@@ -131,133 +124,11 @@ class LocalEvaluator:
         """
         await self._pool.up()
 
-    @property
-    def hello(self) -> Mapping[str, Any]:
-        """A worker's facts about itself; empty before the first start."""
-        return next((place.hello for place in self._pool.places if place.hello), {})
-
-    @property
-    def slots(self) -> int:
-        return sum(place.slots for place in self._pool.in_service)
-
-    @property
-    def device_class(self) -> str:
-        return str(self.hello["device_class"])
-
-    @property
-    def evaluator_version(self) -> str:
-        return str(self.hello["evaluator_version"])
-
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict of a worker on one instance; INFRA where it twice came to none.
-
-        Raises:
-            UsageError: the task itself cannot be judged.
-            EvaluatorUnavailable: no worker can be started, or the evaluator is closed.
-        """
-        params = {
-            "task": _judged(request.task),
-            "source": request.source,
-            "fidelity": request.fidelity.value,
-            "opponents": dict(request.opponents),
-            "bars": dict(request.bars),
-        }
-        try:
-            verdict = await self._call("evaluate", params, request.instance, request.task)
-            return Evaluation.from_json(verdict)
-        except CallFailed as failure:
-            return Evaluation(
-                status=Status.INFRA,
-                stage=Stage.NONE,
-                fidelity=request.fidelity,
-                task_revision=request.task.revision,
-                device_class=self.device_class,
-                evaluator_version=self.evaluator_version,
-                feedback=str(failure),
-            )
-
-    def phase_of(self, instance: str) -> str:
-        """The phase of the evaluation of an instance; empty if no worker has said."""
-        return next(filter(None, (place.phase_of(instance) for place in self._pool.places)), "")
-
-    async def audit(self, task: Task) -> list[dict[str, str]]:
-        """Null candidates that pass the task's own check; an empty list is a sound task.
-
-        This is where a task's own code runs first. It is not asked twice: where nothing else is
-        asked meanwhile, what ends or holds up the worker is the task.
-
-        Raises:
-            UsageError: the task file is bad, ends the process that loads it, takes too long, or
-                needs more memory than the device has.
-            EvaluatorUnavailable: the worker cannot be started, or fails by itself.
-        """
-        deadline_s = self._deadlines.audit_s
-        params = {"task": _judged(task)}
-        try:
-            async with self._pool.place(task.revision) as place:
-                findings: list[dict[str, str]] = await place.ask(
-                    "audit", params, deadline_s, task.name
-                )
-        except WorkerDied as death:
-            raise UsageError(
-                f"task {task.name}: its file ended the process that loads it ({death}); take out "
-                "what exits, or what needs more memory than there is"
-            ) from death
-        except CallOverdue as overdue:
-            raise UsageError(
-                f"task {task.name}: loading and auditing it took more than {deadline_s:g} s; take "
-                "out what waits or computes when the file is loaded, or take a smaller size "
-                "(SIZES in the file, task_config.size=tiny)"
-            ) from overdue
-        except CallFailed as failure:
-            raise EvaluatorUnavailable(str(failure)) from failure
-        return findings
-
-    async def noise(self, task: Task) -> dict[str, Any]:
-        """Reference time, noise floor and cost of one evaluation on this device."""
-        result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)}, task)
-        return result
-
-    async def compiled(self, task: Task, variants: Sequence[str]) -> dict[str, Compiled | str]:
-        """The reference as PyTorch's compiler writes it, by variant, or the reason for none."""
-        params = {"task": _judged(task), "variants": list(variants)}
-        return read_compiled(await self._ask("compiled", params, task))
-
-    async def doctor(self) -> dict[str, Any]:
-        """Facts about device, compilers and sandbox."""
-        result: dict[str, Any] = await self._ask("doctor", {})
-        return result
-
-    def abandon(self) -> None:
-        """End the workers at once, for evaluations that were given up; the next call starts them.
-
-        A request that is no longer awaited would otherwise go on, and keep the device busy.
-        """
-        for place in self._pool.places:
-            place.kill("it was given up for want of time")
-
     async def close(self) -> None:
         """End the workers and all they started; calls under way raise EvaluatorUnavailable."""
-        await self._pool.close()
+        await super().close()
         if self._scratch is not None:
             self._scratch.cleanup()
-
-    async def _ask(self, method: str, params: Mapping[str, Any], task: Task | None = None) -> Any:
-        """A call whose failure has no other answer than an exception."""
-        try:
-            return await self._call(method, params, method, task)
-        except CallFailed as failure:
-            raise EvaluatorUnavailable(str(failure)) from failure
-
-    async def _call(
-        self, method: str, params: Mapping[str, Any], about: str, task: Task | None
-    ) -> Any:
-        revision = task.revision if task else ""
-        return await self._pool.call(method, params, self._deadlines.call_s, about, revision)
-
-
-def _say(line: str) -> None:
-    print(f"evolve: {line}", file=sys.stderr, flush=True)
 
 
 def worker_environment(package_path: str) -> dict[str, str]:
@@ -297,8 +168,3 @@ def package_path_for(
     folder = tempfile.TemporaryDirectory(prefix="evolve-path-")
     (Path(folder.name) / PACKAGE.name).symlink_to(PACKAGE)
     return folder.name, folder
-
-
-def _judged(task: Task) -> dict[str, Any]:
-    """The judge's part of a task: seeds are the search's, and can be long."""
-    return replace(task, seeds=(), compiled=()).to_json()

@@ -2,14 +2,67 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.process import CLOSED, CallFailed, Deadlines, WorkerProcess
+from evolve.evaluation.faults import CLOSED, CallFailed, PlaceLost
 
 WARM = 4  # tasks that a worker keeps warm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long to wait for a worker before it is killed, in seconds.
+
+    `hello_s` covers the start with its imports. `call_s` is generous: evaluations of every search
+    on the host queue for one timing lock. `audit_s` covers the task file's own code too, which may
+    wait for ever. `close_s` is for an end on its own terms.
+    """
+
+    hello_s: float = 120.0
+    audit_s: float = 120.0
+    call_s: float = 1800.0
+    close_s: float = 10.0
+
+
+class Worker(Protocol):
+    """A started worker, wherever it runs: `WorkerProcess` is one of this machine."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is worth asking."""
+        ...
+
+    @property
+    def phases(self) -> Mapping[str, str]:
+        """The phase of each call under way that the worker has told, by what the call is about."""
+        ...
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], deadline_s: float, about: str = ""
+    ) -> Any:
+        """The result of one call. A worker that misses the deadline is killed.
+
+        Raises:
+            UsageError: the worker says that it cannot serve the request as it is.
+            CallFailed: it ended, was lost, missed the deadline, or reports a failure of its own.
+            EvaluatorUnavailable: it was closed meanwhile.
+        """
+        ...
+
+    def kill(self, why: str) -> None:
+        """End it at once with all that it started; every call under way raises WorkerDied."""
+        ...
+
+    async def close(self, close_s: float) -> None:
+        """End it on its own terms, after `close_s` by force.
+
+        Every call under way raises EvaluatorUnavailable.
+        """
+        ...
 
 
 class Place:
@@ -17,8 +70,7 @@ class Place:
 
     Args:
         name: what people call it.
-        command: the worker's command line.
-        environment: all of its environment.
+        start: starts a worker there, or raises EvaluatorUnavailable or PlaceLost.
         deadlines: how long to wait for it.
         slots: candidates under way at once (None: as many as the worker suggests).
 
@@ -34,10 +86,9 @@ class Place:
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
+        start: Callable[[], Awaitable[Worker]],
         deadlines: Deadlines,
-        slots: int | None,
+        slots: int | None = None,
     ) -> None:
         self.name = name
         self.hello: dict[str, Any] = {}
@@ -46,12 +97,11 @@ class Place:
         self.blamed: set[str] = set()
         self.out = ""
         self.tasks: deque[str] = deque(maxlen=WARM)
-        self._command = tuple(command)
-        self._environment = environment
+        self._start_worker = start
         self._deadlines = deadlines
         self._slots = slots
-        self._worker: WorkerProcess | None = None
-        self._failed: WorkerProcess | None = None
+        self._worker: Worker | None = None
+        self._failed: Worker | None = None
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -74,12 +124,15 @@ class Place:
 
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
+            PlaceLost: its host was lost; no instance is blamed.
             CallFailed: it ended, hung, or reports a failure of its own.
             EvaluatorUnavailable: it cannot be started.
         """
         worker = await self.up()
         try:
             result = await worker.ask(method, params, deadline_s, about)
+        except PlaceLost:
+            raise
         except CallFailed as failure:
             if worker is not self._failed:  # one failure, whatever the number of calls under it
                 self._failed = worker
@@ -92,11 +145,12 @@ class Place:
         self.blamed.clear()
         return result
 
-    async def up(self) -> WorkerProcess:
+    async def up(self) -> Worker:
         """The worker, started and greeted.
 
         Raises:
             EvaluatorUnavailable: it does not come up, or the place is closed.
+            PlaceLost: its host was lost.
             UsageError: it refuses its options.
         """
         async with self._starting:
@@ -117,18 +171,12 @@ class Place:
         async with self._starting:  # a start under way sees that we are closed, and cleans up
             return
 
-    async def _start(self) -> WorkerProcess:
+    async def _start(self) -> Worker:
         if self._worker is not None:  # the next one needs the memory that it held
             await self._worker.close(0)
         if self._closed:
             raise EvaluatorUnavailable(CLOSED)
-        try:
-            self._worker = worker = await WorkerProcess.spawn(self._command, self._environment)
-        except OSError as error:
-            raise EvaluatorUnavailable(
-                f"device.python={self._command[0]} cannot be started: {error.strerror}; "
-                "give the path of a Python interpreter with torch installed"
-            ) from error
+        self._worker = worker = await self._start_worker()
         if self._closed:  # while it was being started
             await worker.close(0)
             raise EvaluatorUnavailable(CLOSED)
@@ -137,6 +185,8 @@ class Place:
                 on_failure.callback(worker.kill, "the evaluation worker was not waited for")
                 self.hello = await worker.ask("hello", {}, self._deadlines.hello_s)
                 on_failure.pop_all()
+        except PlaceLost:
+            raise
         except CallFailed as failure:
             raise EvaluatorUnavailable(f"the worker cannot be used: {failure}") from failure
         return worker

@@ -7,11 +7,18 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, PlaceLost
 from evolve.evaluation.place import Place
-from evolve.evaluation.process import CLOSED, CallFailed, CallOverdue
 
 _REMEMBERED = 4096  # instances, by where they were judged last
 MOST_IN_A_ROW = 3  # instances under which a worker failed, with no answer in between
+MOST_LOST = 3  # places that one call may lose
+PATIENCE_S = 5.0  # without any place, before that is said
+ALIKE = {  # what all places have to say alike of themselves
+    "device_class": "times on them cannot be compared; name devices of one kind in device.ids",
+    "evaluator_version": "their verdicts cannot be compared; install the same versions of "
+    "evolve-kernels, Python, torch, Triton and the compiler on both",
+}
 
 
 class Pool:
@@ -23,14 +30,24 @@ class Pool:
     is one: a candidate that kills workers takes no neighbour with it, one that was only a neighbour
     gets its verdict, and a broken device costs no verdicts while another works.
 
+    Places may come and go meanwhile (`add`, `remove`). What a lost one had under way is asked of
+    another; a call that loses a second one is alone at the third, and fails with that.
+
     Args:
-        places: the workers, of one kind of device.
-        say: takes a line about a place that is left out.
+        places: the workers that are there from the start, of one kind of device.
+        say: takes a line about a place that is left out or lost.
+        missing: what to say while no place is in service, if others may come; empty where none
+            will, and calls fail.
     """
 
-    def __init__(self, places: Sequence[Place], say: Callable[[str], None]) -> None:
-        self.places = tuple(places)
+    def __init__(
+        self, places: Sequence[Place], say: Callable[[str], None], missing: str = ""
+    ) -> None:
+        self.places = list(places)
+        self._known: Place | None = None  # the first that came up
         self._say = say
+        self._missing = missing
+        self._notice: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._closed = False
         self._judged_by: OrderedDict[tuple[str, str], Place] = OrderedDict()
@@ -40,6 +57,11 @@ class Pool:
         """The places that are not left out."""
         return [place for place in self.places if not place.out]
 
+    @property
+    def hello(self) -> Mapping[str, Any]:
+        """A worker's facts about itself; empty before the first start."""
+        return self._known.hello if self._known else {}
+
     async def up(self) -> None:
         """Start all workers.
 
@@ -48,44 +70,102 @@ class Pool:
             UsageError: one refuses its options, or they are not of one kind.
         """
         await asyncio.gather(*(place.up() for place in self.places))
-        first, *others = self.places
-        for other in others:
-            if other.hello["device_class"] != first.hello["device_class"]:
+        for place in self.places:
+            self._require_alike(place)
+
+    async def add(self, place: Place) -> None:
+        """Start the worker of a place, and take it into service.
+
+        Raises:
+            EvaluatorUnavailable: it does not come up, or the pool is closed.
+            PlaceLost: it was lost meanwhile.
+            UsageError: it is of another kind than those before it.
+        """
+        await place.up()
+        if self._closed:
+            await place.close()
+            raise EvaluatorUnavailable(CLOSED)
+        self._require_alike(place)
+        self.places.append(place)
+        if self._notice:
+            self._notice.cancel()
+            self._notice = None
+        self._changed.set()
+
+    def remove(self, place: Place, why: str) -> None:
+        """Take a place that is lost out of service; what it still has under way is its own."""
+        if place in self.places:
+            self.places.remove(place)
+            self._leave_out(place, why)
+
+    def _require_alike(self, place: Place) -> None:
+        """Raise UsageError where times or verdicts of a place cannot be compared with others'."""
+        self._known = self._known or place
+        for field, remedy in ALIKE.items():
+            if (other := place.hello.get(field)) != (known := self.hello.get(field)):
                 raise UsageError(
-                    f"{first.name} is {first.hello['device_class']}, and {other.name} is "
-                    f"{other.hello['device_class']}: times on them cannot be compared; name "
-                    "devices of one kind in device.ids"
+                    f"{self._known.name} is {known}, and {place.name} is {other}: {remedy}"
                 )
 
     async def call(
-        self, method: str, params: Mapping[str, Any], deadline_s: float, about: str, task: str = ""
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        deadline_s: float,
+        about: str,
+        task: str = "",
+        *,
+        once: bool = False,
     ) -> Any:
         """The result of one call about an instance of a task (its revision).
 
         An instance that was judged before goes to another place, where one has room: what is
         measured again, or verified, then shows what differs between devices too.
 
+        Args:
+            method: of the worker.
+            params: of the method.
+            deadline_s: seconds that the worker has for it.
+            about: the instance.
+            task: the revision of its task.
+            once: whether it is the cause if the worker fails: then it is not asked again, and the
+                place stays in service.
+
         Raises:
             UsageError: the worker says that it cannot serve the request as it is.
-            CallFailed: workers failed under it twice, or one missed the deadline.
+            CallFailed: workers failed under it twice, or one missed the deadline, or three were
+                lost under it.
             EvaluatorUnavailable: no worker is left, or the pool is closed.
         """
-        try:
-            async with self.place(task, other_than=self._judged_by.get((task, about))) as place:
-                if task:
-                    self._remember((task, about), place)
-                return await self._ask(place, method, params, deadline_s, about)
-        except CallOverdue:
-            raise
-        except CallFailed:
-            pass
-        async with self.place(alone=True, other_than=place) as place:
-            return await self._ask(place, method, params, deadline_s, about)
+        before, failures, losses = self._judged_by.get((task, about)), 0, 0
+        while True:
+            alone = failures > 0 or losses > 1
+            try:
+                async with self.place(task, alone=alone, other_than=before) as place:
+                    before = place
+                    if task:
+                        self._remember((task, about), place)
+                    return await place.ask(method, params, deadline_s, about)
+            except PlaceLost as loss:
+                losses += 1
+                self.remove(place, str(loss))
+                if losses == MOST_LOST:
+                    raise CallFailed(f"{MOST_LOST} places were lost under it: {loss}") from loss
+            except CallFailed as failure:
+                failures += 1
+                if once:
+                    raise
+                if len(place.blamed) >= MOST_IN_A_ROW:
+                    self._leave_out(place, f"it failed under {MOST_IN_A_ROW} in a row: {failure}")
+                if failures == 2 or isinstance(failure, CallOverdue):
+                    raise
 
     async def close(self) -> None:
         """End all workers; calls under way raise EvaluatorUnavailable."""
         self._closed = True
         self._changed.set()
+        if self._notice:
+            self._notice.cancel()
         await asyncio.gather(*(place.close() for place in self.places))
 
     @asynccontextmanager
@@ -166,8 +246,8 @@ class Pool:
             if self._closed:
                 raise EvaluatorUnavailable(CLOSED)
             if not self.in_service:
-                raise EvaluatorUnavailable(self._why_none())
-            if (found := choose()) is not None:
+                self._none_in_service()
+            elif (found := choose()) is not None:
                 return found
             self._changed.clear()
             await self._changed.wait()
@@ -183,28 +263,27 @@ class Pool:
                 raise
             self._leave_out(place, str(error))
             return False
+        except PlaceLost as loss:
+            self.remove(place, str(loss))
+            return False
+        self._known = self._known or place
         self._changed.set()  # its slots are known now
         return True
-
-    async def _ask(
-        self, place: Place, method: str, params: Mapping[str, Any], deadline_s: float, about: str
-    ) -> Any:
-        try:
-            return await place.ask(method, params, deadline_s, about)
-        except CallFailed as failure:
-            if len(place.blamed) >= MOST_IN_A_ROW:
-                self._leave_out(place, f"it failed under {MOST_IN_A_ROW} in a row: {failure}")
-            raise
 
     def _leave_out(self, place: Place, why: str) -> None:
         if place.out:
             return
         place.out = why
-        if self.in_service:
+        if self.in_service or self._missing:
             self._say(f"{place.name} gets no more candidates: {why}")
         self._changed.set()
 
-    def _why_none(self) -> str:
-        if len(self.places) == 1:
-            return self.places[0].out
-        return "no device is left: " + "; ".join(f"{each.name}: {each.out}" for each in self.places)
+    def _none_in_service(self) -> None:
+        """Say after some time that others are waited for; raise where none will come."""
+        whys = [f"{place.name}: {place.out}" for place in self.places]
+        if not self._missing:
+            only = self.places[0].out if len(self.places) == 1 else ""
+            raise EvaluatorUnavailable(only or f"no device is left: {'; '.join(whys)}")
+        if self._notice is None:
+            line = "; ".join(["no judge is in service", *whys, self._missing])
+            self._notice = asyncio.get_running_loop().call_later(PATIENCE_S, self._say, line)

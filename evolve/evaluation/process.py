@@ -12,42 +12,15 @@ from signal import SIGKILL, strsignal
 from typing import Any, cast
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, WorkerDied
 from evolve.worker.service import protocol
 
 MAX_LINE = 16 << 20  # bytes; raw samples of a long evaluation, the largest reply, are far below
 MAX_LAST_WORDS = 2000  # bytes
 GRACE_S = 1.0  # for pipes that an orphan holds open after the worker itself has ended
 SAID = b"evolve: "  # how a line begins on standard error that the judge itself writes
-CLOSED = "the evaluator is closed"
 
 _Fault = tuple[type[Exception], str]  # made into an exception for each call that it concerns
-
-
-class CallFailed(Exception):
-    """The worker gave no answer to a call, or none that can be used; the message says why."""
-
-
-class WorkerDied(CallFailed):
-    """The worker ended under a call; any of the calls under way may be the cause."""
-
-
-class CallOverdue(CallFailed):
-    """The worker missed the deadline of a call and was killed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
-    """How long to wait for a worker before it is killed, in seconds.
-
-    `hello_s` covers the start with its imports. `call_s` is generous: evaluations of every search
-    on the host queue for one timing lock. `audit_s` covers the task file's own code too, which may
-    wait for ever. `close_s` is for an end on its own terms.
-    """
-
-    hello_s: float = 120.0
-    audit_s: float = 120.0
-    call_s: float = 1800.0
-    close_s: float = 10.0
 
 
 class WorkerProcess(asyncio.SubprocessProtocol):
@@ -71,13 +44,19 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def spawn(cls, command: Sequence[str], environment: Mapping[str, str]) -> "WorkerProcess":
-        """Start a worker; raises OSError if there is no such program."""
-        _, worker = await asyncio.get_running_loop().subprocess_exec(
-            cls,
-            *command,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is handled here, and one signal ends all of it
-        )
+        """Start a worker; raises EvaluatorUnavailable if there is no such program."""
+        try:
+            _, worker = await asyncio.get_running_loop().subprocess_exec(
+                cls,
+                *command,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is handled here, and one signal ends all of it
+            )
+        except OSError as error:
+            raise EvaluatorUnavailable(
+                f"device.python={command[0]} cannot be started: {error.strerror}; "
+                "give the path of a Python interpreter with torch installed"
+            ) from error
         return worker
 
     @property

@@ -16,7 +16,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.model import ReplyStatus
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.serve.counters import Counters
 from evolve.serve.jobs import Fault, Job, Jobs, State
 from evolve.serve.judge import Judge, Start
@@ -122,7 +122,7 @@ class Service:
     def sandbox(self) -> str:
         """The tier around candidates; empty if the judge does not say."""
         judge = self.judge.known
-        return str(judge.hello.get("sandbox", "")) if isinstance(judge, LocalEvaluator) else ""
+        return str(judge.hello.get("sandbox", "")) if isinstance(judge, PooledEvaluator) else ""
 
     def submit(self, orders: Sequence[Order]) -> list[Job]:
         """Take submissions, all or none; one that is known by its id already is not repeated.
@@ -290,7 +290,7 @@ class Service:
         One that cannot be audited is not tried again before the next start: that can take minutes
         each time.
         """
-        if not isinstance(evaluator, LocalEvaluator):
+        if not isinstance(evaluator, PooledEvaluator):
             return
         name, revision = _name(evaluator), task.revision
         async with self._auditing[revision]:

@@ -21,7 +21,7 @@ from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
 from evolve.report.text import one_line
@@ -228,7 +228,7 @@ class Bench:
     async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
         """The task with what the compiler makes of it, and what its audit found."""
         findings: Findings = []
-        if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
+        if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
             compiled = await with_compiled(task, entry.config, self._evaluator, _nothing, _silently)

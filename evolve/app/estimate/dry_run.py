@@ -20,7 +20,7 @@ from evolve.app.validation import read_request
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval
 from evolve.core.task import Task
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.report.audit import Findings, weakness
 from evolve.report.text import count_text, duration_text
 from evolve.search.termination import parse_duration
@@ -44,7 +44,7 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
     with frontend.doing("starting the judge", plain=False):
         evaluator = await start_evaluator(config)
     try:
-        if not isinstance(evaluator, LocalEvaluator):
+        if not isinstance(evaluator, PooledEvaluator):
             raise UsageError("--dry-run measures, and device=replay does not; take device=auto")
         frontend.say(
             f"task        {task.name}, size {task.size}, {count_text(len(task.seeds), 'seed')}"
