@@ -90,15 +90,15 @@ class LocalEvaluator(PooledEvaluator):
             EvaluatorUnavailable: a worker does not come up.
             UsageError: the demanded device or sandbox tier is not to be had here.
         """
-        options = ["--device", device, "--sandbox-require", sandbox_require]
-        for path in sandbox_read:
-            options += ["--read", path]
-        options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
-        options += [f"--cuda-flag={flag}" for flag in cuda_flags]
-        if half_width is not None:
-            options += ["--half-width", str(half_width)]
-        if cache is not None:
-            options += ["--cache", str(cache)]
+        options = worker_options(
+            device=device,
+            half_width=half_width,
+            sandbox_require=sandbox_require,
+            sandbox_read=sandbox_read,
+            cuda_include=cuda_include,
+            cuda_flags=cuda_flags,
+            cache=cache,
+        )
         commands = {}
         for part, number in enumerate(ids):
             commands[f"{device_kind(device).title} {number}"] = [
@@ -129,6 +129,29 @@ class LocalEvaluator(PooledEvaluator):
         await super().close()
         if self._scratch is not None:
             self._scratch.cleanup()
+
+
+def worker_options(
+    *,
+    device: str,
+    half_width: float | None,
+    sandbox_require: str,
+    sandbox_read: Sequence[str],
+    cuda_include: Sequence[str],
+    cuda_flags: Sequence[str],
+    cache: Path | None = None,
+) -> list[str]:
+    """Words for `python -m evolve.worker serve`; `LocalEvaluator.start` says what each means."""
+    options = ["--device", device, "--sandbox-require", sandbox_require]
+    for path in sandbox_read:
+        options += ["--read", path]
+    options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
+    options += [f"--cuda-flag={flag}" for flag in cuda_flags]
+    if half_width is not None:
+        options += ["--half-width", str(half_width)]
+    if cache is not None:
+        options += ["--cache", str(cache)]
+    return options
 
 
 def worker_environment(package_path: str) -> dict[str, str]:
