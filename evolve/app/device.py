@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
+IN_CLUSTER = ("address", "accelerator", "judges")
 IDLE = {"replay": ("slots", "half_width", "python", "ids"), "auto": ("run",)}
 
 
@@ -41,11 +42,19 @@ def kind_of(config: Mapping[str, Any]) -> str:
     """
     device = config["device"]
     _check(device)
+    is_elsewhere = _check_cluster(config["cluster"], device)
     if device["kind"] == "replay":
         from evolve.store import Store
 
         with Store.open(config["store"]["path"], read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
+    if is_elsewhere:
+        return CUDA.name if device["kind"] == "auto" else device_kind(device["kind"]).name
+    if device["python"] is not None and shutil.which(device["python"]) is None:
+        raise UsageError(
+            f"device.python={device['python']}: there is no such program; give the path of a "
+            "Python interpreter with torch installed"
+        )
     return kind_here(device["kind"], device["python"])
 
 
@@ -129,6 +138,19 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    worker = {
+        "half_width": device["half_width"],
+        "sandbox_require": sandbox["require"],
+        "sandbox_read": sandbox["read"],
+        "cuda_include": include,
+        "cuda_flags": flags,
+    }
+    if config["cluster"]["kind"] == "ray":
+        from evolve.evaluation.cluster import start_cluster
+
+        settings = {name: config["cluster"][name] for name in IN_CLUSTER}
+        settings |= {"slots": device["slots"], "python": device["python"]}
+        return await start_cluster(kind, worker, **settings)
     if not is_gpu and device["ids"] is not None:
         raise UsageError(
             f"device.ids={device['ids']}: there is no GPU that torch sees; leave it out"
@@ -137,13 +159,9 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
         kind,
         ids=device["ids"] or (0,),
         slots=device["slots"],
-        half_width=device["half_width"],
         python=device["python"],
-        sandbox_require=sandbox["require"],
-        sandbox_read=sandbox["read"],
-        cuda_include=include,
-        cuda_flags=flags,
         compiles=compiles,
+        **worker,
     )
 
 
@@ -190,7 +208,7 @@ def _explained(
 
 def _check(device: Mapping[str, Any]) -> None:
     """Raise UsageError for settings that cannot be, or have no effect."""
-    kind, slots, python, ids = device["kind"], device["slots"], device["python"], device["ids"]
+    kind, slots, ids = device["kind"], device["slots"], device["ids"]
     half_width = device["half_width"]
     if slots is not None and slots < 1:
         raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
@@ -199,11 +217,6 @@ def _check(device: Mapping[str, Any]) -> None:
         raise UsageError(
             f"device.half_width={half_width}: it goes from {least} to {most}; 0.05 is an interval "
             "of 5 % to either side"
-        )
-    if python is not None and shutil.which(python) is None:
-        raise UsageError(
-            f"device.python={python}: there is no such program; give the path of a Python "
-            "interpreter with torch installed"
         )
     if ids is not None and (not ids or min(ids) < 0 or len({*ids}) < len(ids)):
         raise UsageError(
@@ -219,3 +232,27 @@ def _check(device: Mapping[str, Any]) -> None:
                 f"device.{name}={device[name]} has no effect with device={kind}; "
                 f"leave it out{instead.get(name, '') if kind != 'replay' else ''}"
             )
+
+
+def _check_cluster(cluster: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
+    """Whether a cluster judges. Raises UsageError for settings that have no effect."""
+    given = {name: cluster[name] for name in IN_CLUSTER if cluster[name] is not None}
+    if cluster["kind"] == "none":
+        for name, value in given.items():
+            raise UsageError(f"cluster.{name}={value} has no effect without cluster=ray")
+        return False
+    if device["kind"] == "replay":
+        raise UsageError("cluster=ray has no effect with device=replay; leave one of them out")
+    if device["ids"] is not None:
+        raise UsageError(
+            f"device.ids={list(device['ids'])} has no effect with cluster=ray, where Ray chooses; "
+            "cluster.judges=N says how many"
+        )
+    if given.get("judges", 1) < 1:
+        raise UsageError(f"cluster.judges={given['judges']}: it goes from 1; leave it out for all")
+    if device["kind"] == "cpu" and "accelerator" in given:
+        raise UsageError(
+            f"cluster.accelerator={given['accelerator']} has no effect with device=cpu; leave it "
+            "out, or take device=cuda"
+        )
+    return True

@@ -38,6 +38,11 @@ class PooledEvaluator:
         return max(1, sum(place.slots for place in self._pool.in_service))
 
     @property
+    def devices(self) -> int:
+        """How many judge now."""
+        return len(self._pool.in_service)
+
+    @property
     def device_class(self) -> str:
         return str(self.hello["device_class"])
 

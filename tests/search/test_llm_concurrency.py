@@ -8,7 +8,7 @@ from evolve.search.execution.llm_concurrency import BACKLOG, TYPICAL_CALL_S, Pac
 
 
 def pace(calls=100, slots=1, *, call_s=(), programs=0, judged_s=()) -> Pace:
-    found = Pace(calls, slots)
+    found = Pace(calls, lambda: slots)
     for seconds in call_s:
         found.called(seconds)
     for _ in range(programs):

@@ -99,6 +99,23 @@ class Device:
     run: str | None = None
 
 
+class ClusterKind(Enum):
+    """Whose devices judge: those of this machine, or of the nodes of a Ray cluster."""
+
+    none = "none"
+    ray = "ray"
+
+
+@dataclass
+class Cluster:
+    """Judges on other machines; `evolve.evaluation.cluster` says what the settings mean."""
+
+    kind: ClusterKind = ClusterKind.none
+    address: str | None = None
+    accelerator: str | None = None
+    judges: int | None = None
+
+
 class ModelKind(Enum):
     """Who answers operators: a model, several, or the recorded answers of a run."""
 
@@ -202,6 +219,7 @@ class RunConfig:
     trackers: dict[str, Any] = field(default_factory=dict)
     termination: Termination = field(default_factory=Termination)
     device: Device = field(default_factory=Device)
+    cluster: Cluster = field(default_factory=Cluster)
     sandbox: Sandbox = field(default_factory=Sandbox)
     cuda: Cuda = field(default_factory=Cuda)
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -37,6 +37,7 @@ def connect(address: str) -> bool:
         UsageError: there is no cluster at the address, or one that this process cannot join.
     """
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # or nodes run `uv run` again
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "(?s).*")  # Ray's reports of lost nodes
     ray = ray_module()
     if ray.is_initialized():
         return False
@@ -71,9 +72,28 @@ def _require_listener(address: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception of Ray says, without its traces."""
+    """What an exception of Ray says, without what it says at length."""
+    return _lines(error)[0]
+
+
+def why_lost(error: BaseException) -> str:
+    """Why an actor does not answer."""
+    if getattr(error, "preempted", False):
+        return "its node was pre-empted"
+    if is_loss(error):
+        return "its node, or its process there, was lost"
+    return _lines(error)[-1]  # an exception, below where it comes from
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether an actor did run, or could."""
+    lost = ray_module().exceptions.RayActorError
+    return isinstance(error, lost) and not getattr(error, "actor_init_failed", False)
+
+
+def _lines(error: BaseException) -> list[str]:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return lines or [type(error).__name__]
 
 
 @dataclass(frozen=True, slots=True)

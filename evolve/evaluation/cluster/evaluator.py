@@ -2,16 +2,18 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+from evolve.core.devices import device_kind
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.cluster.connection import Wanted, connect, first_line, ray_module
+from evolve.evaluation.cluster.connection import Wanted, connect, is_loss, ray_module, why_lost
 from evolve.evaluation.cluster.judge import SEATS
 from evolve.evaluation.cluster.remote import answer
 from evolve.evaluation.cluster.seat import LEAVE_S, Seat
 from evolve.evaluation.faults import PlaceLost
+from evolve.evaluation.local import worker_options
 from evolve.evaluation.place import Deadlines
 from evolve.evaluation.pool import PATIENCE_S, Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
@@ -134,7 +136,6 @@ class RayEvaluator(PooledEvaluator):
 
     async def _keep(self, name: str) -> None:
         """Attend a judge as long as it can be used, wherever Ray starts it again."""
-        told = ""
         while True:
             try:
                 judge = await asyncio.to_thread(self._wanted.judge, name)
@@ -149,9 +150,10 @@ class RayEvaluator(PooledEvaluator):
             except PlaceLost as loss:
                 self._seats.pop(name).lose(self._pool, str(loss))
             except ray_module().exceptions.RayError as error:
-                if (why := first_line(error)) != told:
-                    say(f"{name}: {why}")
-                    told = why
+                if not is_loss(error):
+                    unusable = f"{name} cannot run on its node: {why_lost(error)}"
+                    await self._refuse(name, EvaluatorUnavailable(unusable))
+                    return
             await asyncio.sleep(RETRY_S)
 
     async def _refuse(self, name: str, refusal: UsageError | EvaluatorUnavailable) -> None:
@@ -199,6 +201,18 @@ class RayEvaluator(PooledEvaluator):
         """At how many judges this search may have a seat."""
         searches = max((seat.searches for seat in self._seats.values()), default=1)
         return max(1, len(self._seats) * SEATS // searches)
+
+
+async def start_cluster(kind: str, worker: Mapping[str, Any], **settings: Any) -> RayEvaluator:
+    """Judges of a kind of device, on the nodes of a cluster.
+
+    Args:
+        kind: of the devices.
+        worker: what `evolve.evaluation.local.worker_options` takes besides.
+        settings: those of `RayEvaluator.start`.
+    """
+    words = ["-m", "evolve.worker", "serve", *worker_options(device=kind, **worker)]
+    return await RayEvaluator.start(words=words, is_gpu=device_kind(kind).is_gpu, **settings)
 
 
 async def _give_up(judge: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.evaluation.cluster.connection import first_line, ray_module
+from evolve.evaluation.cluster.connection import ray_module, why_lost
 from evolve.evaluation.faults import CLOSED, FAULTS, PlaceLost, WorkerDied
 
 MARGIN_S = 60.0  # for what keeps deadlines at the node itself
@@ -92,7 +92,7 @@ async def answer(reference: Any, deadline_s: float, *, bare: bool = False) -> An
     except TimeoutError:
         raise PlaceLost(f"it did not answer within {deadline_s:g} s") from None
     except ray_module().exceptions.RayError as error:
-        raise PlaceLost(first_line(error)) from error
+        raise PlaceLost(why_lost(error)) from error
     if bare:
         return said
     fault, value = said

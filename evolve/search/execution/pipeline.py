@@ -102,7 +102,7 @@ class Pipeline:
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
-        self._pace = Pace(slots, evaluator.slots)
+        self._pace = Pace(slots, lambda: evaluator.slots)
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
