@@ -18,7 +18,7 @@ from pathlib import Path
 
 SLOTS, LATENCY_S = int(sys.argv[1]), float(sys.argv[2])
 HELLO = {
-    "device_class": "stub",
+    "device_class": os.environ.get("CUDA_STUB_CLASS", "stub"),  # as a node has it
     "slots": SLOTS,
     "evaluator_version": os.environ.get("STUB_VERSION", "stub-1"),
     "sandbox": "none",
