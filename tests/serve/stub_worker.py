@@ -124,6 +124,8 @@ def main() -> None:
             say(number, result=HELLO)
         elif method == "audit":
             audit(number, params)
+        elif method == "compiled":
+            say(number, result={"default": {"reason": "the stub compiles nothing"}})
         elif method == "evaluate":
             threading.Thread(target=evaluate, args=(number, params), daemon=True).start()
 
