@@ -31,8 +31,8 @@ from evolve.serve.messages import (
 from evolve.serve.orders import PinMismatch, QueueFull, SameId
 from evolve.serve.service import Service
 
-MOST_NAMED = 100  # characters of an unknown field's name
-MOST_TOLD = 20  # of the faults of a request
+MAX_NAMED = 100  # characters of an unknown field's name
+MAX_TOLD = 20  # of the faults of a request
 OPEN_PATHS = ("/health", "/kernelgym/health", "/openapi.json")
 
 WaitS = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the end")]
@@ -210,9 +210,9 @@ async def _explain(_: Request, error: Exception) -> Response:
     told = [
         {
             "type": fault["type"],
-            "loc": [part[:MOST_NAMED] if isinstance(part, str) else part for part in fault["loc"]],
+            "loc": [part[:MAX_NAMED] if isinstance(part, str) else part for part in fault["loc"]],
             "msg": fault["msg"],
         }
-        for fault in error.errors()[:MOST_TOLD]
+        for fault in error.errors()[:MAX_TOLD]
     ]
     return JSONResponse({"detail": told}, status_code=422)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.worker.service.batch_files import (
-    MOST_FAILURES,
+    MAX_FAILURES,
     Answers,
     BatchRequest,
     is_answers,
@@ -113,7 +113,7 @@ def test_beginnings_without_an_end_and_our_own_faults_are_failures():
     assert answers.of(asked).failures == 1
     answers.take(begun(asked))
     answers.take({"dropped": asked.id, "subject": asked.subject})
-    assert answers.of(asked).failures == 1 < MOST_FAILURES
+    assert answers.of(asked).failures == 1 < MAX_FAILURES
 
 
 def test_the_first_final_answer_stands():

@@ -109,7 +109,7 @@ def test_the_terms_of_a_loss_count_though_one_operation_adds_them_up():
 def test_a_call_of_very_many_operations_is_made_instead(monkeypatch):
     steps = "sum(x + step for step in range(50))"
     assert extent(steps, ROW) is not None
-    monkeypatch.setattr("evolve.worker.correctness.output_sizes._MOST_OPERATIONS", 90)
+    monkeypatch.setattr("evolve.worker.correctness.output_sizes._MAX_OPERATIONS", 90)
     assert extent(steps, ROW) is None
 
 

@@ -19,7 +19,7 @@ from evolve.worker.session.prepared_task import WarmTasks
 from evolve.worker.session.reference_processes import References
 from tests.worker.serving import RELU_TASK
 
-MOST = 1 << 30
+MAX_BYTES = 1 << 30
 SMALL = Needs()
 
 
@@ -32,7 +32,7 @@ def references(launcher):
         return started[-1]
 
     device = CpuDevice()
-    device.references, device.warm_bytes, device.pool_bytes = 2, 2 * MOST, 0
+    device.references, device.warm_bytes, device.pool_bytes = 2, 2 * MAX_BYTES, 0
     kept = References(start, device)
     yield kept, started
     close_all(started)
@@ -89,15 +89,18 @@ def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, ta
 
 def test_one_that_takes_more_memory_than_all_may_is_not_kept_and_costs_no_other(references, task):
     kept, _ = references
-    small, large = kept.take(task, SMALL, WeakSet()), kept.take(task, Needs(2 * MOST), WeakSet())
+    small, large = (
+        kept.take(task, SMALL, WeakSet()),
+        kept.take(task, Needs(2 * MAX_BYTES), WeakSet()),
+    )
     assert kept.give_back(task, SMALL, small) == []
-    assert kept.give_back(task, Needs(2 * MOST), large) == [large]
+    assert kept.give_back(task, Needs(2 * MAX_BYTES), large) == [large]
     assert kept.leave() == [small]
 
 
 def test_those_that_are_kept_do_not_take_more_memory_together(references, task):
     kept, _ = references
-    half = Needs(MOST // 2 + 1)
+    half = Needs(MAX_BYTES // 2 + 1)
     first, second = kept.take(task, half, WeakSet()), kept.take(task, half, WeakSet())
     assert kept.give_back(task, half, first) == []
     assert kept.give_back(task, half, second) == [first]

@@ -29,7 +29,7 @@ from evolve.worker.base.infra import CrowdedFault
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import TimedCase
-from evolve.worker.ipc.signals import MOST_ADDRESSES
+from evolve.worker.ipc.signals import MAX_ADDRESSES
 from evolve.worker.judge.referee import Referee
 from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.timing import interleaved_blocks as clock
@@ -237,7 +237,7 @@ def test_a_block_has_no_more_outputs_than_a_process_can_tell_the_places_of(judge
     assert len(layout) == outputs
     (calls,) = task.calls.values()
     assert calls == 512
-    assert calls * outputs <= MOST_ADDRESSES
+    assert calls * outputs <= MAX_ADDRESSES
 
 
 @pytest.mark.parametrize(("faster", "turn_blocks"), [(1, 1), (20, 4)])

@@ -11,7 +11,7 @@ from evolve.core.measurement import Ratio
 from evolve.store.database.schema import evaluation, evaluation_ratio, instance, ticket
 from evolve.store.training import bulk
 
-MOST_REPEATS = 16
+MAX_REPEATS = 16
 """Further evaluations of one instance that are looked at; those that find fault come first."""
 
 _SAYS_NOTHING = (Status.INFRA.value, Status.TIMING_UNBOUNDED.value)
@@ -82,7 +82,7 @@ class Past:
             for row in self._of[instance_id]
             if row.sequence > sequence and row.evaluation is not None
         ]
-        kept = sorted(rows, key=lambda row: (not _finds_fault(row), -row.sequence))[:MOST_REPEATS]
+        kept = sorted(rows, key=lambda row: (not _finds_fault(row), -row.sequence))[:MAX_REPEATS]
         return [row.evaluation for row in sorted(kept, key=lambda row: row.sequence)]
 
 

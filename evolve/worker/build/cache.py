@@ -25,7 +25,7 @@ BUILD = "build"
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`headers`)."""
 
-_DEEPEST, _MOST_ENTRIES, _MOST_BYTES = 8, 20_000, 256 << 20  # of a build: it is kept on disk
+_DEEPEST, _MAX_ENTRIES, _MAX_BYTES = 8, 20_000, 256 << 20  # of a build: it is kept on disk
 _PIECE = 1 << 20  # bytes that are copied at once
 
 
@@ -81,14 +81,14 @@ class BuildCache:
 class _Room:
     """What a build may still take."""
 
-    entries: int = _MOST_ENTRIES
-    size: int = _MOST_BYTES
+    entries: int = _MAX_ENTRIES
+    size: int = _MAX_BYTES
 
     def take(self, entries: int = 0, size: int = 0) -> None:
         self.entries -= entries
         self.size -= size
         if min(self.entries, self.size) < 0:
-            most = f"{_MOST_ENTRIES} files and folders or {_MOST_BYTES >> 20} MiB"
+            most = f"{_MAX_ENTRIES} files and folders or {_MAX_BYTES >> 20} MiB"
             raise BuildError(f"its build has more than {most}")
 
 

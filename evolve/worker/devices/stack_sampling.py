@@ -33,7 +33,7 @@ _NEITHER = re.compile(
 _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$", re.M)
 _TORCH = (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so").resolve()  # as maps name it
 _VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
-_LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
+_MIN_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
 _OWN_SHARE = 0.3  # of the glances that show a thread: less is a library's work, more is one's own
 _ALPHA = 0.05  # the chance to be wrong about that
 OWN = "own code"
@@ -129,7 +129,7 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
     """Whether no thread was seen, or a library was, but too rarely to tell how much it does."""
-    if seconds_per_call >= _LEAST_CALL_S and seen and not any(seen):
+    if seconds_per_call >= _MIN_CALL_S and seen and not any(seen):
         return True
     times, own = _libraries(seen, seconds_per_call).total(), seen.count(OWN)
     is_more = _at_most(own - 1, own + times) > 1 - _ALPHA
@@ -149,5 +149,5 @@ def _at_most(own: int, times: int) -> float:
 
 def _libraries(seen: Sequence[str], seconds_per_call: float) -> Counter[str]:
     """How often each was seen; of calls too short to tell, none."""
-    is_long = seconds_per_call >= _LEAST_CALL_S
+    is_long = seconds_per_call >= _MIN_CALL_S
     return Counter(name for name in seen if is_long and name not in ("", OWN))

@@ -24,7 +24,7 @@ from evolve.worker.session.prepared_task import WarmTask
 CONVOLUTIONS = "eager_convolutions"
 """The fact of a device (`Device.describe`): `tf32` where they may round, else `ieee`."""
 
-_LEAST = 1e-5  # between errors of sums in float32 (1e-6) and those of rounded operands (2e-4)
+_MIN_ERROR = 1e-5  # between errors of sums in float32 (1e-6) and those of rounded operands (2e-4)
 
 
 def may_round(task: WarmTask, workshop: Workshop) -> bool:
@@ -84,7 +84,7 @@ class Watch(DispatchMode):
                 with ByProducts():
                     truth = operation(*doubled, *settings)
                 if error := _largest_error([outcome[:1]], [truth]):
-                    self.found[key] = error < _LEAST
+                    self.found[key] = error < _MIN_ERROR
         return outcome
 
 
@@ -93,7 +93,7 @@ def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
 
     If there is no error at all, what is called truth may be the outcome itself.
     """
-    return 0 < _largest_error(outcomes, truth) < _LEAST
+    return 0 < _largest_error(outcomes, truth) < _MIN_ERROR
 
 
 def _largest_error(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> float:

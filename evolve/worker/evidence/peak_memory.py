@@ -23,7 +23,7 @@ from evolve.worker.session.prepared_task import WarmTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
-_TIMES, _LEAST_S = 5.0, 2.0  # a busy host, and what only a first call does
+_TIMES, _MIN_S = 5.0, 2.0  # a busy host, and what only a first call does
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -98,7 +98,7 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
 def _patience(before: float | None, most: float) -> float:
     """Seconds for work that took so many before; all that it may take if that is not known."""
-    return most if before is None else min(most, max(_LEAST_S, _TIMES * before))
+    return most if before is None else min(most, max(_MIN_S, _TIMES * before))
 
 
 def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:

@@ -18,7 +18,7 @@ from evolve.worker.ipc.memfd import make_shared
 # Words; the first four on lines of their own.
 _GO, _DONE, _GIVEN, _MADE, _COUNT, _INSIDE, _FIRST = 0, 8, 16, 24, 32, 33, 40
 SIZE = 1 << 20
-MOST_ADDRESSES = SIZE // 8 - _FIRST
+MAX_ADDRESSES = SIZE // 8 - _FIRST
 _TOO_MANY = "a block has more outputs than addresses can be sent"
 
 
@@ -61,13 +61,13 @@ class Signals:
     @staticmethod
     def word(output: int) -> int:
         """Which word of the page has the address of an output, counted over the block's calls."""
-        if output >= MOST_ADDRESSES:
+        if output >= MAX_ADDRESSES:
             raise ValueError(_TOO_MANY)
         return _FIRST + output
 
     def answer(self) -> tuple[float, tuple[int, ...]]:
         """The runner's entries: seconds by its own account, and addresses."""
-        count = max(0, min(int(self._words[_COUNT]), MOST_ADDRESSES))
+        count = max(0, min(int(self._words[_COUNT]), MAX_ADDRESSES))
         addresses = self._words[_FIRST : _FIRST + count].tolist()
         return int(self._words[_INSIDE]) * 1e-9, tuple(addresses)
 
@@ -122,7 +122,7 @@ class Calls:
         """Say where the outputs of a call lie."""
         first = self._outputs
         self._outputs += len(addresses)
-        if self._outputs > MOST_ADDRESSES:
+        if self._outputs > MAX_ADDRESSES:
             raise ValueError(_TOO_MANY)
         for at, address in enumerate(addresses, _FIRST + first):
             self._words[at] = address

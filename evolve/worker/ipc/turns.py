@@ -19,7 +19,7 @@ from evolve.worker.sandbox import syscalls
 
 _GIVEN, _DONE, _FIRST = 0, 8, 16  # words; the first two on lines of their own
 _SIZE = mmap.PAGESIZE
-_MOST_OUTPUTS = _SIZE // 8 - _FIRST
+_MAX_OUTPUTS = _SIZE // 8 - _FIRST
 _SPINS = 256  # looks, some 10 us
 _NAP_NS = 1_000_000  # between looks at whatever else might have happened
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(syscalls.MACHINE)
@@ -80,7 +80,7 @@ class Turns:
 
     def outputs(self, count: int) -> tuple[int, ...]:
         """Places of so many outputs of the last call, as the runner claims."""
-        return tuple(self._words[_FIRST : _FIRST + min(count, _MOST_OUTPUTS)])
+        return tuple(self._words[_FIRST : _FIRST + min(count, _MAX_OUTPUTS)])
 
     # --- the runner's side ------------------------------------------------------------------------
 
@@ -91,6 +91,6 @@ class Turns:
     def done(self, number: int, outputs: Sequence[int]) -> None:
         """That call is done, and its outputs lie there."""
         words = self._words
-        for at, address in enumerate(outputs[:_MOST_OUTPUTS], _FIRST):
+        for at, address in enumerate(outputs[:_MAX_OUTPUTS], _FIRST):
             words[at] = address
         self._set(_DONE, number)

@@ -11,7 +11,7 @@ from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.runner.outputs import OutputError
 from evolve.worker.runner.weights import ContractError
 
-_MOST_REASONS = 8
+_MAX_REASONS = 8
 _ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
 
 
@@ -41,7 +41,7 @@ def _is_shortage(error: BaseException) -> bool:
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
     """It, and what it came of; PyTorch's compiler keeps that under a name of its own."""
-    for _ in range(_MOST_REASONS):  # they may go round
+    for _ in range(_MAX_REASONS):  # they may go round
         if error is None:
             return
         yield error

@@ -23,13 +23,13 @@ from evolve.worker.build.elf import imported_symbols
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
 from evolve.worker.runner.launches import noted
 
-MOST_KERNELS = 16
-_LONGEST_NAME = 200
+MAX_KERNELS = 16
+_MAX_NAME = 200
 _ALIKE = 1.25  # launches of one kernel whose times are within this factor have the same role
 _MAIN_WORK = 0.5  # share of the time
 _NAMED_IN_LABEL = 3
-_MOST_FILES = 512
-_LARGEST_FILE = 64 << 20
+_MAX_FILES = 512
+_MAX_FILE = 64 << 20
 
 _VENDOR = re.compile(
     r"cublas|cudnn|cutlass|cutensor|cusparse|nvjet|xmma|magma|winograd|implicit_convolve|fmha"
@@ -164,15 +164,15 @@ def summarise(
         else:
             found.append(row)
     ranked = sorted(found, key=lambda kernel: -kernel["us"])
-    rest = sum(kernel["us"] for kernel in ranked[MOST_KERNELS:])
-    return ranked[:MOST_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
+    rest = sum(kernel["us"] for kernel in ranked[MAX_KERNELS:])
+    return ranked[:MAX_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
 
 
 def _launch(
     event: dict[str, Any], names: Collection[str], noted_of: Mapping[str, deque[Mapping[str, Any]]]
 ) -> dict[str, Any]:
     facts = event.get("args", {})
-    name = event["name"][:_LONGEST_NAME]
+    name = event["name"][:_MAX_NAME]
     if name not in names and name.lower() in names:
         name = name.lower()
     copied = facts.get("bytes")  # of copies, which read them too
@@ -210,7 +210,7 @@ def read_kernels(text: str) -> tuple[Kernel, ...]:
         return ()
     if not isinstance(entries, list):
         return ()
-    return tuple(filter(None, map(_kernel, entries[: MOST_KERNELS + 1])))
+    return tuple(filter(None, map(_kernel, entries[: MAX_KERNELS + 1])))
 
 
 def _kernel(entry: Any) -> Kernel | None:
@@ -223,7 +223,7 @@ def _kernel(entry: Any) -> Kernel | None:
     launches = _whole(entry.get("launches")) or 1
     operands = _number(entry.get("operand_bytes"))
     return Kernel(
-        name=entry["name"][:_LONGEST_NAME],
+        name=entry["name"][:_MAX_NAME],
         us=us,
         registers=_whole(entry.get("registers")),
         shared_bytes=_whole(entry.get("shared")),
@@ -341,13 +341,13 @@ def _files(folder: str | None) -> Iterator[Path]:
     """Regular files of a build, a number of them at most; a candidate may have left anything."""
     if folder is None:
         return
-    for _, path in zip(range(_MOST_FILES), Path(folder).rglob("*"), strict=False):
+    for _, path in zip(range(_MAX_FILES), Path(folder).rglob("*"), strict=False):
         if _is_fit(path):
             yield path
 
 
 def _is_fit(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.stat().st_size < _LARGEST_FILE
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < _MAX_FILE
 
 
 def _read(path: Path) -> bytes:

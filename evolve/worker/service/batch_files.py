@@ -33,7 +33,7 @@ from evolve.core.errors import UsageError
 from evolve.core.task import Task
 
 VERSION = 1
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Answers of our own fault, or ends without one, after which a request is given up."""
 
 

@@ -10,14 +10,16 @@ from typing import Any
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.worker.service.batch_costs import Costs
-from evolve.worker.service.batch_files import MOST_FAILURES, Answers, BatchRequest
+from evolve.worker.service.batch_files import MAX_FAILURES, Answers, BatchRequest
 from evolve.worker.service.judge_process import GREETING, Judge, Replies, Reply
 from evolve.worker.service.shards import Shards
 
 RESERVE_S = 5.0  # before the deadline: to end the judges and to write the last lines
 OVERDUE_S = 1800.0  # without an answer: a judge hangs
 HELLO_S = 300.0
-MOST_IN_A_ROW = 5  # failures of our own without an answer in between: it is not the candidates
+MAX_CONSECUTIVE_FAILURES = (
+    5  # failures of our own without an answer in between: it is not the candidates
+)
 
 
 @dataclass(slots=True)
@@ -221,7 +223,7 @@ class Batch:
 
     def _count_failure(self, why: str) -> None:
         self._failures_in_a_row += 1
-        if self._failures_in_a_row >= MOST_IN_A_ROW:
+        if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
             raise EvaluatorUnavailable(f"the judge fails whatever it is given, at last: {why}")
 
     def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
@@ -229,13 +231,13 @@ class Batch:
 
         Where it would only fail again by then (not `at_once`), the end is that of a later start.
         """
-        if self._answers.of(request).failures < MOST_FAILURES:
+        if self._answers.of(request).failures < MAX_FAILURES:
             if at_once:
                 self._suspects.append(request)
             return
         if not self._works and (len(self._left()) > 1 or not self._has_worked()):
             raise EvaluatorUnavailable(f"the judge fails at {request.id}, and at all before: {why}")
-        why = f"it failed {MOST_FAILURES} times by our own fault, the last time: {why}"
+        why = f"it failed {MAX_FAILURES} times by our own fault, the last time: {why}"
         said: dict[str, Any] = {"error": {"kind": "unavailable", "message": why}}
         if request.method == "evaluate":
             said = {"result": _infra(request, self._answers.hello, why).to_json()}

@@ -43,7 +43,7 @@ SETUP_S = 30.0
 _STREAMS = 3  # that have tensors of a program at the same time
 # How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
 # others have their turns before it goes on.
-_ASIDE_S, _MOST_ASIDE = 60.0, 16
+_ASIDE_S, _MAX_ASIDE = 60.0, 16
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class Workshop:
         start, before = time.monotonic(), itertools.count()
 
         def aside() -> contextlib.AbstractContextManager[None]:
-            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MOST_ASIDE
+            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MAX_ASIDE
             return self._seats.lock.let_go() if is_early else contextlib.nullcontext()
 
         return aside

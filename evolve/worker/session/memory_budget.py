@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_S = 30.0
-_LOOK_S = 0.5  # how often the patient look whether they still are
+_POLL_S = 0.5  # how often the patient look whether they still are
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,7 +92,7 @@ class Room:
             self._queue.append(me)
             try:
                 # The wait may end without a notification.
-                while not self._changed.wait_for(lambda: self._may_go(me), _LOOK_S):
+                while not self._changed.wait_for(lambda: self._may_go(me), _POLL_S):
                     pass
                 self._note_company(me)
                 self._free -= me.amount

@@ -19,7 +19,7 @@ _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
-_LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
+_MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
 _ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
@@ -54,7 +54,7 @@ def _working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
 
 def _usual_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     """Of tasks so large that two sides would not fit, what one call needs at least."""
-    most = device.total_bytes // _LARGEST_SHARE or sys.maxsize
+    most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
     return sets + weights_bytes(cases)
 

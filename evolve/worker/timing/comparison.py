@@ -74,11 +74,11 @@ from evolve.worker.timing.statistics import is_settled, looks, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
-_MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
-_MOST_DISTURBED = 3  # turns that a stranger may spoil
-_MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
-_MOST_MOVED = 2  # the same
-_MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
+_MAX_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
+_MAX_DISTURBED = 3  # turns that a stranger may spoil
+_MAX_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
+_MAX_MOVED = 2  # the same
+_MAX_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
 
 
 class _MoreMemory(Exception):
@@ -265,7 +265,7 @@ class Timekeeper:
         short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
         looking = Timing()
         with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault, _MoreMemory):
-            for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
+            for _ in range(0 if was_cut_short(timing) else _MAX_LOOKS):
                 if not found.is_undecided(names):
                     break
                 for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
@@ -316,7 +316,7 @@ class Timekeeper:
                 self._judge(sat, task, timing)
         except CrowdedFault as fault:
             timing.crowded += 1
-            if timing.crowded > _MOST_CROWDED or isinstance(fault, OccupiedFault):
+            if timing.crowded > _MAX_CROWDED or isinstance(fault, OccupiedFault):
                 raise
             return []
         except (CandidateFault, SideFault) as error:
@@ -396,10 +396,10 @@ class Timekeeper:
     ) -> None:
         """Have it measured again, or without the opponent that failed; raises if neither helps."""
         fault = candidate_fault_of(error)
-        if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
+        if isinstance(fault, TooShortFault) and timing.too_short < _MAX_TOO_SHORT:
             timing.too_short += 1
             return
-        if isinstance(fault, LateFault | MovedFault) and timing.moved < _MOST_MOVED:
+        if isinstance(fault, LateFault | MovedFault) and timing.moved < _MAX_MOVED:
             timing.moved += 1
             return
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
@@ -423,7 +423,7 @@ class Timekeeper:
         if not strangers:
             return False
         seen = sum(label.name == "foreign_process" for label in timing.labels)
-        if seen >= _MOST_DISTURBED:
+        if seen >= _MAX_DISTURBED:
             raise InfraFault("other processes keep appearing on the device while it is timed")
         pids = ", ".join(map(str, sorted(strangers)))
         timing.labels.append(

@@ -34,7 +34,7 @@ from evolve.worker.devices.window import Block, TimedCase, size_in_bytes
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 from evolve.worker.session.prepared_task import Check
 
-_LARGEST_RESERVE = 2 << 30
+_MAX_RESERVE = 2 << 30
 # Outputs of a large case that a sitting takes of a side, at most: of blocks that are always judged
 # two, of one a call that was drawn; and of the candidate those of another family.
 _TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
@@ -296,7 +296,7 @@ def _working_set(case: TimedCase) -> int:
     """Bytes of heap that a block may need: its outputs (twice: malloc leaves gaps), temporaries."""
     output = sum(map(size_in_bytes, case.layouts[EAGER]))
     temporaries = 4 * (case.warm.input_bytes + output)
-    return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
+    return min(2 * case.calls * output + temporaries + (16 << 20), _MAX_RESERVE)
 
 
 def _interleaved(sides: list[str], turns: int, rng: random.Random) -> list[str]:

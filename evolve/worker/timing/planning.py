@@ -17,7 +17,7 @@ from evolve.worker.timing.statistics import CLOSE
 
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
 _UNSTEADY = 0.05  # of a block's time
-_LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
+_MAX_BLOCK_S = 0.5  # where a side is much slower than the reference
 _PATIENCE = 4.0  # times as long as a block is expected to take
 _LENGTHENED_S = (
     5.0  # at most, of calls seen to be quick: one that is not always would hold up the judge
@@ -160,7 +160,7 @@ def _even(blocks: int, device: Device) -> int:
 
 def _affordable(wanted: int, slowest_s: float) -> int:
     """Calls in a block, so many that the slowest side's is not too long."""
-    return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
+    return min(wanted, usual_number(max(1, int(_MAX_BLOCK_S / slowest_s))))
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:

@@ -7,7 +7,7 @@ from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout, size_in_bytes
-from evolve.worker.ipc.signals import MOST_ADDRESSES
+from evolve.worker.ipc.signals import MAX_ADDRESSES
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.session.candidate_session import Workshop
 from evolve.worker.session.exclusive_device import Seats
@@ -56,7 +56,7 @@ class Yardstick:
         with device.share(runner, case.inputs("task", 0)) as inputs:
             layout = runner.call(case.index, inputs, call_s).tensors
         size = sum(map(size_in_bytes, layout))
-        told = MOST_ADDRESSES // max(1, len(layout))  # a process says where each output lies
+        told = MAX_ADDRESSES // max(1, len(layout))  # a process says where each output lies
         most = min(case.most_calls(size, device.block_bytes, spare), device.calls[1], told)
         seconds = self._seconds(runner, case, min(_TRIAL_CALLS, most))
         wanted = int(device.block_s * _TRIAL_SHARE / max(seconds, 1e-6))
