@@ -116,10 +116,10 @@ class Islands:
             self._islands.pop()  # one that was founded and stands empty is nowhere in the slots
         return bool(homes)
 
-    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+    def near_duplicate_of(self, descriptors: Mapping[str, float | str]) -> str | None:
         """A program of some island that one of these descriptors is too near to be judged."""
-        ask = [getattr(island.archive, "twin", None) for island in self._islands]
-        found = (twin(descriptors) for twin in ask if twin is not None)
+        ask = [getattr(island.archive, "near_duplicate_of", None) for island in self._islands]
+        found = (find(descriptors) for find in ask if find is not None)
         return next((program for program in found if program is not None), None)
 
     def slots(self) -> dict[str, Elite]:

@@ -33,7 +33,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 _BASELINES = {"torch_compile": "compile", "torch.compile": "compile"}
 _STATUS = {State.QUEUED: "pending", State.RUNNING: "processing", State.DONE: "completed"}
 _CODES = {
-    Status.CONTRACT: "VALIDATION_ERROR",
+    Status.INVALID_INTERFACE: "VALIDATION_ERROR",
     Status.COMPILE_ERROR: "COMPILATION_ERROR",
     Status.TIMEOUT: "TIMEOUT_ERROR",
     Status.OOM: "RESOURCE_ERROR",

@@ -375,7 +375,7 @@ def _name(evaluator: Evaluator) -> str:
 def _unreadable(job: Job, evaluator: Evaluator) -> Evaluation:
     """The verdict on a reply that holds no program."""
     return Evaluation(
-        status=Status.CONTRACT,
+        status=Status.INVALID_INTERFACE,
         stage=Stage.NONE,
         fidelity=Fidelity(job.request["fidelity"]),
         task_revision=job.revision,

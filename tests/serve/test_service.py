@@ -102,7 +102,7 @@ def test_a_reply_without_a_program_is_a_failure_of_its_own_and_costs_the_judge_n
     answer = server.ask.post(
         "/v1/jobs", json={"task": "rmsnorm", "completion": "I cannot.", "rewards": ["kevin@1"]}
     ).json()
-    assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
+    assert (answer["state"], answer["verdict"]["status"]) == ("done", "invalid_interface")
     assert answer["rewards"] == {"kevin@1": 0.0}
     assert len(server.judged()) == before
 
@@ -122,7 +122,7 @@ def test_the_program_of_a_reply_that_was_not_read_is_judged_when_it_is_sent_by_i
     ask = functools.partial(server.ask.post, "/v1/jobs?wait_s=30")
     unread = ask(json={"task": "rmsnorm", "completion": reply}).json()
     alone = ask(json={"task": "rmsnorm", "source": program}).json()
-    assert unread["verdict"]["status"] == "contract"
+    assert unread["verdict"]["status"] == "invalid_interface"
     assert alone["verdict"]["status"] == "correct"
 
 
@@ -149,7 +149,7 @@ def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
     assert "the stub fails" in answer["message"]
 
 
-@pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("no_room", 1)])
+@pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("device_oom", 1)])
 def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(server, word, attempts):
     answer = server.submit(word)
     assert (answer["state"], answer["fault"]) == ("failed", "infra")
@@ -428,7 +428,7 @@ def test_a_reply_without_a_program_is_never_judged_also_where_a_server_was_kille
     jobs.close()
     with serving(tmp_path) as server:
         answer = server.ask.get("/v1/jobs/unread?wait_s=20").json()
-        assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
+        assert (answer["state"], answer["verdict"]["status"]) == ("done", "invalid_interface")
         assert server.judged() == []
 
 

@@ -200,7 +200,7 @@ def test_a_block_may_have_as_many_outputs_as_the_page_has_words_and_no_more(libr
     assert signals.answer() == (0.25, tuple(most))
     assert 8 * Signals.word(MAX_ADDRESSES - 1) + 8 == SIZE
     with pytest.raises(ValueError, match="more outputs"):
-        Signals.word(MAX_ADDRESSES)  # which the referee would read beyond the page
+        Signals.word(MAX_ADDRESSES)  # which the judge would read beyond the page
 
 
 @pytest.mark.parametrize("filling", [b"\xff", b"\x7f", b"\x80"])

@@ -11,7 +11,7 @@ from functools import partial
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
 from evolve.search.engine import Search, unknown
-from evolve.search.execution.llm_concurrency import Pace
+from evolve.search.execution.llm_concurrency import LLMConcurrency
 from evolve.search.termination import format_duration
 from evolve.store import Ticket, TicketState
 
@@ -58,7 +58,7 @@ class Calls:
         model: LanguageModel | None,
         slots: int,
         say: Callable[[str], None],
-        pace: Pace,
+        pace: LLMConcurrency,
     ) -> None:
         self._search = search
         self._model = model

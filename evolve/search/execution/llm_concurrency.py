@@ -36,7 +36,7 @@ class Rounds:
         self._left = max(self._left - 1, 0)
 
 
-class Pace:
+class LLMConcurrency:
     """Measures both sides in one sitting, in seconds of the event loop's clock.
 
     Args:

@@ -18,7 +18,7 @@ from evolve.search.execution.calls import Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
-from evolve.search.execution.llm_concurrency import Pace, Rounds
+from evolve.search.execution.llm_concurrency import LLMConcurrency, Rounds
 from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
@@ -45,9 +45,9 @@ class Outcome:
 class Pipeline:
     """Runs a search to the end of its budget, or until it is told to stop.
 
-    Two pools with limits of their own: evaluations, as many as the judge has slots, and calls of
-    the search's model. Calls are made ahead of the judge, as far as keeps it busy (`Pace`); where
-    it would stand idle while models think, operators that need no model fill in.
+    Two pools with separate limits: evaluations, as many as the judge has slots, and calls of the
+    search's model. As many calls are made in advance as keep the judge busy (`LLMConcurrency`); if
+    it would be idle while models answer, operators without a model fill in.
 
     A limit on wall time includes the verification: nothing begins unless what is left holds it and
     the verification, as far as can be told from what evaluations have taken so far. Evaluations
@@ -102,7 +102,7 @@ class Pipeline:
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
-        self._pace = Pace(slots, evaluator.slots)
+        self._pace = LLMConcurrency(slots, evaluator.slots)
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
@@ -309,8 +309,8 @@ class Pipeline:
         if leader is None or leader.evaluations > 1 or is_due:
             return
         known = search.store.attempt_evaluation(search.run.id, leader.program)
-        if known is not None and known.cut_short:
-            again = search.again(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
+        if known is not None and known.early_stopped:
+            again = search.reevaluate(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
             self._proposed.appendleft(again)
 
     def _fill(self) -> str:

@@ -108,7 +108,7 @@ async def _verify(
 
 
 def _ticket(search: Search, elite: Elite) -> Ticket:
-    return search.again(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
+    return search.reevaluate(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
 
 
 def _runner_up(search: Search, instance: str) -> Elite | None:

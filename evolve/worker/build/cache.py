@@ -1,6 +1,6 @@
 """Builds of C++ extensions: made once per candidate, read-only afterwards.
 
-The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the referee
+The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the judge
 copies that folder; what is written there later is lost. A build that failed is never copied.
 Processes that come later find the shared library in the copy and need neither ninja nor a compiler.
 Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.

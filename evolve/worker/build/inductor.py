@@ -102,7 +102,7 @@ def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> N
 
 
 def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
-    """In the referee: what came of the cases, by their numbers.
+    """In the judge: what came of the cases, by their numbers.
 
     Raises:
         CandidateFault: there is nothing, or nothing that can be read.
@@ -116,7 +116,9 @@ def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
         version = torch.__version__.partition("+")[0]
         return Compiled.from_json({"variant": variant, "torch": version, "cases": found})
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CandidateFault(Status.CONTRACT, f"the compiler left no answer: {error}") from error
+        raise CandidateFault(
+            Status.INVALID_INTERFACE, f"the compiler left no answer: {error}"
+        ) from error
 
 
 def compile_model(

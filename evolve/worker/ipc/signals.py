@@ -1,10 +1,10 @@
-"""Words in memory that a referee and one runner share: when a window begins, and that it is done.
+"""Words in memory that a judge and one runner share: when a window begins, and that it is done.
 
-Its calls are handed over one by one: the referee says that the inputs of a call are there, the
+Its calls are handed over one by one: the judge says that the inputs of a call are there, the
 runner makes the call, and says where its outputs lie before it is given the next.
 
 A runner may write anything there. What it says is no more than what it could say over its channel:
-that it is done, and where outputs lie. The referee looks there by itself before its clock stops.
+that it is done, and where outputs lie. The judge looks there by itself before its clock stops.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _TOO_MANY = "a block has more outputs than addresses can be sent"
 
 
 class Signals:
-    """Such memory, mapped; as the referee makes it (`Signals()`), or a runner that is sent it.
+    """Such memory, mapped; as the judge makes it (`Signals()`), or a runner that is sent it.
 
     Args:
         fd: Of the page; None makes a new one, whose descriptor is `fd` from then on.
@@ -56,7 +56,7 @@ class Signals:
         """Address of the word with the number of the last call that was made."""
         return self.address + 8 * _MADE
 
-    # --- the referee's side -----------------------------------------------------------------------
+    # --- the judge's side -----------------------------------------------------------------------
 
     @staticmethod
     def word(output: int) -> int:

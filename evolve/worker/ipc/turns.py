@@ -1,6 +1,6 @@
-"""Words in memory that a referee and one runner share, by which calls are handed over one by one.
+"""Words in memory that a judge and one runner share, by which calls are handed over one by one.
 
-The referee writes the inputs of a call and says so; the runner makes the call and says where its
+The judge writes the inputs of a call and says so; the runner makes the call and says where its
 outputs lie; only then come the inputs of the next. So calls cannot be merged into one. What a
 runner writes there is no more than a place to look at.
 
@@ -27,7 +27,7 @@ _WAIT, _WAKE = 0, 1
 
 
 class Turns:
-    """One such page, mapped; as the referee makes it (`Turns()`), or a runner that is sent it."""
+    """One such page, mapped; as the judge makes it (`Turns()`), or a runner that is sent it."""
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = make_shared(_SIZE) if fd is None else fd
@@ -40,7 +40,7 @@ class Turns:
         """Give the memory back once the process has ended."""
         os.close(self.fd)
 
-    # --- the referee's side -----------------------------------------------------------------------
+    # --- the judge's side -----------------------------------------------------------------------
 
     def begin(self) -> None:
         """No call is given yet, and none done."""

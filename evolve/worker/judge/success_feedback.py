@@ -11,7 +11,9 @@ from evolve.worker.timing.speed_of_light import Light
 _MAX_CASES = 6
 
 
-def praise(timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None) -> str:
+def success_feedback(
+    timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None
+) -> str:
     """Some hundred tokens at most; the most important comes first.
 
     Args:

@@ -1,4 +1,4 @@
-"""What went wrong in a candidate's process, for the referee's feedback."""
+"""What went wrong in a candidate's process, for the judge's feedback."""
 
 import traceback
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _ILLEGAL = ("illegal memory access", "misaligned address", "global/shared addres
 def kind_of(error: BaseException) -> ErrorKind:
     """The kind of failure that an exception is."""
     if isinstance(error, ContractError):
-        return ErrorKind.CONTRACT
+        return ErrorKind.INTERFACE
     if isinstance(error, OutputError):
         return ErrorKind.TREE
     if isinstance(error, SyntaxError | BuildError):

@@ -2,7 +2,7 @@
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
 labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by what the candidate's
-build left behind, which the referee reads: the names in Triton's cache, and the symbols in shared
+build left behind, which the judge reads: the names in Triton's cache, and the symbols in shared
 libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
 """
 
@@ -199,7 +199,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(mean <= _ALIKE * one["us"] and one["us"] <= _ALIKE * mean)
 
 
-# --- the referee's side -------------------------------------------------------------------------
+# --- the judge's side -------------------------------------------------------------------------
 
 
 def read_kernels(text: str) -> tuple[Kernel, ...]:

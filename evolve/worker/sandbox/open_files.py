@@ -40,7 +40,7 @@ def _is_nameless(status: os.stat_result) -> bool:
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:
-    """Whether it is memory that the referee has sent: a runner can make none."""
+    """Whether it is memory that the judge has sent: a runner can make none."""
     try:
         return str(Path(entry.path).readlink()).startswith("/memfd:")
     except OSError:  # a path that is too long

@@ -11,7 +11,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.worker.service.batch_costs import Costs
 from evolve.worker.service.batch_files import MAX_FAILURES, Answers, BatchRequest
-from evolve.worker.service.judge_process import GREETING, Judge, Replies, Reply
+from evolve.worker.service.judge_process import GREETING, JudgeProcess, Replies, Reply
 from evolve.worker.service.shards import Shards
 
 RESERVE_S = 5.0  # before the deadline: to end the judges and to write the last lines
@@ -27,7 +27,7 @@ class Place:
     """One judge's place: its options, the process if there is one, and what it has under way."""
 
     words: Sequence[str]
-    judge: Judge | None = None
+    judge: JudgeProcess | None = None
     running: dict[int, tuple[BatchRequest, float]] = field(default_factory=dict)
 
     @property
@@ -79,7 +79,7 @@ class Batch:
         self._replies.put(None)
 
     def run(self) -> int:
-        """Judge until all is answered or the time is up; returns how many requests are left.
+        """JudgeProcess until all is answered or the time is up; returns how many requests are left.
 
         Raises:
             UsageError: a judge refuses its options.
@@ -135,14 +135,14 @@ class Batch:
         queue = self._waiting or self._suspects
         if not queue or self._stopped_by or self._left_s() <= 0:
             return None
-        if len(place.running) >= (1 if queue is self._suspects else self._room(place)):
+        if len(place.running) >= (1 if queue is self._suspects else self._budget(place)):
             return None
         for at, request in enumerate(queue):
             if self._costs.expected_s(request) < self._left_s():
                 return queue.pop(at)
         return None
 
-    def _room(self, place: Place) -> int:
+    def _budget(self, place: Place) -> int:
         return self._living_judge(place).slots if self._slots is None else self._slots
 
     def _left_s(self) -> float:
@@ -151,14 +151,14 @@ class Batch:
             return OVERDUE_S
         return self._ends_at - RESERVE_S - time.monotonic()
 
-    def _living_judge(self, place: Place) -> Judge:
+    def _living_judge(self, place: Place) -> JudgeProcess:
         """The judge of a place, started and greeted where none is running.
 
         All of them are started before the first is waited for.
         """
         for other in self._places:
             if other.judge is None or (other is place and other.ended):
-                other.judge = Judge(other.words, self._replies)
+                other.judge = JudgeProcess(other.words, self._replies)
         judge = place.judge
         assert judge is not None
         if not judge.hello:

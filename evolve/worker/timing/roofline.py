@@ -48,7 +48,7 @@ class Floor:
     flops_per_s: float | None
 
 
-class Ceilings:
+class Roofline:
     """Rates of one device.
 
     Args:

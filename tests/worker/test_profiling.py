@@ -140,7 +140,7 @@ USED = {"registers per thread": 32, "shared memory": 0, "est. achieved occupancy
 
 
 def rows(*events, launched=()):
-    """Rows of a trace with these events, one after the other, as the referee reads them."""
+    """Rows of a trace with these events, one after the other, as the judge reads them."""
     timed = [{**each, "ts": 10 * place} for place, each in enumerate(events)]
     trace = {"traceEvents": [*timed[::-1], {"ph": "M", "name": "process_name"}]}
     return read_kernels(json.dumps(summarise(trace, {"gate", "pack"}, launched)))

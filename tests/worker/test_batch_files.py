@@ -101,8 +101,10 @@ def test_an_answer_counts_for_its_own_question_only():
 
 def test_an_answer_counts_however_far_the_run_has_come_since_it_was_asked_for():
     answers = Answers()
-    answers.take(answer(evaluate("a:0", bars={"eager": 2.0}), result={"status": "correct"}))
-    assert answers.of(evaluate("a:0", bars={"eager": 3.0})).final is not None
+    answers.take(
+        answer(evaluate("a:0", target_speedups={"eager": 2.0}), result={"status": "correct"})
+    )
+    assert answers.of(evaluate("a:0", target_speedups={"eager": 3.0})).final is not None
 
 
 def test_beginnings_without_an_end_and_our_own_faults_are_failures():
