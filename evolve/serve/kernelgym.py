@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.serve.catalogue import Catalogue
-from evolve.serve.intake import order_of
 from evolve.serve.jobs import ENDED_SERVERS, Fault, Job, State
 from evolve.serve.messages import MAX_TEXT, Id, Submission, problems
 from evolve.serve.service import Service
+from evolve.serve.submissions import accept
 from evolve.trajectories.rewards import worth
 
 MAX_WAIT_S = 60.0  # that a request is held; the client asks `/status` then
@@ -208,11 +208,11 @@ class GymApi:
 
     def _take(self, requests: Sequence[GymRequest]) -> list[str]:
         """Submit; what was left unsettled under the same ids is judged again."""
-        orders = [order_of(_submission(one), self._catalogue) for one in requests]
-        for job in self._service.submit(orders):
+        accepted = [accept(_submission(one), self._catalogue) for one in requests]
+        for job in self._service.submit(accepted):
             if self._unsettled(job):
                 self._service.renew(job)
-        return [order.id for order in orders]
+        return [one.id for one in accepted]
 
     def _require_settled(self, jobs: Iterable[Job]) -> None:
         if why := next(filter(None, map(self._unsettled, jobs)), ""):

@@ -4,7 +4,7 @@
 
 Runs the judge in this process, with its methods wrapped. Steps contain each other, so their sums
 do not add up to the whole; of a lock it is the wait that is shown. `--rounds` also prints what
-happened when, from the first sitting on.
+happened when, from the first session on.
 """
 
 import argparse

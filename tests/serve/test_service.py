@@ -17,7 +17,7 @@ import pytest
 
 from evolve.core.model import ReplyStatus
 from evolve.serve.jobs import Jobs, NewJob
-from evolve.serve.orders import Order
+from evolve.serve.submissions import AcceptedSubmission
 from evolve.tasks import find_task
 from tests.serve.serving import candidate, serving, submission
 
@@ -414,7 +414,9 @@ def test_a_disk_that_fails_is_waited_for(tmp_path):
 def test_a_reply_without_a_program_is_never_judged_also_where_a_server_was_killed_before(tmp_path):
     """Between taking the submission and answering it at once."""
     task = find_task("rmsnorm", size="tiny")
-    order = Order(id="unread", task=task, source="", reading=ReplyStatus.NO_CODE, note="no code")
+    order = AcceptedSubmission(
+        id="unread", task=task, source="", reading=ReplyStatus.NO_CODE, note="no code"
+    )
     jobs = Jobs(tmp_path / "serve.db")
     new = NewJob(
         id="unread",

@@ -113,7 +113,7 @@ class Calls:
         """Queue a ticket whose request has no answer.
 
         A request for a model that is not configured here is left to another process
-        (`evolve tell`), or that of a later sitting.
+        (`evolve tell`), or that of a later session.
         """
         if self._model is not None and _name(ticket) in {card.name for card in self._model.models}:
             self._waiting.append(ticket)

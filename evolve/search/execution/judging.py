@@ -153,7 +153,7 @@ class Judging:
         return replace(evaluation, device_time_s=device_time_s)
 
     def _never_finished(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict where every earlier sitting died while it judged this instance."""
+        """The verdict where every earlier session died while it judged this instance."""
         return Evaluation(
             status=Status.INFRA,
             stage=Stage.NONE,

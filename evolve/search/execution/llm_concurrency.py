@@ -37,7 +37,7 @@ class Rounds:
 
 
 class LLMConcurrency:
-    """Measures both sides in one sitting, in seconds of the event loop's clock.
+    """Measures both sides in one session, in seconds of the event loop's clock.
 
     Args:
         calls: how many calls may be under way at once.

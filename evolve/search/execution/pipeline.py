@@ -70,7 +70,7 @@ class Pipeline:
             verified: the user has something to rely on soon. Beside others it would wait
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
-        began: when the time of this sitting began, on the clock of `time.monotonic`; None: now.
+        began: when the time of this session began, on the clock of `time.monotonic`; None: now.
         late_s: how long behind a limit on wall time what is under way may end.
         free_judge: ends what the judge does for evaluations that were given up.
     """
@@ -118,7 +118,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
-        self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
+        self._owed: set[int] = set()  # of these, by number, what an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
         self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
@@ -214,7 +214,7 @@ class Pipeline:
         return Outcome(reason=reason, finished=True)
 
     def _set_limit(self) -> None:
-        """See when the wall time will be over, unless this sitting is to finish what is left."""
+        """See when the wall time will be over, unless this session is to finish what is left."""
         is_new = not self._search.progress.wall_time_s
         for line in too_late(self._search.parts, self._termination) if is_new else ():
             self._say(line)
@@ -241,7 +241,7 @@ class Pipeline:
         return time.monotonic() >= self._ends + self._late_s
 
     async def _take_over(self) -> None:
-        """What an earlier sitting left behind; the user's baseline is judged at once."""
+        """What an earlier session left behind; the user's baseline is judged at once."""
         for ticket in self._search.open_tickets():
             if ticket.operator in self._left:
                 self._left[ticket.operator].append(ticket)
@@ -344,7 +344,7 @@ class Pipeline:
     def _start_judging(self) -> str:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
 
-        What an earlier sitting left behind is judged whatever the limits say by now: it may be what
+        What an earlier session left behind is judged whatever the limits say by now: it may be what
         a person wrote by hand since.
         """
         while self._proposed and self._may_judge():

@@ -44,7 +44,7 @@ _MADE = (
 )
 
 
-class Past:
+class ProgramHistory:
     """All steps of a run that made or measured one program."""
 
     def __init__(self) -> None:
@@ -86,16 +86,16 @@ class Past:
         return [row.evaluation for row in sorted(kept, key=lambda row: row.sequence)]
 
 
-def pasts(
+def histories(
     connection: Connection, run_id: int, baseline: str, programs: Collection[int]
-) -> Mapping[int, Past]:
+) -> Mapping[int, ProgramHistory]:
     """By program; those that the run never made are left out."""
-    found: dict[int, Past] = {}
+    found: dict[int, ProgramHistory] = {}
     for part in bulk.in_parts(programs):
         key = {"run": run_id, "baseline": baseline, "ids": part}
         rows: list[Any] = list(connection.execute(_MADE, key).all())
         for row in rows:
-            found.setdefault(row.program, Past()).add(row)
+            found.setdefault(row.program, ProgramHistory()).add(row)
     return found
 
 

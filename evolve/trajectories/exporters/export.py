@@ -162,9 +162,7 @@ class _Work:
         self._families = {source.name: source.family for source in kept}
         self._uncommitted = 0
         self.shards = shards
-        self.tested = test_families(
-            self._families.values(), plan.test_share, plan.test_families
-        )
+        self.tested = test_families(self._families.values(), plan.test_share, plan.test_families)
         self.counts = Counts.from_json(shards.facts)
 
     def write(self, runs: Sequence[RunRow], kind: Kind) -> None:

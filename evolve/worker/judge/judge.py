@@ -50,7 +50,7 @@ from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.runner.baselines import require_baseline
-from evolve.worker.runner.profiling import Proof
+from evolve.worker.runner.profiling import KernelProfile
 from evolve.worker.session import memory_model
 from evolve.worker.session.admission import Admission
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
@@ -412,7 +412,7 @@ class Judge:
         progress: Progress,
     ) -> None:
         """Whether it is right, and what makes it so."""
-        proof = None
+        profile = None
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
             progress.suite = check(self.session, runner, candidate, task, fidelity)
@@ -421,7 +421,7 @@ class Judge:
             probed = count_torch(self.session, runner, task, self._speed_of_light.cost)
         if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
             with progress.timed("profile"):
-                proof = profile_kernels(self.session, runner, candidate, task)
+                profile = profile_kernels(self.session, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
                 self.session, runner, candidate, probed, progress.labels, fidelity
@@ -429,8 +429,8 @@ class Judge:
             progress.labels += labels
             if progress.custom:  # what the text lets one guess has been measured
                 progress.labels = without_guesses(progress.labels)
-        if progress.custom and proof is not None:
-            self._believe(proof, progress)
+        if progress.custom and profile is not None:
+            self._believe(profile, progress)
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
@@ -445,12 +445,12 @@ class Judge:
         require_baseline(name, self.device.place)
         return Candidate(json.dumps(task.task.to_json()), kind=name)
 
-    def _believe(self, proof: Proof, progress: Progress) -> None:
+    def _believe(self, profile: KernelProfile, progress: Progress) -> None:
         """Evidence that speaks against a candidate counts, although it comes from its process."""
-        progress.labels += proof.labels
-        progress.facts = proof.facts
-        progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}
-        progress.custom = not proof.library_made
+        progress.labels += profile.labels
+        progress.facts = profile.facts
+        progress.measured |= {"coverage": round(profile.coverage, 4), **profile.compiled}
+        progress.custom = not profile.library_made
 
     def _evaluated(self, asked: Asked, found: Judged) -> Evaluation:
         return evaluation(asked, self._with_tools(found), self.device, self.launcher.tier)

@@ -21,7 +21,13 @@ from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.processes.runner_process import RunnerProcess
-from evolve.worker.runner.profiling import OwnCode, Proof, library_labels, prove, read_kernels
+from evolve.worker.runner.profiling import (
+    KernelProfile,
+    OwnCode,
+    library_labels,
+    profile_of,
+    read_kernels,
+)
 from evolve.worker.session.candidate_session import BUILD_S, Candidate, CandidateSession, Outcome
 from evolve.worker.session.prepared_task import (
     OBSERVED,
@@ -322,7 +328,7 @@ def _failed(fault: CandidateFault) -> bool | None:
 
 def profile_kernels(
     session: CandidateSession, runner: RunnerProcess, candidate: Candidate, task: PreparedTask
-) -> Proof | None:
+) -> KernelProfile | None:
     """Which kernels ran on the first timed case, if it was checked; None if that is not known."""
     case = task.timed[0]
     try:
@@ -334,4 +340,4 @@ def profile_kernels(
             text = runner.observe(case.index, inputs, session.call_s)
     except CandidateFault:
         return None
-    return prove(read_kernels(text), OwnCode(candidate.build))
+    return profile_of(read_kernels(text), OwnCode(candidate.build))

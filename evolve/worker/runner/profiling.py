@@ -78,7 +78,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class KernelProfile:
     """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
@@ -360,7 +360,7 @@ def _base(name: str) -> str:
     return head.split()[-1].rpartition("::")[2] if head.split() else ""
 
 
-def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
+def profile_of(kernels: Sequence[Kernel], own: OwnCode) -> KernelProfile | None:
     """The findings of a profile; None if it shows nothing, which proves nothing."""
     total = sum(kernel.us for kernel in kernels)
     if not total:
@@ -371,7 +371,7 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
     torchs = [k for k in kernels if k not in (*mine, *vendors) and _computes(k)]
     if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
         torchs = []
-    return Proof(
+    return KernelProfile(
         facts=tuple(
             KernelFacts(**asdict(each), share=each.us / total, is_own=own.holds(each.name))
             for each in launches
