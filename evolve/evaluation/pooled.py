@@ -62,7 +62,7 @@ class PooledEvaluator:
             "source": request.source,
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
-            "bars": dict(request.bars),
+            "target_speedups": dict(request.target_speedups),
         }
         try:
             verdict = await self._call("evaluate", params, request.instance, request.task)
