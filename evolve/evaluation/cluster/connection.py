@@ -44,11 +44,15 @@ def connect(address: str) -> bool:
     _require_listener(address)
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except ConnectionError as error:
         raise UsageError(
-            f"cluster.address={address}: there is no Ray cluster that can be used "
-            f"({first_line(error)}); start one with `ray start --head`, or give the HOST:6379 of "
-            "one of the same versions of Ray and Python"
+            f"cluster.address={address}: no Ray cluster was found; start one with "
+            "`ray start --head`, or give its HOST:6379"
+        ) from error
+    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UsageError(
+            f"cluster.address={address}: this cluster cannot be used ({first_line(error)}); "
+            "install the same versions of Ray and Python here as there"
         ) from error
     return True
 

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from evolve.core.devices import device_kind
@@ -100,12 +100,15 @@ class RayEvaluator(PooledEvaluator):
             UsageError: those that answer cannot be used with these settings, or with each other.
             EvaluatorUnavailable: their workers do not come up.
         """
-        self._keepers[""] = asyncio.create_task(self._watch())
+        self._keepers[""] = watch = asyncio.create_task(self._watch())
+        watch.add_done_callback(lambda _: self._changed.set())
         notice = asyncio.get_running_loop().call_later(PATIENCE_S, say, self._missing)
         try:
             while self._joining or not self._pool.in_service:
                 if self._refusals and not self._joining:
                     raise self._refusals[0]
+                if watch.done():
+                    raise EvaluatorUnavailable(f"cluster=ray: {watch.exception()}")
                 self._changed.clear()
                 await self._changed.wait()
         finally:
@@ -129,9 +132,10 @@ class RayEvaluator(PooledEvaluator):
     async def _watch(self) -> None:
         """Keep a seat at every judge, of those too that come later."""
         while True:
-            for name in await asyncio.to_thread(self._wanted.names):
-                if name not in self._keepers:
-                    self._keepers[name] = asyncio.create_task(self._keep(name))
+            with suppress(ray_module().exceptions.RayError):  # the head is being started again
+                for name in await asyncio.to_thread(self._wanted.names):
+                    if name not in self._keepers:
+                        self._keepers[name] = asyncio.create_task(self._keep(name))
             await asyncio.sleep(BEAT_S)
 
     async def _keep(self, name: str) -> None:
