@@ -217,7 +217,7 @@ class Evaluation:
         fields["labels"] = tuple(Label(label_name(name), said) for name, said in data["labels"])
         fields["samples"] = {
             case: {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
-            for case, row in data["samples"].items()
+            for case, row in data.get("samples", {}).items()
         }
         return cls(**fields)
 
