@@ -1,4 +1,4 @@
-"""How far apart two programs are, by what their descriptors say of them."""
+"""Distances between two programs, from their descriptors."""
 
 import base64
 import binascii

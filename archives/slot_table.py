@@ -86,7 +86,7 @@ class SlotTable:
         return before
 
     def slots(self) -> dict[str, Elite]:
-        """A copy, best elite first: the order depends on what is held, not on how it came in."""
+        """A copy, best elite first: the order depends on the elites, not on their arrival."""
         places = [self._slot_of[program] for _, _, program in self._ranks]
         return {slot: self._elites[slot] for slot in places}
 

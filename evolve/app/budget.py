@@ -1,4 +1,4 @@
-"""What a budget is likely to buy, said before it is spent."""
+"""The likely result of a budget, shown before it is spent."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -43,7 +43,7 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Variants that operators take on this kind of device, whatever the task."""
+    """Variants that operators take on this kind of device, for any task."""
     kinds = _KINDS if device_kind(kind_of(config)).is_gpu else (CompilerSeed,)
     return tuple(dict.fromkeys(name for kind in kinds for name in _taken(config, kind)))
 
@@ -59,7 +59,7 @@ def _taken(config: Mapping[str, Any], kind: type) -> list[str]:
 
 
 def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The operators of a class, whatever they are called: where each is set, and its settings."""
+    """The operators of a class under any name: where each is set, and its settings."""
     for name, node in config["operators"].items():
         where = f"operators.{name}"
         if node is not None:
@@ -126,7 +126,7 @@ def usable(
 
 
 def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tuple[str, str]:
-    """What is equal for variants of which the same is made, and why nothing is made of this one."""
+    """A key that equal variants share, and why this variant produces nothing."""
     try:
         identity, reason = normalised_digest(convert(task.source, task.name, compiled)), ""
     except NotConvertible as error:

@@ -217,7 +217,7 @@ def build_all(config: Mapping[str, Any], *, run: str | None = None, by_hand: boo
 
 
 def _check_requests(operators: Mapping[str, Scheduled], model: LanguageModel) -> None:
-    """Raise UsageError for what else is found when a model is first asked: prompts, and roles."""
+    """Raise UsageError for errors found when a model is first asked: prompts, and roles."""
     from operators.prompting.composition import Prompted
     from operators.prompting.templates import check_prompts
 

@@ -1,4 +1,4 @@
-"""Where candidates are judged: what `device` says, and what this machine has."""
+"""The device that judges candidates: the setting `device`, and the hardware of this machine."""
 
 import functools
 import logging
@@ -28,7 +28,7 @@ def _idle(kind: DeviceKind) -> tuple[str, ...]:
 
 
 def device_words() -> tuple[str, ...]:
-    """What `--device` takes."""
+    """The values of `--device`."""
     return ("auto", *device_kinds())
 
 

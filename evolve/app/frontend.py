@@ -18,11 +18,11 @@ class Display(AbstractContextManager[object], Protocol):
         """Take over one step that has a verdict."""
 
     def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
-        """From now on `under_way` says what the search is at, a line each."""
+        """From now on `under_way` gives the current work of the search, a line each."""
 
 
 class Frontend(Protocol):
-    """What the application tells of, and asks, while it works."""
+    """Receives the application's reports and questions while it works."""
 
     def say(self, line: str) -> None:
         """A line of the result."""

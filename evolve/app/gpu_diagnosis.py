@@ -16,7 +16,7 @@ NO_DRIVER = (
     "use device=cpu"
 )
 BUSY_PERCENT = 10
-BUSY_MIB = 2048  # beyond what a desktop or an idle context holds
+BUSY_MIB = 2048  # more than a desktop or an idle context holds
 
 WITHOUT = {
     "nvcc": "CUDA C++ candidates cannot be built, Triton's can; install the CUDA toolkit of "

@@ -1,4 +1,4 @@
-"""What a configuration names and a run must hold for ever: task, programs, the user's baseline."""
+"""Inputs that a configuration names and a run must keep: task, programs, the user's baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -197,7 +197,7 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
 
 
 def judge_of(store: Store, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
-    """What has judged a run, where that is a device of the kind that `config` asks for."""
+    """The device that judged a run, if it is of the kind that `config` asks for."""
     try:
         judge = store.judge(run.id)
     except UsageError:  # nothing is judged yet

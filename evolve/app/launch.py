@@ -216,7 +216,7 @@ async def audit(
 
 
 def taken_over_text(steps: int) -> str:
-    """What is said of so many steps of another run that a new one begins with."""
+    """The line about the steps of another run that a new one begins with."""
     return f", with {count_text(steps, 'verdict')} of another run" if steps else ""
 
 

@@ -91,7 +91,7 @@ def _given(limits: Mapping[str, Any]) -> set[str]:
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Limits on what models use that are set, by dotted name."""
+    """The limits on models' use that are set, by dotted name."""
     for name, limit in flatten(config["termination"], "termination"):
         if limit is not None and name.rpartition(".")[2] in LIMITS:
             yield name, limit

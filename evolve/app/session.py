@@ -88,11 +88,11 @@ def is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
 
 
 def _nothing() -> None:
-    """What a judge has to end that starts no processes."""
+    """Stands for a judge without processes to end."""
 
 
 def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
-    """What is changed of the run now holds from now on, for all that looks at it later."""
+    """A resume's changes of the run are stored, and hold for every later reader."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:
         store.claim(run.id)

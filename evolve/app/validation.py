@@ -1,4 +1,4 @@
-"""What is asked for, checked: all that can be wrong with the words, before minutes of work."""
+"""Requests, checked: every error in the words is found before minutes of work."""
 
 import os
 import re
@@ -85,7 +85,7 @@ def _check_place(path: Path) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what a run, and the files that are named after it, cannot be called."""
+    """Raise UsageError for invalid names of a run, and so of the files named after it."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
     if len(name.encode()) > MAX_NAME:
@@ -118,7 +118,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
 
 
 def _stored(store: Store, name: str) -> RunRow | None:
-    """One run of what may be hundreds, each with its task's text."""
+    """One of possibly hundreds of runs, each with its task's text."""
     try:
         return store.run(name)
     except UsageError:

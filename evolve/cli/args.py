@@ -1,4 +1,4 @@
-"""What the verbs with --flags share: the parser, the database option, and RUN:SEQ."""
+"""The common part of verbs with --flags: the parser, the database option, and RUN:SEQ."""
 
 import argparse
 import re

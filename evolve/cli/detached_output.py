@@ -39,7 +39,7 @@ class Forgiving:
 
 
 def silence(stream: TextIO) -> None:
-    """Send nowhere what the stream still holds and gets from now on."""
+    """Discard the stream's buffer and all further output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

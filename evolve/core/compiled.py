@@ -12,7 +12,7 @@ VARIANTS = (
     *("default", "products", "looped", "tiled", "unsplit", "same_layout", "unfused"),
     WHOLE,
 )
-"""Settings of the compiler by name; `evolve.worker.build.inductor` says what each is."""
+"""Settings of the compiler by name; `evolve.worker.build.inductor` describes each."""
 
 EXACT_CONVOLUTIONS = "exact_convolutions"
 """The fact of a device (`Compiled.device`) that lists those of a task, by `convolution_key`, which

@@ -1,4 +1,4 @@
-"""A plain client of `evolve serve`: candidates in, outcomes out, whatever happens between."""
+"""A plain client of `evolve serve`: candidates in, outcomes out, in spite of failures between."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ class Client:
         orders: Sequence[Mapping[str, Any]],
         outcomes: dict[str, Outcome],
     ) -> None:
-        """Ask for what is still open until nothing is."""
+        """Ask for the open ones until none is left."""
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
             some = waiting[:MAX_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
@@ -202,7 +202,7 @@ class Client:
 
 
 def _without_user(url: str) -> str:
-    """An address may hold a token (`http://any:TOKEN@host`), and what is said ends in logs."""
+    """An address may hold a token (`http://any:TOKEN@host`), and messages end in logs."""
     scheme, mark, rest = url.partition("://")
     return scheme + mark + rest.rpartition("@")[2]
 

@@ -27,7 +27,7 @@ LogMetric = Callable[[str, float], None]
 
 
 class Environment(Protocol):
-    """What TRL's `environment_factory` makes, for one episode at a time."""
+    """The environment for TRL's `environment_factory`, for one episode at a time."""
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
@@ -36,7 +36,7 @@ class Environment(Protocol):
 
     @property
     def origin(self) -> Mapping[str, Any]:
-        """What the episode's programs are for."""
+        """The task of the episode's programs."""
         ...
 
     def reset(self, **columns: Any) -> str | None: ...
@@ -203,7 +203,7 @@ def _rewards(
 
 
 def _submission(columns: Mapping[str, Any], row: int) -> dict[str, Any]:
-    """The columns of one row that say what it is for."""
+    """The columns of one row that describe its task."""
     found = {name: columns[name][row] for name in COLUMNS if columns.get(name) is not None}
     return {name: value for name, value in found.items() if value}
 

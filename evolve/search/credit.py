@@ -43,7 +43,7 @@ class CreditRule:
         if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
             return None
         if not evaluation.device_time_s:
-            return None  # known before: what cost nothing says nothing of gain per cost
+            return None  # known before: a free verdict says nothing about gain per cost
         parents = ticket.parents or proposal.parents
         parent = self._offered(parents[0]) if parents else None
         best = next(iter(self.held), None)

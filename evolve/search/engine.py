@@ -190,7 +190,7 @@ class Search:
     def preview(
         self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
     ) -> Asked | None:
-        """What `ask` would come up with; nothing is stored."""
+        """The proposal that `ask` would make; nothing is stored."""
         with self.store.snapshot():
             asked = self._proposer.next(
                 self._sequence, self._held, models=models, operators=operators
@@ -282,7 +282,7 @@ class Search:
         )
 
     def _target_speedups(self, proposal: Proposal) -> dict[str, float]:
-        """What a program has to reach to be of interest for its speed; what is weighed has none."""
+        """The speedup that a program needs to be of interest; re-evaluated programs have none."""
         best = self._surest
         if best is None or proposal.is_reevaluation or proposal.fidelity is not Fidelity.SEARCH:
             return {}

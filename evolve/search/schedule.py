@@ -24,10 +24,10 @@ Key = TypeVar("Key")
 
 MONEY = (Usd.name, Tokens.name)
 RESOURCES = (*MONEY, Evaluations.name, Proposals.name, DeviceTime.name, WallTime.name)
-"""Limits on what is spent, by name; others say when enough is reached."""
+"""Limits on spending, by name; other rules end a run when its goal is reached."""
 
 Draws = Callable[[str], random.Random]
-"""The generator of a named choice: each has its own, so that none depends on what others exist."""
+"""The generator of a named choice: each has its own, so that none depends on the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """Improvement in natural log as far as the intervals allow, what it has cost, and asks."""
+    """Improvement in natural log as far as the intervals allow, its cost, and asks."""
 
     gain: float = 0.0
     cost: float = 0.0

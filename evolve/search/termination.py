@@ -299,7 +299,7 @@ class TargetSpeedup(Rule):
 
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight(Rule):
-    """The best program reaches this share of what its device can do at measured rates."""
+    """The best program reaches this share of its device's measured limits."""
 
     share: float
     name: ClassVar[str] = "speed_of_light"

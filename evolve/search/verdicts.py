@@ -53,7 +53,7 @@ def waiting_tickets(search: Search) -> list[Ticket]:
 
 
 def tell_verdicts(search: Search, found: Verdicts) -> Import:
-    """Tell the search what fits its waiting tickets, in the order of asking."""
+    """Tell the search the verdicts for its waiting tickets, in the order of asking."""
     outcome = Import(problems=list(found.problems))
     mine: dict[int, list[Verdict]] = defaultdict(list)
     strangers: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def tell_verdicts(search: Search, found: Verdicts) -> Import:
 
 
 def _tell(search: Search, ticket: Ticket, verdicts: Sequence[Verdict], outcome: Import) -> None:
-    """Tell the first verdict that fits the ticket; say what is wrong with them if none does."""
+    """Tell the first verdict that fits the ticket; describes the errors if none does."""
     request = search.request(ticket)
     for verdict in verdicts:
         if not (unfit := verdict.differs_from(request) or _other_device(search, verdict)):

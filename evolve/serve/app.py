@@ -150,7 +150,7 @@ class Api:
         """Whether candidates are being judged."""
         is_well = not (self._service.judge.trouble or self._service.trouble)
         response.status_code = 200 if is_well else 503
-        return HealthAnswer(  # asked without a token: what is the matter, the server's log says
+        return HealthAnswer(  # asked without a token: details are in the server's log
             status="healthy" if is_well else "unavailable",
             message="" if is_well else "see the server's log",
             queued=self._service.jobs.count(State.QUEUED),

@@ -12,7 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 2048
-OWN_FILES = 400  # that the server needs besides, with what is accepted before one is closed
+OWN_FILES = 400  # that the server itself needs, with connections accepted before one is closed
 REQUEST_S = 75.0  # for a whole request, and for the client to go on reading an answer
 
 

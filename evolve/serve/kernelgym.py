@@ -207,7 +207,7 @@ class GymApi:
         )
 
     def _take(self, requests: Sequence[GymRequest]) -> list[str]:
-        """Submit; what was left unsettled under the same ids is judged again."""
+        """Submit; unsettled jobs under the same ids are judged again."""
         accepted = [accept(_submission(one), self._catalogue) for one in requests]
         for job in self._service.submit(accepted):
             if self._unsettled(job):

@@ -69,7 +69,7 @@ class AcceptedSubmission:
     note: str = ""
 
     def kept(self) -> dict[str, Any]:
-        """What the job keeps of it, as plain data; its task is kept apart."""
+        """The part that the job keeps, as plain data; its task is stored separately."""
         return {
             "task": self.task.name,
             "source": self.source,

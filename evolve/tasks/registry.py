@@ -1,4 +1,4 @@
-"""From what a user types to a `Task`: a shipped name, a path, or a problem of a suite."""
+"""From the user's words to a `Task`: a shipped name, a path, or a problem of a suite."""
 
 import ast
 import difflib
@@ -114,7 +114,7 @@ def _parse(source: str, path: str) -> ast.Module:
 
 
 def _require_functions(spec: str, source: str) -> None:
-    """Raise UsageError for a file that never names what a task has; executing it would say more."""
+    """Raise UsageError for a file without the names of a task; executing it would say more."""
     for kind, name, others in (
         ("class", "Model", ""),
         ("function", "get_inputs", "|get_input_groups"),

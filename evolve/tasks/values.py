@@ -1,4 +1,4 @@
-"""What a name of the user's stands for, as text: an import of what is installed, or a constant."""
+"""The value of a user's name, as text: an import of an installed module, or a constant."""
 
 import ast
 import math

@@ -110,7 +110,7 @@ class ArchiveConformance:
             assert dict(restored.slots()) == dict(lived.slots())
 
     def test_a_program_can_be_taken_out_and_the_others_stay(self) -> None:
-        """What the engine does with a program that was refuted."""
+        """The engine's treatment of a refuted program."""
         archive = self.filled(12)
         for _ in range(len(archive.slots())):
             best = best_of(archive.slots().values())
@@ -190,7 +190,7 @@ class ArchiveConformance:
         assert held - left <= named | {offer.evicted}
 
     def test_a_mirror_kept_from_offers_alone_equals_the_slots(self) -> None:
-        """What the store does."""
+        """As the store does it."""
         archive, mirror = self.make(), dict[str, Elite]()
         for elite in self.stream(8):
             mirror = mirrored(mirror, elite, archive.offer(elite))

@@ -85,7 +85,7 @@ class ModelOperatorConformance(OperatorConformance):
         assert proposed or not asked
 
     def test_a_cut_reply_without_a_closed_block_makes_no_program(self) -> None:
-        """What is known may be measured again, whatever was said of it."""
+        """A known program may be measured again, whatever its verdict."""
         for context, request in self._requests():
             reply = ModelReply(status=CallStatus.TRUNCATED, text=f"```python\n{CHILD}")
             reading = self.make().interpret(context, [Exchange(request, reply)])

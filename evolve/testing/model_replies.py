@@ -178,7 +178,7 @@ def _delta(
 
 
 def _traced(text: str, token_ids: Any) -> dict[str, Any]:
-    """What is sent of the tokens of a text, where any of it is."""
+    """The part of a text's tokens that is sent, if any."""
     if token_ids is False:
         return {}
     pieces = list(_pieces(text, tokens(text)))

@@ -106,7 +106,7 @@ class ModelServer:
         return request
 
     def reply(self, request: Request) -> Reply:
-        """What the script has for a request."""
+        """The script's answer to a request."""
         script = self._script
         said = script(request) if callable(script) else script[min(request.number, len(script) - 1)]
         reply = Answer(said) if isinstance(said, str) else said
@@ -120,7 +120,7 @@ class ModelServer:
             self.log.delivered[request.number] = answer
 
     def leave(self) -> None:
-        """The request is dealt with, in whatever way."""
+        """The request is done, in any way."""
         with self._lock:
             self.log.under_way -= 1
 

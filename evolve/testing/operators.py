@@ -1,4 +1,4 @@
-"""What every operator holds to. Subclass, give a `make`, and let pytest collect it."""
+"""The requirements for every operator. Subclass, give a `make`, and let pytest collect it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a tracker is, and what it is told."""
+"""The protocol of a tracker, and its events."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Tracker(Protocol):
         ...
 
     def end(self) -> None:
-        """The session is over; what was added is shown or on disk afterwards."""
+        """The session is over; added values are visible or on disk afterwards."""
         ...
 
 
@@ -78,7 +78,7 @@ def point(told: Told, baseline: str) -> Point:
 
 
 def _used(progress: Progress) -> dict[str, float]:
-    """What the run has used so far."""
+    """The run's use of its budget so far."""
     used: dict[str, float] = {
         "used/proposals": progress.proposals,
         "used/tunings": progress.tunings,

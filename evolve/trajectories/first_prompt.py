@@ -1,4 +1,4 @@
-"""The prompt of a first step: what a search without any program would ask."""
+"""The prompt of a first step: the request of a search without any program."""
 
 import random
 from collections.abc import Sequence

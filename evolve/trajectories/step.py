@@ -1,4 +1,4 @@
-"""The canonical record of one step of a search: what every view, reward and exporter reads."""
+"""The canonical record of one step of a search, which every view, reward and exporter reads."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +21,7 @@ from evolve.core.task import Task
 from operators.prompting.reply_handling import REPAIR
 
 PARENT = "parent"
-"""What an evaluation calls the main parent where both were timed side by side."""
+"""The name of the main parent in an evaluation that timed both side by side."""
 
 _SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
 
@@ -31,14 +31,14 @@ class Made(StrEnum):
 
     PROGRAM = "program"  # a program that the run did not hold yet
     INSTANCE = "instance"  # a held program with other values of its tunables
-    AGAIN = "again"  # another measurement of what the run held already
+    AGAIN = "again"  # another measurement of a known program
     NOTHING = "nothing"  # no program: `failure` says why
 
 
 class Outcome(StrEnum):
-    """What a correct step is to training; each is counted apart."""
+    """The kinds of correct steps for training, counted separately."""
 
-    GAIN = "gain"  # the whole interval of its speedup over what it was made from is above 1
+    GAIN = "gain"  # the whole interval of its speedup over its parent is above 1
     FIRST = "first correct version"  # made from no program, and not known to be a gain
     REPAIR = "repair"  # made from a program that had failed
 
@@ -198,7 +198,7 @@ class Step:
 
     @property
     def refuted(self) -> str:
-        """What a later evaluation of the same instance found wrong; empty if none did."""
+        """The fault that a later evaluation of the same instance found; empty if none did."""
         return next((fault for again in self.later if (fault := fault_of(again))), "")
 
     @property
@@ -256,7 +256,7 @@ class Step:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What a correct step is called; None where it is not known to be any of them."""
+        """The kind of a correct step; None if none is known to apply."""
         if self.advance is None:
             return None
         if self._parent_failed:

@@ -1,10 +1,10 @@
-"""What kind of operation a reference is, for tasks whose category does not say it."""
+"""The kind of operation of a reference, for tasks without a category."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-_BY_NAME = (  # the first that matches wins: what dominates the time of a mixture comes first
+_BY_NAME = (  # the first match wins: the operation that dominates a mixture's time comes first
     ("attention", r"scaled_dot_product_attention|\w*[aA]ttention\w*"),
     ("convolution", r"[cC]onv(?:_?[tT]ranspose)?[123]d"),
     ("matmul", r"(?:Bil|L|bil|l)inear|matmul|mm|bmm|mv|addmm|baddbmm|einsum|tensordot|MatMult"),

@@ -217,7 +217,7 @@ def _concerns(section: str, diagnosis: Diagnosis) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without what our tests need: words that tell them to run a block, checks, simulations."""
+    """Without the parts for our tests: words that tell them to run a block, checks, simulations."""
     return re.sub(r"^```python run\b[^\n]*\n(.*?)^```\n", _example, text, flags=_BLOCK).replace(
         "```cpp run", "```cpp"
     )

@@ -224,11 +224,11 @@ def _reasons(reasons: Counter[str]) -> list[str]:
 
 
 def _said(text: str, what: str) -> list[str]:
-    """What somebody else wrote, on lines below those of ours."""
+    """Text by another author, on lines below ours."""
     return quote(text, what).split("\n") if text else []
 
 
 def _line(text: str) -> str:
-    """The first line, short, and without what Markdown would take for a fence or a heading."""
+    """The first line, short, without characters that Markdown reads as a fence or a heading."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return " ".join(first.replace("```", "'''").split()).lstrip("# ")[:200]

@@ -1,4 +1,4 @@
-"""What a run's own steps say about the kinds of step: MTMC's reward ladder, and UCB1 over it."""
+"""A run's own evidence on the kinds of step: MTMC's reward ladder, and UCB1 over it."""
 
 import math
 import re

@@ -26,7 +26,7 @@ _LANGUAGES = tuple(language.value for language in Language)
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A typed optimisation: what it does, where it applies, and how to go about it."""
+    """A typed optimisation: its effect, where it applies, and how to do it."""
 
     name: str
     summary: str
@@ -128,7 +128,7 @@ def listing(source: str, steps: Sequence[Step]) -> str:
 
 
 def read_choice(reply: ModelReply, count: int) -> int | Found:
-    """The place of the step that a reply names, from 0; or what is wrong with it."""
+    """The index of the step that a reply names, from 0; or the error."""
     if reply.status is CallStatus.TRUNCATED:  # perhaps within the number
         return Found(ReplyStatus.TRUNCATED, note="the plan was cut")
     numbers = {int(number) for number in _CHOICE.findall(without_thought(reply.text))}

@@ -70,7 +70,7 @@ class Universal(Answering):
     def _compose(
         self, context: Context, base: Base, memory: Memory, words: str = ""
     ) -> ModelRequest | Declined:
-        """The request for a program; `words` is what a model said about the parent."""
+        """The request for a program; `words` is a model's remark about the parent."""
         job = self.text("universal", first=not base.programs, words=words)
         diagnosis = None
         if words:

@@ -71,7 +71,7 @@ class Remeasure:
         return measured_again(context, elites[best], f"again: expected gain {math.expm1(gain):.2%}")
 
     def _worth(self, context: Context, elites: Sequence[Elite]) -> Iterator[tuple[int, float]]:
-        """What is worth measuring again, by its place, with expected gain per device second."""
+        """Programs worth measuring again, by index, with expected gain per device second."""
         for index, elite in enumerate(elites):
             gain = worth_of(elites, index)
             if gain >= self.least and self._is_open(context, elite):

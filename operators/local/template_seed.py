@@ -1,4 +1,4 @@
-"""Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
+"""Compiled references with our kernels where the compiler calls vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -75,7 +75,7 @@ class TemplateSeed:
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
-        """The next one; a failure where it needs what only the compiler has."""
+        """The next one; a failure if it needs parts that only the compiler has."""
         number = context.facts.proposals(context.operator)
         found = next(islice(self._programs(context.task, context.device), number, None), None)
         return found or Declined("every compiled reference that calls a library has been proposed")

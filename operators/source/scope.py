@@ -25,14 +25,14 @@ _IDENTITIES = frozenset({"program_id", "num_programs"})
 
 
 class EditScope(StrEnum):
-    """What an edit may change."""
+    """The parts that an edit may change."""
 
     STRICT = "strict"
     FREE = "free"
 
 
 def breach(before: str, after: str, scope: EditScope) -> str:
-    """What the change breaks of its scope, as a phrase; empty where nothing. Both texts parse."""
+    """The scope that the change violates, as a phrase; empty if none. Both texts parse."""
     if scope is EditScope.FREE:
         return ""
     is_marked = _REGION.search(before) is not None
@@ -47,7 +47,7 @@ def breach(before: str, after: str, scope: EditScope) -> str:
 
 
 def _fixed(module: Module) -> Iterator[tuple[str, str]]:
-    """What strict edits keep, as what it is and how it reads."""
+    """The parts that strict edits keep, with a description."""
     for node in ast.walk(module.tree):
         match node:
             case ast.FunctionDef(name=name, args=arguments):

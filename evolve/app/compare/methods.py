@@ -31,6 +31,6 @@ def methods_of(runs: Sequence[RunRow]) -> dict[str, list[str]]:
 
 
 def _common(names: Sequence[str]) -> str:
-    """What all names begin with."""
+    """The common prefix of all names."""
     pairs = zip(min(names), max(names), strict=False)
     return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -138,7 +138,7 @@ def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None
 
 
 def _group(word: str) -> str:
-    """What a key=value word is about: its key up to the first dot."""
+    """The key of a key=value word up to the first dot."""
     return word.lstrip("+~").partition("=")[0].partition(".")[0]
 
 
@@ -162,7 +162,7 @@ def _budget(shared: Sequence[str]) -> dict[str, Any]:
 
 
 def plan_notes(entries: Sequence[Entry]) -> Iterator[str]:
-    """What is to be said before the first run: methods that are the same, and how long it takes."""
+    """Notes before the first run: methods that are the same, and how long it takes."""
     by_settings: dict[str, list[str]] = {}
     for entry in entries:
         telling = {name: value for name, value in entry.config.items() if name not in OF_A_RUN}
@@ -241,5 +241,5 @@ async def _search(
         frontend.say(f"run {run.name} is finished: {run.reason}")
         return True
     frontend.say(f"run {run.name} in {store.path}")
-    # What is compared has to be verified, however late: the limit is one on the search here.
+    # Compared runs have to be verified, however late: the limit applies to the search only.
     return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

@@ -1,4 +1,4 @@
-"""From configuration to objects: the only place that instantiates what a `_target_` names."""
+"""From configuration to objects: the only place that instantiates a `_target_`."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ from hydra.errors import InstantiationException
 
 from evolve.core.errors import UsageError
 
-# What a setting must be where a constructor asks for the type; other types are its own affair.
+# The value that a setting needs if a constructor asks for the type; it checks other types itself.
 ACCEPTED: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
     "float": ((int, float), "a number"),

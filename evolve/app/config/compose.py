@@ -36,7 +36,7 @@ VERSION_BASE = "1.3"
 COMPONENTS = (
     *("archive", "selection", "operators", "schedule", "methods", "knowledge", "trackers"),
 )
-OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
+OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names their entries
 _UNCONVERTED = re.compile(
     r"Value '(?P<value>.*)' (of type .* could not be converted to|is not a valid) (?P<kind>\w+)"
 )
@@ -220,7 +220,7 @@ def _our_words(
 
 
 def _explain(error: Exception, words: Sequence[str], verb: str, node: type) -> str:
-    """What, where and the remedy, out of an exception that may wrap the one that knows."""
+    """The error, its place and the remedy, out of an exception that may wrap the original."""
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         quoted = shlex.quote(f'{key}="{value}"')

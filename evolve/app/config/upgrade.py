@@ -17,7 +17,7 @@ BANDIT = f"{Bandit.__module__}.{Bandit.__qualname__}"
 
 
 def completed(run: RunRow) -> RunRow:
-    """The run with every setting that is asked for by name; what it lacks is at its default."""
+    """The run with every setting that is requested by name; missing ones get their defaults."""
     return dataclasses.replace(run, config=complete(run.config))
 
 

@@ -1,4 +1,4 @@
-"""`evolve run ... --dry-run`: what the budget will buy here, without touching the runs' file."""
+"""`evolve run ... --dry-run`: the likely result of the budget, without touching the runs' file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +72,7 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
 
 
 def audit_lines(task: Task, findings: Findings) -> Iterator[str]:
-    """What the audit found, in words."""
+    """The audit's findings, in words."""
     if findings:
         yield (
             f"audit       {task.name} is WEAK: {weakness(findings)}; being correct means little, "
@@ -123,7 +123,7 @@ def forecast_lines(
 
 
 def _bought(seconds: float, candidates: float, timed_s: float, call: CallForecast | None) -> str:
-    """What so much time brings, if every call gives a program that is judged in full."""
+    """The result of a given time if every call gives a program that is judged in full."""
     text = f"about {duration_text(seconds)}, {count_text(int(candidates), 'evaluation')}"
     if call is None:
         return text

@@ -1,4 +1,4 @@
-"""One program before the whole evaluation service, or what the database knows of it."""
+"""One program for the whole evaluation service, or its verdict in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An evaluation, what the audit of its task found, and whether a database knew both."""
+    """An evaluation, the findings of its task's audit, and whether a database knew both."""
 
     evaluation: Evaluation
     findings: Findings
@@ -119,7 +119,7 @@ async def judge(
         if store and (found := _known(request, store, evaluator)):
             return found
         with frontend.doing(f"auditing the task {request.task.name}", plain=False):
-            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+            findings = await evaluator.audit(request.task)  # first: it names errors of the task
         with frontend.doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
             evaluation = await evaluator.evaluate(request)
         return Verdict(evaluation=evaluation, findings=findings, known=False)

@@ -27,7 +27,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What begins now, before or beside the search, such as the start of the judge."""
+    """The work that begins now, before or beside the search, such as the start of the judge."""
 
     text: str
 
@@ -126,7 +126,7 @@ class Steps:
         )
 
     def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
-        """Events say what has happened, not what is under way."""
+        """Events report completed facts, not work in progress."""
 
 
 class EventFrontend:

@@ -1,4 +1,4 @@
-"""What a search has found, as Python values: the winner, its speedup, and every step."""
+"""The result of a search as Python values: the winner, its speedup, and every step."""
 
 import html
 import importlib.util
@@ -143,7 +143,7 @@ class Result:
 
     @property
     def baseline(self) -> str:
-        """What the speedup is against: `eager`, `compile`, `file:mine.py`, ..."""
+        """The baseline of the speedup: `eager`, `compile`, `file:mine.py`, ..."""
         return self._facts.baseline
 
     @property

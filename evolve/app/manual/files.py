@@ -57,7 +57,7 @@ class ByHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply file, with the request that it belongs to; `key` is that of what was asked."""
+    """A reply file, with the request that it belongs to; `key` is the key of the request."""
 
     path: Path
     run: str
@@ -116,7 +116,7 @@ def _withdraw(folder: Path, stem: str) -> None:
 
 
 def _refuse_stale(folder: Path, stem: str, key: str) -> None:
-    """Raise UsageError where a reply would be taken for the answer to what it does not answer."""
+    """Raise UsageError if a reply would be accepted for a request that it does not belong to."""
     path = folder / (stem + _TICKET)
     replies = _replies(folder, stem)
     if not replies or not path.exists():

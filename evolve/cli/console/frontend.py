@@ -23,7 +23,7 @@ from evolve.store import RunRow, Store
 
 
 class Terminal:
-    """What a command tells its user (`evolve.app.frontend.Frontend`)."""
+    """A command's messages to its user (`evolve.app.frontend.Frontend`)."""
 
     def __init__(self) -> None:
         self._display: PlainDisplay | LiveDisplay | None = None  # while a search is under way

@@ -1,4 +1,4 @@
-"""What a command is at, with the seconds since."""
+"""The current work of a command, with the seconds since its start."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What a terminal does by itself: it echoes Ctrl-C into a panel, and breaks lines inside words."""
+"""A terminal's own behaviour: it echoes Ctrl-C into a panel, and breaks lines inside words."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def wrapped(line: str) -> str:
 
 @contextmanager
 def without_echo() -> Iterator[None]:
-    """Within this block a Ctrl-C is not echoed: its ^C would shift the panel by what it takes."""
+    """Within this block a Ctrl-C is not echoed: its ^C would shift the panel."""
     before = _modes()
     if before is None:
         yield

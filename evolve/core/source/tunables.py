@@ -91,7 +91,7 @@ class Space:
         }
 
     def complete(self, assignment: Assignment) -> dict[str, TunableValue]:
-        """The assignment, checked, with the defaults of what it leaves out."""
+        """The assignment, checked, with the defaults of missing tunables."""
         for name, value in assignment.items():
             self[name].index(value)
         return self.defaults | dict(assignment)

@@ -40,7 +40,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A change of what the search would hand over; None if all that it had was refuted."""
+    """A change of the result that the search would return; None if everything was refuted."""
 
     spent: Spent
     best: Ratio | None
@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One run: its changes in order, all that it used, and what its headline rests on."""
+    """One run: its changes in order, its total use, and the basis of its headline."""
 
     run: RunRow
     points: Sequence[Point]
@@ -188,7 +188,7 @@ class _Best:
         return Ratio(math.exp(log.value), math.exp(log.low), math.exp(log.high))
 
     def add(self, step: Step, baseline: str) -> bool:
-        """Take over an evaluation; whether it changes what would be handed over."""
+        """Take over an evaluation; whether it changes the result that would be returned."""
         if step.program is None or step.fidelity is not Fidelity.SEARCH:
             return False
         before = self.ratio

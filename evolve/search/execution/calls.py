@@ -100,7 +100,7 @@ class Calls:
 
     @property
     def refused(self) -> str:
-        """Why what waits may not be sent, as far as money and tokens go."""
+        """Why waiting calls may not be sent, as far as money and tokens go."""
         return self._refused
 
     def askable(self) -> list[str]:
@@ -119,7 +119,7 @@ class Calls:
             self._waiting.append(ticket)
 
     def send(self, admit: Admit) -> None:
-        """Start what waits, in order, as far as slots, pauses and `admit` allow."""
+        """Start waiting calls, in order, as far as slots, pauses and `admit` allow."""
         self._refused = ""
         if self._model is None:
             return
@@ -209,7 +209,7 @@ class Calls:
         call.sent = time.monotonic()
 
     def _keep(self, call: Call, reply: ModelReply) -> Ticket:
-        """Store and read what came of a call; what was never sent is still to be asked."""
+        """Store and read the result of a call; an unsent call is still to be asked."""
         return call.ticket if call.number is None else self._search.replied(call.number, reply)
 
     def _with_unsent(self, worst: Reservation) -> Reservation:

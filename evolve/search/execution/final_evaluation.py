@@ -218,5 +218,5 @@ class _Final:
                 raise failures[0]
 
     async def abandon(self) -> None:
-        """Give up what is under way; it is measured by the next call."""
+        """Cancel running evaluations; the next call measures again."""
         await self._judging.abandon()

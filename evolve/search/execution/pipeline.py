@@ -118,7 +118,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
-        self._owed: set[int] = set()  # of these, by number, what an earlier session left behind
+        self._owed: set[int] = set()  # by number, the ones that an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
         self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
@@ -214,7 +214,7 @@ class Pipeline:
         return Outcome(reason=reason, finished=True)
 
     def _set_limit(self) -> None:
-        """See when the wall time will be over, unless this session is to finish what is left."""
+        """Compute the end of the wall time, unless this session only finishes remaining work."""
         is_new = not self._search.progress.wall_time_s
         for line in too_late(self._search.parts, self._termination) if is_new else ():
             self._say(line)
@@ -241,7 +241,7 @@ class Pipeline:
         return time.monotonic() >= self._ends + self._late_s
 
     async def _take_over(self) -> None:
-        """What an earlier session left behind; the user's baseline is judged at once."""
+        """Work that an earlier session left behind; the user's baseline is judged at once."""
         for ticket in self._search.open_tickets():
             if ticket.operator in self._left:
                 self._left[ticket.operator].append(ticket)
@@ -251,7 +251,7 @@ class Pipeline:
         await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
 
     async def _loop(self) -> str:
-        """Search until nothing more is to be asked, and what is under way has ended; why."""
+        """Search until nothing is left to ask and running work has ended; returns the reason."""
         while not self._stop.is_set():
             if self._opening:
                 await self._open()
@@ -264,7 +264,7 @@ class Pipeline:
             if not self._tasks():
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
-                # What is left waits for an endpoint that is down, or may not be sent at all.
+                # The rest waits for an unavailable endpoint, or may not be sent at all.
                 if ended := self._calls.refused or self._limits.reason(certain=True):
                     return ended
             await self._wait()
@@ -302,7 +302,7 @@ class Pipeline:
             self._measure_leader()
 
     def _measure_leader(self) -> None:
-        """In full, if it had a first look only: what others are weighed against has to be sure."""
+        """In full, if it had only a first interval: the reference of comparisons must be sure."""
         search = self._search
         leader = next(iter(search.contenders()), None)
         is_due = any(ticket.operator == REMEASURE for ticket in self._proposed)
@@ -314,7 +314,7 @@ class Pipeline:
             self._proposed.appendleft(again)
 
     def _fill(self) -> str:
-        """Put to work whatever has room; why nothing more is asked for, where a rule says so."""
+        """Use all free slots; returns why nothing more is asked for, if a rule says so."""
         while True:
             if over := self._start_judging():
                 return over
@@ -336,7 +336,7 @@ class Pipeline:
             self._take(ticket)
 
     def _ask_tuning(self) -> Ticket | None:
-        """What was spent on answers does not end their tuning, which has a share of its own."""
+        """The cost of answers does not end their tuning, which has a share of its own."""
         if self._limits.over() or self._limits.reason(tuning=True):
             return None
         return self._search.ask_tuning()
@@ -421,7 +421,7 @@ class Pipeline:
         self._collect()
 
     def _collect(self) -> None:
-        """Tell and read what has ended; only then listeners hear of it."""
+        """Tell and read finished work; only then are listeners called."""
         told, failures = self._judging.collect()
         for event in told:
             for listener in self._listeners:
@@ -440,7 +440,7 @@ class Pipeline:
             await self._give_up()
 
     async def _drain(self) -> None:
-        """Let what is under way finish for a while; the rest is asked again by a resume."""
+        """Let running work finish for a while; a resume asks the rest again."""
         deadline = time.monotonic() + self._drain_s
         await self._calls.withdraw_unsent()
         while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:

@@ -41,7 +41,7 @@ class Reserve:
         self._is_wide = False
 
     def recall(self, search: Search) -> None:
-        """Take what earlier sessions have stored: the best program, and its verification."""
+        """Read the results of earlier sessions: the best program, and its verification."""
         made = search.store.made_by(search.run.id, VERIFY)[-1:]
         made += [search.leader.sequence] if search.leader else []
         for sequence in made:
@@ -86,7 +86,7 @@ class Reserve:
 
 
 def _usual(numbers: Collection[float]) -> float:
-    """The first ones take longer: a task's inputs are made, and what its reference takes is."""
+    """The first ones take longer: inputs are made, and the reference is measured."""
     return statistics.median_low(numbers) if numbers else 0.0
 
 

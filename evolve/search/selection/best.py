@@ -102,7 +102,7 @@ class ExploreExploit:
             if draw < self.exploration:
                 index = unchosen(rng.randrange(left), chosen)
             elif draw < self.exploration + self.exploitation:
-                # The top of what is left: as large as it was where others are chosen already.
+                # The top of the remaining ones: as large as before if others are chosen already.
                 index = unchosen(rng.randrange(min(self.top, left)), chosen)
             else:
                 index = self._by_speedup(population, chosen, rng)

@@ -32,7 +32,7 @@ class IslandRoundRobin:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Islands, and what the policy within needs of them."""
+        """Islands, and the facts about them that the inner policy needs."""
         return frozenset({"islands", *getattr(self.within, "needs", ())})
 
     @property

@@ -1,4 +1,4 @@
-"""Policies that take a fitness as what it is: an estimate with a spread."""
+"""Policies that treat a fitness as an estimate with a spread."""
 
 import heapq
 import math

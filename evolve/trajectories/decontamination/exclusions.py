@@ -29,7 +29,7 @@ class Reason(StrEnum):
 CHEATING = frozenset(
     ("decoy_kernel", "evaluator_access", "foreign_library", "introspection", "timing_mismatch")
 )
-"""Labels of the judge that make a step unfit to learn from, whatever its verdict."""
+"""Labels of the judge that make a step unfit for training, with any verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

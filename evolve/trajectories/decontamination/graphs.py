@@ -165,7 +165,7 @@ def _plain(value: Any, places: Mapping[str, int]) -> Any:
 
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a task file prints is no answer
+    os.dup2(2, 1)  # prints of a task file are no answer
     for line in sys.stdin:
         asked = json.loads(line)
         try:

@@ -1,4 +1,4 @@
-"""Held-out tasks: what a model will be measured on, and must not be trained on."""
+"""Held-out tasks: those that a model will be measured on and must not be trained on."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ NEAR = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A task that is held out: as which, and what showed it (`name`, `source`, `graph`)."""
+    """A held-out task: its name, and the kind of match (`name`, `source`, `graph`)."""
 
     name: str
     how: str
@@ -45,13 +45,13 @@ class HeldOut:
 
     @property
     def digest(self) -> str:
-        """Of names and texts: what lies under a path may be another task today."""
+        """Of names and texts: a path may hold another task today."""
         texts = (part for pair in sorted(self.sources.items()) for part in pair)
         return framed_digest("held out", *self.asked, *texts)
 
     @property
     def is_traced(self) -> bool:
-        """Whether tasks are recognised by what they compute, too."""
+        """Whether tasks are also recognised by their computation."""
         return bool(self.signatures)
 
     @cached_property

@@ -26,7 +26,7 @@ def environment_keys() -> tuple[str, ...]:
 
 @lru_cache(maxsize=128)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
-    """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
+    """Whether scrubbing would change the text; `known` is from `environment_keys`."""
     if any(value in text for value in known):
         return True
     suspicious = (

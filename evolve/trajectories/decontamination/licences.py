@@ -46,7 +46,7 @@ def licence_of(source: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """The words of an expression as SPDX spells them, without what a comment puts around them."""
+    """The words of an SPDX expression, without the comment around them."""
     words = (word.upper() if word.upper() in _OPERATORS else word for word in _WORD.findall(text))
     return " ".join(words).replace("( ", "(").replace(" )", ")")
 

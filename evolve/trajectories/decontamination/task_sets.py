@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file with what was found; `signature` is of what goes in, if it was audited."""
+    """A file with its findings; `signature` describes the inputs, if it was audited."""
 
     path: str
     revision: str

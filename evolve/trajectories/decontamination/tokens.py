@@ -12,7 +12,7 @@ _SIGNS = (ast.UAdd, ast.USub)
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
-    """What a module calls the things that it imports, and what they are called where they are."""
+    """A module's names for its imports, and the original names."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -56,7 +56,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def _outer_name(node: ast.AST, imported: Mapping[str, str]) -> str | None:
-    """What a name or a dotted path is of something imported; None if it is of nothing such."""
+    """The original of a name or a dotted path that is imported; None for others."""
     if isinstance(node, ast.Name):
         return imported.get(node.id)
     root = node

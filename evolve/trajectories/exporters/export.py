@@ -76,7 +76,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted while rows are made; plain data, so that it survives a kill."""
+    """The counts while rows are made; plain data, so that they survive a kill."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     models: Counter[str] = field(default_factory=Counter)
@@ -206,7 +206,7 @@ class _Work:
         self._tell(name, tally.steps / max(self._steps, 1), tally.steps, tally.rows)
 
     def _passed(self, name: str, sequence: int) -> None:
-        """What steps up to this one give is written."""
+        """The rows of the steps up to this one are written."""
         if self._uncommitted >= self._plan.commit_rows:
             self._commit(name, sequence)
 
@@ -271,7 +271,7 @@ def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> 
 
 
 def _units(runs: Sequence[RunRow], recipe: Recipe, kind: Kind) -> list[list[RunRow]]:
-    """Runs that are exported together: all, where a filter remembers what earlier ones had."""
+    """Runs that are exported together: all, if a filter remembers earlier runs."""
     remembers = recipe.views[kind].remembers
     return [list(runs)] if remembers and runs else [[run] for run in runs]
 
@@ -318,7 +318,7 @@ def _rows(shards: Shards, view: str) -> dict[str, int]:
 
 
 def _removed(tally: Tally) -> dict[str, int]:
-    """What a view left out, by filter and reason."""
+    """Rows that a view left out, by filter and reason."""
     return {
         f"{name}: {reason}": count
         for name, reasons in tally.removed.items()

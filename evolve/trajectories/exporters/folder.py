@@ -41,7 +41,7 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 def publish(partial: Path, folder: Path, made: Manifest, extras: Mapping[str, str]) -> None:
-    """Write what describes the shards, and move everything to its place by one rename."""
+    """Write the description of the shards, and move everything to its place by one rename."""
     texts = {**extras, card.NAME: card.card(made), manifest.NAME: made.to_json()}
     for name, text in texts.items():
         write_atomically(partial / name, text)

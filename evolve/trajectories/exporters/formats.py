@@ -28,7 +28,7 @@ from evolve.trajectories.exporters.columns import (
 from evolve.trajectories.views.rows import Conversation, Example, Group, Preference, PromptOnly, Row
 
 SCORE = "score"
-SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
+SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: selects rewards
 
 
 class Kind(StrEnum):
@@ -188,7 +188,7 @@ def _example(row: Example, _: Place) -> dict[str, Any]:
 
 
 def _traced(row: Example, _: Place) -> dict[str, Any]:
-    """For scripts of one's own: what mismatch rejection sampling needs; empty if not stored."""
+    """For custom scripts: the inputs of mismatch rejection sampling; empty if not stored."""
     trace = row.trace or TokenTrace()
     return {
         "messages": _whole(row),
@@ -227,7 +227,7 @@ def _marked(name: str, kind: str, mark: Callable[[bool], Any]) -> Shape:
 
 
 def _by_turn(row: Row) -> Iterable[Row]:
-    """For trainers that learn from the last answer of a row, or from what is kept apart as one."""
+    """For trainers that learn from the last answer of a row, or from a separate field."""
     return row.by_turn() if isinstance(row, Conversation) else (row,)
 
 

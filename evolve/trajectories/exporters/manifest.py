@@ -1,4 +1,4 @@
-"""The facts of an export: what it was made of, what was left out and why, and its files."""
+"""The facts of an export: its sources, exclusions with reasons, and its files."""
 
 import json
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ SHARD_BYTES = 200_000_000
 
 DATA = "data"
 _JOURNAL = "journal.json"
-_BATCH_ROWS = 512  # of a parquet row group: what a conversion holds in memory
+_BATCH_ROWS = 512  # of a parquet row group: rows that a conversion holds in memory
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class Shards(AbstractContextManager["Shards"]):
         write_atomically(self._folder / _JOURNAL, json.dumps(journal))
 
     def finish(self, *, parquet: bool) -> list[Shard]:
-        """Convert what is wanted as parquet, and describe every file."""
+        """Convert requested shards to parquet, and describe every file."""
         lines: list[Path] = []
         shards: list[Shard] = []
         for name in sorted(self._streams):
@@ -174,7 +174,7 @@ class Shards(AbstractContextManager["Shards"]):
         return {"done": [], "facts": {}, "streams": {}}
 
     def _cut_to_journal(self) -> None:
-        """Take away what a killed export wrote after its last commit."""
+        """Remove the output of a killed export after its last commit."""
         kept = {
             shard_name(name, number, "jsonl"): size
             for name, stream in self._streams.items()

@@ -86,11 +86,11 @@ INPUTS: dict[str, tuple[str, Callable[[Step], bool]]] = {
     ),
     "ratio": ("no speedup over the run's baseline", lambda step: step.ratio is not None),
 }
-"""What a reward may need of a correct program's verdict: what is said without it, and a test."""
+"""A reward's requirements on a correct program's verdict: the message without it, and a test."""
 
 
 class Grade(IntEnum):
-    """How far a step came, whatever its speed."""
+    """The progress of a step, independent of its speed."""
 
     NOTHING = 0  # the model's reply held no program
     BUILT_NOT = 1  # no ModelNew, or it does not compile

@@ -139,7 +139,7 @@ def _weights(step: Step) -> dict[str, float]:
 
 
 def _bucket_means(step: Step, case: str) -> list[float]:
-    """Of one case: for every pair of processes the ratio of what their blocks take."""
+    """Of one case: for every pair of processes the ratio of their blocks' times."""
     means = []
     for judged in step.timings(step.baseline):
         for found in sample_sets(judged.samples.get(case, {})):

@@ -44,7 +44,7 @@ Passed = Callable[[int], None]
 
 @dataclass(slots=True)
 class Sieve:
-    """The filters of one export at work on one run: what passes, and what is counted."""
+    """The filters of one export at work on one run: accepted steps, and counts."""
 
     history: History
     tally: Tally
@@ -99,7 +99,7 @@ class View:
 
     @property
     def remembers(self) -> bool:
-        """Whether what a filter says of a step follows from earlier ones, of other runs too."""
+        """Whether a filter's decision on a step depends on earlier ones, of other runs too."""
         return any(one.start() is not one.start() for one in self.filters)
 
 

@@ -39,7 +39,7 @@ class Example(Row):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the program that it holds is; None where it holds none, or one that is unwanted."""
+        """The program in it; None if it holds none, or an unwanted one."""
         return None if self.score is None or self.label is False else self.step.outcome
 
 

@@ -14,7 +14,7 @@ from operators.quoting import quote
 
 
 def supervised(step: Step) -> Example:
-    """The reply as an example to follow; `score` is the speedup over what it was made from."""
+    """The reply as an example to follow; `score` is the speedup over the parent."""
     return Example(
         steps=(step,),
         prompt=step.prompt,
@@ -49,7 +49,7 @@ def completion(step: Step) -> str:
 
 
 def score_of(step: Step) -> float | None:
-    """How many times as fast as what it was made from, as measured (`Step.advance`)."""
+    """The speedup over the parent, as measured (`Step.advance`)."""
     return None if step.advance is None else step.advance.value
 
 
@@ -110,7 +110,7 @@ def _turn_label(step: Step) -> bool | None:
 
 
 def _next(before: Step, step: Step) -> str:
-    """What a step was told after the one before it: the verdict, and its own job."""
+    """A step's message after the one before it: the verdict, and its own job."""
     parts = [verdict_text(before.evaluation, before.baseline)] if before.evaluation else []
     parent = step.parent
     if parent is not None and len(step.parents) > 1:

@@ -84,7 +84,7 @@ def _quoted(after: Sequence[str]) -> tuple[str, ...]:
 
 
 def _triton(lines: Sequence[str], number: int, line: int) -> Complaint:
-    """Triton prints the kernel up to the line, a caret, and what is wrong."""
+    """Triton prints the kernel up to the line, a caret, and the error."""
     after = range(number + 1, len(lines))
     caret = next((at for at in after if _CARET.match(lines[at])), number)
     said = [text.strip() for text in lines[caret + 1 : caret + 4] if text.strip()]

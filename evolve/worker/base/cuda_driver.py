@@ -113,7 +113,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
     size = -(-max(size, 1) // step) * step
     free, _ = torch.cuda.mem_get_info()
     if free < size + _OTHERS_BYTES:
-        torch.cuda.empty_cache()  # torch keeps what it no longer needs
+        torch.cuda.empty_cache()  # torch keeps unused memory
     handle = _create(size)
     fd = ctypes.c_int(-1)
     with contextlib.ExitStack() as on_failure:

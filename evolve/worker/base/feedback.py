@@ -176,7 +176,7 @@ def kernels(facts: Sequence[KernelFacts], most: int = 6, bytes_per_s: float | No
 
 
 def _traffic(facts: Sequence[KernelFacts], bytes_per_s: float | None) -> str:
-    """What all launches are given, intermediates too; empty unless that is known of most."""
+    """The arguments of all launches, intermediates too; empty unless known of most."""
     known = [fact for fact in facts if fact.operand_bytes is not None and fact.us]
     if not known or sum(fact.share or 0.0 for fact in known) < MOSTLY:
         return ""
@@ -221,7 +221,7 @@ def _known(fact: KernelFacts) -> Iterator[str]:
 
 
 def _compiled(fact: KernelFacts) -> Iterator[str]:
-    """What the compiler made of it, and what that means for the device."""
+    """The compiler's figures, and their meaning for the device."""
     if fact.registers is not None:
         yield f"{fact.registers} registers"
     if fact.spilled_bytes:
@@ -238,7 +238,7 @@ def _compiled(fact: KernelFacts) -> Iterator[str]:
 
 
 def compose(parts: Iterable[str], limit: int = MAX_CHARS) -> str:
-    """Parts, the most important first, as one text; of what does not fit, whole lines only."""
+    """Parts, the most important first, as one text; whole lines only of the last that fits."""
     text = "\n".join(part.strip("\n") for part in parts if part.strip())
     if len(text) <= limit:
         return text

@@ -122,7 +122,7 @@ def _seen(index: int) -> dict[str, Any]:
 
 
 def _driver_gpus() -> list[dict[str, str]]:
-    """What `nvidia-smi` lists; nothing if there is none, or it fails."""
+    """The list of `nvidia-smi`; nothing if there is none, or it fails."""
     query = f"--query-gpu={','.join(_GPU_FIELDS.values())}"
     lines = _output(["nvidia-smi", query, "--format=csv,noheader,nounits"]).splitlines()
     rows = csv.reader(lines, skipinitialspace=True)

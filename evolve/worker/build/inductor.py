@@ -64,7 +64,7 @@ _MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of
 
 
 class _Written(BaseException):
-    """The code is there; what would follow is not wanted."""
+    """The code is written; the rest of the compilation is not wanted."""
 
 
 def is_wanted_by(source: str) -> bool:
@@ -76,7 +76,7 @@ def is_wanted_by(source: str) -> bool:
 
 
 def prepare() -> None:
-    """Import what writing code needs, in three to seven seconds; nothing if it is there."""
+    """Import the modules for writing code, in three to seven seconds; nothing if loaded."""
     for name in _IMPORTED:
         importlib.import_module(name)
 
@@ -89,12 +89,12 @@ def settings(variant: str) -> dict[str, Any]:
 
 
 def folder_of(variant: str) -> str:
-    """Name of the folder of a runner in which it leaves what comes of a variant."""
+    """Name of the folder in which a runner leaves the output of a variant."""
     return f"written-{variant}"
 
 
 def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
-    """In a runner: leave what comes of a case in the variant's folder."""
+    """In a runner: leave the output of a case in the variant's folder."""
     compiled = compile_model(model, inputs, settings(variant))
     folder = Path.cwd() / folder_of(variant)
     folder.mkdir(exist_ok=True)
@@ -161,7 +161,7 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     _require_short(program.graph)
     take_apart(program.graph)
     table = select_decomp_table()
-    with _exporting():  # what forward changes in place is found out only here
+    with _exporting():  # only this shows the tensors that forward changes in place
         return decomposed(program, table) if whole else program.run_decompositions(table)
 
 
@@ -312,7 +312,7 @@ def _literal(constant: torch.Tensor) -> str:
 
 
 def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
-    """Names of buffers that forward changes, and an expression of what it returns."""
+    """Names of buffers that forward changes, and an expression of its result."""
     from torch.export.graph_signature import OutputKind
     from torch.utils._pytree import tree_unflatten
 
@@ -327,7 +327,7 @@ def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
 
 
 class _Place:
-    """Stands for an output in the text of what is returned."""
+    """Stands for an output in the text of a result."""
 
     def __init__(self, number: int) -> None:
         self._number = number

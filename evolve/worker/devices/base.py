@@ -184,7 +184,7 @@ class Device(Protocol):
         ...
 
     def require_modest(self, process: "RunnerProcess") -> None:
-        """CandidateFault if it has taken memory of the device far beyond what it was given."""
+        """CandidateFault if it uses far more memory of the device than it was given."""
         ...
 
     def window(self) -> "Window":

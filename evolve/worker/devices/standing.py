@@ -1,4 +1,4 @@
-"""A process that stands still, for as long as the judge looks at what it has done."""
+"""A stopped process, while the judge examines its results."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""How one block of calls is timed on a device: what happens before, inside and after the window."""
+"""How one block of calls is timed on a device: before, inside and after the window."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

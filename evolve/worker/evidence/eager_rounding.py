@@ -34,7 +34,7 @@ def may_round(task: PreparedTask, session: CandidateSession) -> bool:
 
 
 def described(task: PreparedTask, session: CandidateSession) -> dict[str, str]:
-    """The facts of the device, with what its convolutions do in this task."""
+    """The facts of the device, with the precision of its convolutions in this task."""
     facts = session.device.describe()
     if may_round(task, session):
         if _is_exact(task, session):

@@ -52,7 +52,7 @@ def count(
 
 
 def labels(printed: str, own: Collection[str]) -> Iterator[Label]:
-    """What the tool's table says of kernels of these names, those that took longest first."""
+    """The tool's figures for kernels of these names, the longest first."""
     lines = printed.splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(line for line in lines[start:] if line.startswith('"'))

@@ -23,7 +23,7 @@ from evolve.worker.session.prepared_task import PreparedTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
-_TIMES, _MIN_S = 5.0, 2.0  # a busy host, and what only a first call does
+_TIMES, _MIN_S = 5.0, 2.0  # for a busy host, and for the work of first calls
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -104,7 +104,7 @@ def _patience(before: float | None, most: float) -> float:
 
 
 def _rehearse(session: CandidateSession, runner: RunnerProcess) -> None:
-    """Have it touch what every process does (code, mostly) before it knows of the candidate."""
+    """Have it touch common pages (code, mostly) before it knows of the candidate."""
     runner.load("candidate", _NOTHING, SETUP_S)
     nothing = session.device.make_buffer([{"init": [], "state": {}}])
     with session.device.share(runner, nothing) as arguments:

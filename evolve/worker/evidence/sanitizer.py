@@ -98,7 +98,7 @@ def _said_of(
 
 
 def last_words(text: str) -> str:
-    """How what a runner says that was said ends: by the tool, or else by the program under it."""
+    """The end of a tool's run as a runner reports it: by the tool, or by the program under it."""
     lines = [line for line in tool_process.read(text).text.splitlines() if line.strip("= ")]
     told = [line for line in lines if line.startswith(_MARK)] or lines
     return plain(told[-1].strip("= "), 160) if told else "not a word"

@@ -50,7 +50,7 @@ class Tools:
         self._changing = Lock()
 
     def close(self) -> None:
-        """Start no more; what is under way ends with its processes."""
+        """Start no more; running ones end with their processes."""
         self._looking.shutdown(wait=False)
 
     def look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> Findings:

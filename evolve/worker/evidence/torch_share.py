@@ -26,7 +26,7 @@ _MAX_ROWS = 64
 _OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
 
 Account = Mapping[str, Work | None]
-"""By operation what it did; None if that cannot be counted."""
+"""The work by operation; None if that cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ UNREADABLE = Share(0.0, 0.0, (), "an operation of torch")
 
 
 def read(text: str) -> Account | None:
-    """What a runner says of torch's work (`probes.Account`); None if it is no account."""
+    """A runner's report on torch's work (`probes.Account`); None if it is malformed."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def _is_count(value: Any) -> bool:
 
 
 def share_of(account: Account, cost: Cost) -> Share:
-    """Torch's share of what the reference costs."""
+    """Torch's share of the reference's cost."""
     counted = {name: work for name, work in account.items() if work is not None}
     total = sum(counted.values(), start=Work())
     return Share(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 ALIGNMENT = 256
-_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: what reads there shows
+_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
 _GUARD = 0xFF
 
 

@@ -21,7 +21,7 @@ _GIVEN, _DONE, _FIRST = 0, 8, 16  # words; the first two on lines of their own
 _SIZE = mmap.PAGESIZE
 _MAX_OUTPUTS = _SIZE // 8 - _FIRST
 _SPINS = 256  # looks, some 10 us
-_NAP_NS = 1_000_000  # between looks at whatever else might have happened
+_NAP_NS = 1_000_000  # between checks for other events
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(syscalls.MACHINE)
 _WAIT, _WAKE = 0, 1
 

@@ -80,7 +80,7 @@ def _check_case(
     case: PreparedCase,
     fidelity: Fidelity,
 ) -> bool:
-    """Of what may take gigabytes, no more is held than the call under way needs."""
+    """Calls may take gigabytes: only the current call's memory is held."""
     *others, last = plan(case, fidelity)
     suits = [_checked(session, runner, candidate, case, *one).suite for one in others]
     checked = _checked(session, runner, candidate, case, *last)

@@ -1,4 +1,4 @@
-"""Feedback on a candidate that is correct: what it gained where, and what holds it up."""
+"""Feedback on a correct candidate: its gains by case, and its bottleneck."""
 
 from collections.abc import Iterator, Sequence
 

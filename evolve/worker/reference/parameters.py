@@ -56,7 +56,7 @@ def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def _cast_without_values(model: nn.Module, dtype: torch.dtype) -> None:
-    """By hand: `Module.to` exchanges what parameters hold, and these hold nothing."""
+    """By hand: `Module.to` exchanges the storage of parameters, and these have none."""
     for module in model.modules():
         holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for holder in holders:

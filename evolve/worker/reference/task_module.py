@@ -20,7 +20,7 @@ task_lock = threading.RLock()
 
 @contextmanager
 def task_code(task: str, where: str) -> Iterator[None]:
-    """The boundary around the user's own task file: what it raises becomes a `UsageError`."""
+    """The boundary around the user's own task file: its exceptions become a `UsageError`."""
     try:
         yield
     except UsageError:

@@ -50,5 +50,5 @@ class Recording:
             self._graph.capture_end()
 
     def replay(self) -> None:
-        """All calls on what their inputs are now."""
+        """All calls on the present values of their inputs."""
         self._graph.replay()

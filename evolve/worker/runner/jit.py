@@ -49,7 +49,7 @@ class Compiling:
         assert self._compile is not None
         if self._thread != _this_thread() or self._talk is None or _is_recording():
             return self._compile(*arguments, **options)
-        talk, self._talk = self._talk, None  # what is compiled for this kernel is part of it
+        talk, self._talk = self._talk, None  # nested compilations are part of it
         tell, come_back = talk
         tell()
         try:

@@ -120,7 +120,7 @@ class CudaAccess:
         torch.cuda.synchronize()
 
     def reserve(self, size: int) -> None:
-        """The first block does that: torch keeps what it has been given."""
+        """The first block does that: torch keeps its memory."""
 
     def drop(self) -> None:
         """Memory for inputs stays."""

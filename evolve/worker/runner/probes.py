@@ -50,7 +50,7 @@ class Account:
 
     @contextmanager
     def inside(self, within: list[Work]) -> Iterator[None]:
-        """Inside of an operation of torch: what others do for it is put into `within`."""
+        """Inside of an operation of torch: work of inner operations goes into `within`."""
         before = getattr(self._of_thread, "within", None)
         self._of_thread.within = within
         try:
@@ -111,7 +111,7 @@ def count_aten() -> Iterator[Account]:
 def _counted(
     account: Account, name: str, kernel: Any, keys: Any, *arguments: Any, **options: Any
 ) -> Any:
-    """Do what `kernel` does, and note what work it was; that of one that fails, too."""
+    """Run `kernel`, and note its work, also if it fails."""
     operation = _operation(name)
     arguments = _with_tensors(operation, arguments)
     within: list[Work] = []
@@ -147,11 +147,11 @@ def _with_tensors(operation: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _as_tensor(number: complex, beside: list[Tensor]) -> Tensor:
-    """As exact as can be, in a type that makes the outcome's what it is with the number."""
+    """As exact as possible, in a type that gives the outcome the type it has with the number."""
     if not beside:
         return torch.tensor(number)
     promoted = torch.result_type(beside[0], number)
-    if beside[0].dim() and promoted == beside[0].dtype:  # whatever type the number has
+    if beside[0].dim() and promoted == beside[0].dtype:  # for any type of the number
         return torch.tensor(number, dtype=_EXACT.get(type(number)))
     return torch.tensor(number, dtype=promoted)
 

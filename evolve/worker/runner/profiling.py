@@ -38,7 +38,7 @@ _VENDOR = re.compile(
 )
 _OF_TORCH = re.compile(r"\bat(?:_cuda_detail)?::")
 _MOVES = re.compile(r"copy|fill|cat|arange|memset|memcpy", re.I)  # by names of torch's kernels
-_LAUNCH_BOUND_US = 10.0  # less of torch is launches, whatever share of a short call that is
+_LAUNCH_BOUND_US = 10.0  # below this, torch's time is launches, whatever its share
 # Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
 _OF_LIBRARY = re.compile(
     r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
@@ -114,7 +114,7 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
     Not the first session of its process (`open_profiler`).
     """
-    call()  # loads what is loaded late
+    call()  # triggers lazy loading
     finish()
     with _session() as seen, noted() as launched:
         call()
@@ -203,7 +203,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def read_kernels(text: str) -> tuple[Kernel, ...]:
-    """What a runner says that it saw; whatever does not read as that is nothing."""
+    """A runner's profile; anything malformed is ignored."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,7 +227,7 @@ def _kernel(entry: Any) -> Kernel | None:
         us=us,
         registers=_whole(entry.get("registers")),
         shared_bytes=_whole(entry.get("shared")),
-        occupancy=percent / 100 if percent else None,  # 0 is what it says of what it cannot tell
+        occupancy=percent / 100 if percent else None,  # 0 means unknown
         grid=_grid(entry.get("grid")),
         launches=launches,
         operand_bytes=operands * launches if operands else None,

@@ -123,13 +123,13 @@ def _forget_surroundings(channel: socket.socket) -> None:
 
 
 class Runner:
-    """State of one runner: the source loaded, a model per case, what the last command made."""
+    """State of one runner: the source loaded, a model per case, the last command's results."""
 
     def __init__(self) -> None:
         self._access: access.Access = access.CpuAccess()
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
-        self._given: dict[int, dict[str, Any]] = {}  # what they were made of, for `tool_process`
+        self._given: dict[int, dict[str, Any]] = {}  # their arguments, for `tool_process`
         self._build: str | None = None
         self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
@@ -145,7 +145,7 @@ class Runner:
         getattr(self, f"_{name}")(channel, *arguments, *fds)
 
     def explain(self, error: BaseException) -> str:
-        """What went wrong, and whose limit it was where memory ran out."""
+        """The error, and the limit that was exceeded if memory ran out."""
         text = errors.explain(error, _FILENAME)
         limit = self._access.limit if errors.kind_of(error) is ErrorKind.OOM else 0
         return (
@@ -275,7 +275,7 @@ class Runner:
         return noted.is_all
 
     def _noted(self, case: int, given: dict[str, Any], inputs: Sequence[Any]) -> precompile.Noted:
-        """What is wrong with the candidate shows when it is called."""
+        """Errors of the candidate show when it is called."""
         module, noted = sys.modules["candidate"], precompile.Noted()
         with contextlib.suppress(Exception):
             make = _candidate(self._many_kernels, self._access.place)

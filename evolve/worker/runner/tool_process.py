@@ -70,7 +70,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
             `build` of what the source has built. Tensors own their memory.
     """
     torch.save(call, CALL_FILE)
-    # Without torch's own cache of memory, or what lies behind a tensor would be in bounds.
+    # Without torch's own cache of memory, which would put reads behind a tensor in bounds.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
 
 
 def read(text: str) -> Said:
-    """What a runner says that was said; nothing, and a failure, if it does not read as that."""
+    """A tool's output as a runner reports it; nothing, and a failure, if it is malformed."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

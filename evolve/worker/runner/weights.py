@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class ContractError(Exception):
-    """The candidate's module or class is not what the task asks for."""
+    """The candidate's module or class does not have the task's interface."""
 
 
 def construct(

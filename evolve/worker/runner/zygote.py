@@ -136,7 +136,7 @@ def _name_of_thread(number: str) -> str:
 
 
 def _import_everything() -> Callable[..., None]:
-    """Import what runners need; that alone starts no thread and no device context."""
+    """Import the runners' modules; that alone starts no thread and no device context."""
     for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""A system-call filter: what a kernel under test never needs and an attacker does."""
+"""A system-call filter: calls that a kernel under test never needs and an attacker does."""
 
 import ctypes
 import struct

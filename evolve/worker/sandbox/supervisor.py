@@ -41,7 +41,7 @@ class End(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """How a runner ended: `code` is its exit status or signal; `output` what it had printed."""
+    """How a runner ended: `code` is its exit status or signal; `output` its printed text."""
 
     end: End
     code: int
@@ -171,7 +171,7 @@ def _watch(
 
 
 def _excess(confinement: Confinement) -> End | None:
-    """What of it, if the candidate's processes together hold more than they may."""
+    """The excess, if the candidate's processes together exceed their limit."""
     family = descendants(os.getpid())
     held = held_by(family)
     if _memory_of(family) + held.buffers > confinement.memory:

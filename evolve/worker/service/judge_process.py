@@ -79,7 +79,7 @@ class JudgeProcess:
         raise EvaluatorUnavailable("there was no time to start the judge")
 
     def send(self, number: int, method: str, params: Mapping[str, Any]) -> None:
-        """Ask; where the process has ended, that is what the queue will say."""
+        """Ask; if the process has ended, the queue will say so."""
         request = {"v": protocol.VERSION, "id": number, "method": method, "params": params}
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

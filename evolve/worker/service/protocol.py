@@ -74,7 +74,7 @@ def result(id: int, value: Any) -> str:  # noqa: A002
 
 
 def phase(id: int, text: str) -> str:  # noqa: A002
-    """The line that says what a request is at."""
+    """The line that gives the phase of a request."""
     return json.dumps({"v": VERSION, "id": id, "phase": text}) + "\n"
 
 

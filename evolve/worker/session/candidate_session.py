@@ -61,7 +61,7 @@ class Candidate:
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
-    custom: bool | None = None  # whether custom kernels make its outcome, by what is known yet
+    custom: bool | None = None  # whether custom kernels make its outcome, as known so far
     setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Candidate:
         return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
     def build_key(self, device_class: str) -> str:
-        """Identity of what a build of it would give on such a device."""
+        """Identity of the result of a build on such a device."""
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"], known["nvcc_flags"],
@@ -302,7 +302,7 @@ class CandidateSession:
         return {name: found[name] for name in variants}
 
     def _written(self, task: PreparedTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
-        """By one process, and what a variant that costs its life leaves over by another."""
+        """By one process; if a variant kills it, the rest by another."""
         done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
         left = [name for name in keys if not done[name]]
@@ -318,7 +318,7 @@ class CandidateSession:
     def _write(
         self, task: PreparedTask, keys: Mapping[str, str]
     ) -> dict[str, CandidateFault | None]:
-        """Variants up to one that costs the process, with what went wrong; the others are kept."""
+        """Variants up to one that kills the process, with their errors; the others are kept."""
         held, lock = contextlib.ExitStack(), self._device_lock.lock
         faults: dict[str, CandidateFault | None] = {}
         try:

@@ -12,11 +12,11 @@ _OUTCOMES = 2  # are alive at once
 _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
 _TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
-_PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
+_PEAKS = 2  # of the reference's live memory: workspaces, and other algorithms
 # In the judge: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
 _JUDGING_SETS = 8
-_EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
+_EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
 _MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
@@ -27,7 +27,7 @@ LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, an
 
 
 def working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """What the tensors of a process with the models of these cases may need, inputs not counted."""
+    """Memory for the tensors of a process with the models of these cases, without inputs."""
     for case in cases:
         case.measure()
     return _working_bytes(cases, device)
@@ -53,7 +53,7 @@ def _working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
 
 
 def _usual_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """Of tasks so large that two sides would not fit, what one call needs at least."""
+    """Of tasks so large that two sides would not fit, the minimum for one call."""
     most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
     return sets + weights_bytes(cases)
@@ -69,12 +69,12 @@ def _sets_bytes(case: PreparedCase) -> int:
     return max(
         _WORKING_SETS * outputs,
         copied * case.input_bytes + _OUTCOMES * outputs,
-        case.input_bytes + _PEAKS * case.peak_bytes,  # a layout of one's own, and what follows
+        case.input_bytes + _PEAKS * case.peak_bytes,  # a custom layout, and the rest
     )
 
 
 def _call_bytes(case: PreparedCase) -> int:
-    """Two outcomes, or what the reference has alive at once, and a copy of the inputs."""
+    """Two outcomes, or the reference's live memory, and a copy of the inputs."""
     outputs = case.output_bytes if case.is_measured else 0
     return case.input_bytes + max(_OUTCOMES * outputs, case.peak_bytes)
 
@@ -108,7 +108,7 @@ def weights_bytes(cases: Sequence[PreparedCase]) -> int:
 
 
 def compiling_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """What the tensors of a process may need that has the models and no inputs."""
+    """Memory for the tensors of a process that has the models and no inputs."""
     return device.pool_bytes + weights_bytes(cases)
 
 
@@ -118,7 +118,7 @@ def room_to_compile(cases: Sequence[PreparedCase], device: Device) -> int:
 
 
 def writers(cases: Sequence[PreparedCase], device: Device, variants: int) -> int:
-    """How many processes share what a compiler is asked for: as cores and room allow."""
+    """How many processes share the compiler's requests: as cores and memory allow."""
     fitting = device.room // room_to_compile(cases, device) if device.room else variants
     return max(1, min(variants, fitting, device.cores // _CORES_OF_WRITER))
 
@@ -171,7 +171,7 @@ def is_too_large(task: PreparedTask, device: Device) -> bool:
 
 
 def _judging_bytes(cases: Sequence[PreparedCase], device: Device, largest: int) -> int:
-    """What is worked out one at a time has memory of its own, and takes more only if it must."""
+    """Serial computations have memory of their own, and take more only if they must."""
     expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
     return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
 
@@ -227,7 +227,7 @@ def most_outputs(device: Device) -> int:
 
 
 def may_record(case: PreparedCase, device: Device, reference_s: float, calls: int) -> bool:
-    """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+    """Whether a case is worth recording, and memory allows it: a graph keeps its memory."""
     kept = calls * (case.input_bytes + case.output_bytes)
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
 

@@ -35,7 +35,7 @@ from evolve.worker.session.cache import Made, Store
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
-_DRAWN_S = 0.1  # in each round, to work out what is expected of a call drawn for it
+_DRAWN_S = 0.1  # in each round, to compute the expected output of a call drawn for it
 # Numbers of the task's own inputs for probes: no check uses them, so they are fresh.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -43,7 +43,7 @@ _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, an
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """One hidden set of inputs, the first of a buffer, with what is expected of it."""
+    """One hidden set of inputs, the first of a buffer, with its expected output."""
 
     inputs: TensorBuffer
     expected: Expected
@@ -131,7 +131,7 @@ class PreparedCase:
 
     @property
     def output_bytes(self) -> int:
-        """What the reference returns; if only a call can tell, the first to ask has it made."""
+        """The reference's output; if only a call can tell, the first request makes it."""
         self.measure()
         assert self._output_bytes is not None
         return self._output_bytes
@@ -365,7 +365,7 @@ class PreparedTask:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known what its outputs take."""
+        """Whether the size of its outputs is known."""
         return all(case.is_measured for case in self.cases)
 
     @property
@@ -408,7 +408,7 @@ class PreparedTasks:
         return made
 
     def _loaded(self, task: Task, purpose: str) -> PreparedTask:
-        """With what is known of it for another purpose: families take seconds to find out."""
+        """With the facts known from another purpose: families take seconds to find out."""
         with self._lock:
             known = [
                 warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
@@ -417,7 +417,7 @@ class PreparedTasks:
         return PreparedTask(task, loaded, self._device, self._store, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        """The result of `make`, if necessary by evicting warm tasks from memory."""
         return self._store.made(make)
 
     def let_go(self) -> None:

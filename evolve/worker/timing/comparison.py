@@ -99,7 +99,7 @@ class _Found:
         self.look(round_)
 
     def look(self, round_: MeasurementRound) -> None:
-        """Take what was seen, and no times."""
+        """Take the observations, and no times."""
         for name, stack_samples in round_.seen.items():
             self.seen.setdefault(name, []).extend(stack_samples)
 
@@ -109,7 +109,7 @@ class _Found:
         return any(may_be_a_library(plain, name, self.seen) for name in names)
 
     def forget_times(self) -> None:
-        """By what is known now, none of them was worth taking."""
+        """Whether none of them is known to be worth taking."""
         self.pairs.clear()
         self.mismatches.clear()
 
@@ -191,7 +191,7 @@ class Timekeeper:
         timing: Timing,
         target_speedups: Mapping[str, float],
     ) -> None:
-        """Sittings of these sides until all that is asked is known, and what they come to."""
+        """Rounds of these sides until every request is settled, and their results."""
         rule = task.loaded.timing
         found = _Found()
         pairs = found.pairs
@@ -360,7 +360,7 @@ class Timekeeper:
 
     @contextlib.contextmanager
     def _beside_others(self, timing: Timing) -> Iterator[None]:
-        """The device while nothing is timed; what one waits for that is counted by itself."""
+        """The device while nothing is timed; waiting for it is counted separately."""
         with contextlib.ExitStack() as ends:
             with timing.spending("lock"):
                 ends.enter_context(self._lock.shared())

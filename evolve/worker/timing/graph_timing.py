@@ -152,7 +152,7 @@ def judge_graphs(recorded: GraphTimes, rule: str) -> None:
 
 
 def drop_wrong(measured: "Sequence[Measured]") -> dict[tuple[str, str], str]:
-    """Whose graph was wrong in one round has no such times in any; what was wrong, as above."""
+    """A side with a wrong graph in one round has no such times in any; the reason, as above."""
     wrong = {key: text for one in measured for key, text in one.recorded.wrong.items()}
     for one in measured:
         for (case, side), text in wrong.items():

@@ -38,8 +38,8 @@ _MAX_RESERVE = 2 << 30
 # Outputs of a large case that a round takes of a side, at most: of blocks that are always judged
 # two, of one a call that was drawn; and of the candidate those of another family.
 _TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
-_PAUSE_S = 1e-3  # beside what a block takes, for work under way to be done
-_USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
+_PAUSE_S = 1e-3  # besides the block's own time, for running work to end
+_USABLE_SHARE = 0.5  # of the reference's block, unshortened: the window's own cost is below it
 
 Start = Callable[[], RunnerProcess]
 

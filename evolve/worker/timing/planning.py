@@ -1,4 +1,4 @@
-"""How the cases of a comparison are timed: calls and blocks, and what a round makes of them."""
+"""How the cases of a comparison are timed: calls and blocks, and the results of a round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _LENGTHENED_S = (
 )
 _STEP = 16  # that calls of blocks grow by, if no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
-_LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
+_LARGE_SHARE = 4  # of the memory for warm tasks of a device: larger outputs wait on the host
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
@@ -166,7 +166,7 @@ def _affordable(wanted: int, slowest_s: float) -> int:
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
-    """Timing what takes seconds where the reference takes none would hold up all others."""
+    """A candidate that takes seconds beside a fast reference would delay all others."""
     seconds = candidate.seconds[case] if candidate else 0.0
     if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
         raise CandidateFault(

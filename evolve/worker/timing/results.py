@@ -35,7 +35,7 @@ class Timing:
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
     spent_s: dict[str, float] = field(default_factory=dict)
-    _inside_s: float = 0.0  # spent inside of what is being spent
+    _inside_s: float = 0.0  # spent inside of the current measurement
     margin: float | None = None
     self_reported: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side
     # Sittings that were measured again.
@@ -45,7 +45,7 @@ class Timing:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Counts what is inside, but for what is counted there under a name of its own."""
+        """Counts the time inside, except for time that is counted there under its own name."""
         start, outside_s, self._inside_s = time.monotonic(), self._inside_s, 0.0
         try:
             yield
@@ -146,7 +146,7 @@ def was_stopped_early(timing: Timing) -> bool:
 
 
 def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[PairTimes]) -> None:
-    """A label where a good part of the candidate's blocks do not fit what its process tells."""
+    """A label if many of the candidate's blocks contradict the times that its process reports."""
     blocks = sum(len(sides[CANDIDATE]) for pair in pairs for sides in pair.blocks.values())
     if len(mismatches) > _MISMATCH_SHARE * blocks:
         evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"

@@ -123,7 +123,7 @@ class Roofline:
         return max(filter(None, rates))
 
     def _all(self, wanted: list[tuple[str, int | str]]) -> list[float | None]:
-        """What is known, and measured where it is not."""
+        """The known rate, measured at first use."""
         with self._lock:
             if lacking := [key for key in wanted if key not in self._known]:
                 with self._alone():

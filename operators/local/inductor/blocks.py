@@ -123,7 +123,7 @@ def _wanted(
 def _shared(
     blocked: Sequence[str], sizes: Mapping[str, int], choices: tuple[int, ...], first: int
 ) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Of dimensions, the innermost first, which together have what is for one."""
+    """Of dimensions, innermost first, those that together have the expressions for one."""
     found, taken = {}, 1
     for block in blocked:
         low, high, usual = (max(1, size // taken) for size in (choices[0], choices[-1], first))
@@ -168,7 +168,7 @@ def _has_other(pointer: ast.expr) -> bool:
 
 
 def _steps(pointer: ast.expr) -> Iterator[int]:
-    """What the dimensions that are reduced are multiplied by in an address."""
+    """The factors of the reduced dimensions in an address."""
     for term in terms(pointer):
         match term:
             case ast.BinOp(left=ast.Constant(value=int() as factor), op=ast.Mult(), right=of):

@@ -124,7 +124,7 @@ class Body:
                 targets=[ast.Name(id=new)],
                 value=ast.Call(func=ast.Name(id="copy_if_misaligned"), args=[ast.Name(id=old)]),
             ) if new == old:
-                return  # Triton looks at the alignment of what it is given
+                return  # Triton inspects the alignment of its arguments
             case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)):
                 root = self._root(old)
                 self._rewriter.renamed[new] = root
@@ -138,7 +138,7 @@ class Body:
         yield _text(self._rewriter.written(node))
 
     def _root(self, name: str) -> str:
-        """What the program calls it."""
+        """The program's name for it."""
         return self._rewriter.renamed.get(name, name)
 
     def _freed(self, name: str) -> str:

@@ -16,7 +16,7 @@ from operators.local.inductor.running import with_values_compared
 from operators.local.inductor.tidy import tidy
 from operators.local.inductor.values import is_copy, named
 
-TEMPLATE = "template"  # what Inductor calls the way in which kernels of its templates are tuned
+TEMPLATE = "template"  # Inductor's name for kernels of its templates in tuning
 _PREFIX = re.compile(r"^triton_[a-z]+_fused_*")
 _MAX_NAME = 28
 _STEP = " " * 4
@@ -72,7 +72,7 @@ class Kernel:
 
 
 def kernel_name(raw: RawKernel) -> str:
-    """After what it computes; one that only moves elements is not called after what it is for."""
+    """Named after its computation; a kernel that only moves elements has a general name."""
     return "copy" if _moves(raw) else short_name(raw.function.name)
 
 

@@ -1,4 +1,4 @@
-"""What the names of a written program mean: each something, and no two things one name."""
+"""The meaning of names of a written program: each names one thing, and no two share a name."""
 
 import ast
 import builtins

@@ -56,7 +56,7 @@ class _Declared(ast.NodeTransformer):
         return node
 
     def _is_over_rows(self, offset: ast.expr) -> bool:
-        """Whether it is columns of rows: the former as they are, and what is reduced by steps."""
+        """Whether it is columns of rows: the former unchanged, the reduced ones in steps."""
         plain = {term.id for term in terms(offset) if isinstance(term, ast.Name)}
         used = {node.id for node in ast.walk(offset) if isinstance(node, ast.Name)}
         reduced = {name for name in used if OF_REDUCTION.match(name)}

@@ -11,7 +11,7 @@ _CONTEXT_MANAGERS = ("_DeviceGuard", "device")
 
 
 class NotConvertible(Exception):
-    """The output code holds something that a program of ours cannot; the message says what."""
+    """The output code has a construct that our programs cannot have; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ def _kernel(name: str, text: str, operations: tuple[str, ...]) -> RawKernel:
 
 
 def _literal(node: ast.expr) -> object:
-    """A literal's value; of what is none, e.g. an enum's member, its text."""
+    """A literal's value; for anything else, e.g. an enum's member, its text."""
     if isinstance(node, ast.Dict):
         return {
             ast.literal_eval(key): _literal(value)

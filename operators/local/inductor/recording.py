@@ -18,7 +18,7 @@ _RECORDED = '''
 replays_graph = True  # False where parameters may be others in each call
 
 def __call__(self, *inputs):
-    """What `forward` gives, by a CUDA graph of its launches: the host is slower than they are."""
+    """The result of `forward`, by a CUDA graph of its launches: the host is slower."""
     if not self.replays_graph or torch.cuda.is_current_stream_capturing():
         return super().__call__(*inputs)
     graphs = self.__dict__.setdefault("_graphs", {})

@@ -1,4 +1,4 @@
-"""The reference's own text: its constructor, and what that needs."""
+"""The reference's own text: its constructor, and the definitions that it needs."""
 
 import ast
 import symtable
@@ -141,7 +141,7 @@ def _is_entry_point(node: ast.stmt) -> bool:
 
 
 def _globals(text: str) -> set[str]:
-    """Names of the module that the text reads, in whatever depth."""
+    """Names of the module that the text reads, at any depth."""
     found: set[str] = set()
     waiting = [symtable.symtable(text, "task", "exec")]
     while waiting:

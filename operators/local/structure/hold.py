@@ -142,7 +142,7 @@ def _is_carried(target: str, loop: ast.For, inner: set[str]) -> bool:
 
 
 def _masks(loop: ast.For, rows: _Rows) -> set[str]:
-    """Names of what is compared with the size of the row."""
+    """Names that are compared with the size of the row."""
     found: set[str] = set()
     for node in loop.body:
         match node:

@@ -1,4 +1,4 @@
-"""What names stand for in straight-line code: whether two expressions give the same."""
+"""The values of names in straight-line code: whether two expressions are equal."""
 
 import ast
 from collections.abc import Mapping
@@ -34,11 +34,11 @@ class Values:
             self._known[name] = ast.Name(f"{name}@{self._times[name]}", ast.Load())
 
     def bind(self, name: str, other: str) -> None:
-        """The name stands for what the other one stands for now."""
+        """From now on the name has the value that the other one has."""
         self._known[name] = self._known.get(other, ast.Name(other, ast.Load()))
 
     def expanded(self, expression: ast.expr) -> ast.expr:
-        """The expression with names replaced by what they stand for."""
+        """The expression with names replaced by their values."""
         copied = ast.parse(ast.unparse(expression), mode="eval").body
         expanded: ast.expr = _Expansion(self._known).visit(copied)
         return expanded

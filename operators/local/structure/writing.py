@@ -1,4 +1,4 @@
-"""A changed function as text: what did not change as it was written, with its comments."""
+"""A changed function as text: unchanged parts as they were written, with comments."""
 
 import ast
 import textwrap

@@ -66,7 +66,7 @@ class Images:
         return found.get((divisor, modulus), "")
 
     def inside(self, axes: AbstractSet[str]) -> str:
-        """A mask for what has one axis of a block."""
+        """A mask for values with one axis of a block."""
         if _CHANNEL in axes:
             return f"({_CHANNEL} < {self.channels})"
         return f"(({_PLACE} < {self.size}) & ({_IMAGE} < {self.batch}))"
@@ -101,7 +101,7 @@ class Axes:
         self._alike = {INDEX: INDEX, _PLACE: _PLACE}  # names that are nothing but others
 
     def note(self, name: str, value: ast.expr) -> None:
-        """What a name is from here on."""
+        """The value of a name from here on."""
         self._known[name] = self._of(value)
         if isinstance(value, ast.Name) and value.id in self._alike:
             self._alike[name] = self._alike[value.id]
@@ -111,7 +111,7 @@ class Axes:
         return self._alike.get(name) == INDEX
 
     def part(self, node: ast.BinOp) -> ast.expr | None:
-        """What the convolution has for a division of the index; None for anything else."""
+        """The convolution's value for a division of the index; None for anything else."""
         divisor, modulus = 1, 0
         match node:
             case ast.BinOp(left=inner, op=ast.Mod(), right=ast.Constant(value=int() as modulus)):
@@ -189,7 +189,7 @@ def inside_block(mask: ast.expr) -> ast.expr:
 
 
 def _conjunction(mask: ast.expr) -> list[ast.expr]:
-    """What has to hold together."""
+    """The conditions that have to hold together."""
     match mask:
         case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
             return [*_conjunction(left), *_conjunction(right)]

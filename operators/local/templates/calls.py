@@ -38,7 +38,7 @@ CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What stands for a statement: room for a result, launches, and what frees their arguments."""
+    """The replacement of a statement: an output buffer, launches, and releases of arguments."""
 
     launches: tuple[Launch, ...] = ()
     before: tuple[ast.stmt, ...] = ()
@@ -119,7 +119,7 @@ class Calls:
         return self._whole(name, call) if function.startswith(whole.PREFIX) else None
 
     def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
-        """What `tl.dot` may make of these; nothing where kernels that sum in float32 do not do."""
+        """The precisions in which `tl.dot` may multiply these; nothing if none is exact enough."""
         return self._known(tensors, self._precisions)
 
     def _known(self, tensors: Sequence[Tensor], precisions: Sequence[str]) -> Sequence[str]:

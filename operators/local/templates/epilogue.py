@@ -70,7 +70,7 @@ def fused(
     stored = (arguments[at] for at, name in enumerate(parameters) if name in tail.stored)
     operands = {tensors.storage(pointer) for pointer in ours.pointers[:-1]}
     if any(tensors.storage(argument) in operands for argument in stored):
-        return None  # other programs still read what this one would overwrite
+        return None  # other programs still read the memory that this one would overwrite
     kept = [at for at, name in enumerate(parameters[: len(arguments)]) if name in tail.names]
     base = f"{ours.kernel.removesuffix('_kernel')}_{short_name(raw.function.name)}"
     lines = [f"{INDEX} = offsets.to(tl.{dtype})", f"{MASK} = mask"]
@@ -103,7 +103,7 @@ def writes(launch: Launch, names: Collection[str]) -> bool:
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether its elements lie side by side, in whatever order."""
+    """Whether its elements lie side by side, in any order."""
     step = 1
     for stride, size in sorted(zip(tensor.stride, tensor.shape, strict=True)):
         if size != 1:

@@ -119,7 +119,7 @@ def _is_last_use(found: Found, reader: int, names: set[str]) -> bool:
 
 
 def _forget(found: Found, names: set[str]) -> None:
-    """Take away what makes room for a tensor by any of the names, and what frees it."""
+    """Remove the allocation of a tensor with any of the names, and its release."""
     for at, (statement, new) in enumerate(found):
         if new is None:
             found[at] = (statement, _without(statement.node, names))
@@ -137,7 +137,7 @@ def _without(node: ast.stmt, names: set[str]) -> Replacement | None:
 
 
 def _left(node: ast.stmt, names: set[str]) -> tuple[ast.stmt, ...]:
-    """The statement where it has none of the names; of a deletion, what else it deletes."""
+    """The statement if it has none of the names; of a deletion, its other names."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)]) if name in names:
             return ()

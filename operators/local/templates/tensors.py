@@ -9,7 +9,7 @@ from operators.local.inductor.reading import Statement
 
 FLOAT32 = "torch.float32"
 HALF = ("ieee",)
-"""What `tl.dot` may make of float16 and bfloat16, which it multiplies as they are."""
+"""The precisions of `tl.dot` for float16 and bfloat16, which it multiplies unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Tensors:
         return None
 
     def storage(self, node: ast.expr) -> str:
-        """The oldest name for the memory that an expression stands for, by whatever shape."""
+        """The oldest name for the memory that an expression stands for, in any shape."""
         match node:
             case ast.Name(id=name):
                 return self._storages.get(name, name)

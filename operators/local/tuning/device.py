@@ -1,4 +1,4 @@
-"""What a device has for a program, as far as the judge has said."""
+"""A device's resources for a program, as far as the judge has reported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

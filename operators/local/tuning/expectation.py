@@ -65,7 +65,7 @@ def expected(source: str, assignments: Sequence[Assignment], limits: Limits) -> 
 
 @lru_cache(maxsize=16)
 def _open_launches(source: str) -> Sequence[tuple[Need, tuple[ast.expr, ...]]]:
-    """Launches that differ and may lose by what is tuned, with their programs by axis if known."""
+    """Launches that differ and may lose by the tuned values, with programs by axis if known."""
     written = _numbers(source, ())
     tuned = {tunable.name for tunable in parse(source)} & written.keys()
     found = {}
@@ -80,7 +80,7 @@ def _open_launches(source: str) -> Sequence[tuple[Need, tuple[ast.expr, ...]]]:
 
 
 def _deciding(need: Need, counts: Sequence[ast.expr]) -> set[str]:
-    """Parameters that what is expected of a launch depends on, apart from its programs."""
+    """Parameters that the expected time of a launch depends on, apart from its programs."""
     sizes = {name for name, (_, value) in need.given if type(value) is int}
     sides = {side for tile in _tiles(need, sizes) for side in tile}
     if not need.multiplies:
@@ -136,7 +136,7 @@ def _count(expression: ast.expr, numbers: Mapping[str, Vector]) -> Vector:
     raise NotApplicable(f"{ast.unparse(expression)} is not a count of programs")
 
 
-# --- what it loses --------------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def _lost(

@@ -44,7 +44,7 @@ class Need:
     multiplies: bool
 
     def has_room(self, assignment: Assignment, limits: Limits) -> bool:
-        """Whether the launch of an instance can have what it needs."""
+        """Whether the launch of an instance can have the resources it needs."""
         values = {name: assignment.get(*constant) for name, constant in self.given}
         sizes = {name: value for name, value in values.items() if type(value) is int}
         warps = sizes.get("num_warps", 4)
@@ -82,7 +82,7 @@ def is_side(name: str) -> bool:
 
 
 def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> bool:
-    """Whether every launch of an instance of a program can have what it needs."""
+    """Whether every launch of an instance of a program can have the resources it needs."""
     return all(need.has_room(assignment, limits or Limits()) for need in needs(source))
 
 

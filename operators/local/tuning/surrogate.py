@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 
 _SLOWEST = math.log(3.0)  # below the best, measured or expected, more does not matter
 _LENGTHS = (0.3, 0.6, 1.2)  # of correlation; a tunable's choices span 1
-_SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about what is expected
+_SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about the expectation
 _USUAL, _FACTOR = 0.2, 2.0  # of spreads, which are log-normal
 _NOISE = 0.01  # of a screen's log speedup
 _EQUAL = 1e-9  # of the largest gain; late in a run all gains are tiny
@@ -119,7 +119,7 @@ def _matern(distance: Matrix, length: float) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A fitted process; `evidence` is the log likelihood of what it was fitted to."""
+    """A fitted process; `evidence` is the log likelihood of its data."""
 
     places: Places
     inside: list[Matrix]

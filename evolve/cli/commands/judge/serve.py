@@ -35,7 +35,7 @@ class References(Enum):
 
 @dataclass
 class ServeConfig:
-    """The types of conf/serve.yaml, which says what each is."""
+    """The types of conf/serve.yaml, which describes each field."""
 
     host: str = MISSING
     port: int = MISSING

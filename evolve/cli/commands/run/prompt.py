@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _recall(store: "Store", run: "RunRow", sequence: int, *, as_json: bool) -> int:
-    """What a step has asked, and the replies."""
+    """The request of a step, and the replies."""
     from evolve.app.manual.files import conversation
 
     ticket = store.ticket(run.id, sequence)

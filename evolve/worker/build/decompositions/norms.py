@@ -53,7 +53,7 @@ def keep_norms(graph: Any) -> None:
 
 
 def keep_batch_norms(graph: Any) -> None:
-    """Replace those in evaluation of an input; elsewhere they go into what computes their input."""
+    """Replace those in evaluation of an input; others are folded into the operation before."""
     for node in list(graph.nodes):
         if is_call(node, "batch_norm.default"):
             _keep_batch_norm(graph, node)

@@ -49,7 +49,7 @@ _TEXTS: Mapping[str, str] = {
     "aten.clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
     "aten.clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
 }
-"""Of operations; comparisons keep what is not a number, as torch does."""
+"""Of operations; comparisons keep NaN, as torch does."""
 
 
 def keep_totals(graph: Any) -> None:
@@ -155,7 +155,7 @@ class _Lines:
         return None
 
     def _taken(self, node: Any) -> str | None:
-        """The name of what is there already."""
+        """The name of an existing value."""
         raise NotImplementedError
 
     def _computed(self, node: Any) -> str | None:
@@ -196,7 +196,7 @@ class _Terms(_Lines):
         self._failed: dict[Any, int] = {}  # nodes, and how many tensors there were by then
 
     def _taken(self, node: Any) -> str | None:
-        return None  # what can be computed is not read
+        return None  # computed values are not read
 
     def _computed(self, node: Any) -> str | None:
         lines, tensors, names = len(self.lines), len(self.tensors), dict(self._names)

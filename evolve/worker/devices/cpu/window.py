@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from evolve.worker.devices.cpu.device import CpuDevice
 
 _STOPPED_SLACK_S = 0.001
-_STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
+_STANDING_SLACK_S = 0.001  # that a process may take to stop; shorter delays are the scheduler's
 _REST_S = 0.010
 _AGAIN = 0.2  # of the time of the first glance, at least, before another
 _REST_SLACK_S = 0.0025
@@ -82,7 +82,7 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S, resume=True)
         shared = Shared(landing.fd, inputs, inputs.memory)
         if self._device.inputs_changed(process, shared, 0):
-            self._device.land_elsewhere(process)  # what was written there would hide new values
+            self._device.land_elsewhere(process)  # old outputs there would hide new values
         process.drop(SLOWEST_S)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from evolve.worker.base import cuda_driver
 
-_MAX_WASTE = 1.5  # an arena may be so many times as large as what was asked for
+_MAX_WASTE = 1.5  # an arena may be so many times as large as the request
 _STEPS = 4  # sizes between one power of two and the next: arenas of like sizes serve each other
 _MAX_STEP = 256 << 20  # several arenas of gigabytes have to fit beside each other
 
@@ -40,7 +40,7 @@ class Arena:
 
 
 class Arenas:
-    """Keeps what is not lent, up to `capacity` bytes; those that were given back first go first."""
+    """Keeps idle ones, up to `capacity` bytes; those that were returned first go first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -32,7 +32,7 @@ class PageLocked:
             return True
         _let_go()
         self._reserved.clear()
-        # What the driver has refused once, torch would have taken from the host for nothing again.
+        # After a refusal of the driver, torch would try again in vain.
         if self._is_refused or sum(wanted.elements()) > _to_spare():
             return False
         try:

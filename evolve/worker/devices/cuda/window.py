@@ -97,7 +97,7 @@ class _Piece:
         return self.early is not None and not np.array_equal(self.early, self.seen)
 
     def is_in(self, taken: torch.Tensor) -> bool:
-        """Whether an output that was taken whole (bytes) holds what was seen."""
+        """Whether an output that was copied whole (bytes) has the sampled values."""
         later = taken[self.start : self.start + self.seen.size].cpu()
         return np.array_equal(later.numpy(), self.seen)
 
@@ -182,7 +182,7 @@ class CudaWindow:
         require_distinct(done, case.calls, layout)
         if is_trusted or number < 0:
             return Block(run_s, done.seconds, number, {})
-        with stopped(process):  # what it would do now, the clock would not see
+        with stopped(process):  # the clock would not see further work
             self._require_done(asked, pieces)
             samples = self._samples(process, case, layout, judged, done, pieces)
             if not _same(inputs, staged.memory):
@@ -208,7 +208,7 @@ class CudaWindow:
         inputs: torch.Tensor,
         pieces: Sequence[_Piece],
     ) -> native.WindowArguments:
-        """What the library is told of a window, but for its number and its limit."""
+        """The library's arguments for a window, except its number and its limit."""
         places = (native.Piece * max(1, len(pieces)))()
         for place, piece in zip(places, pieces, strict=False):
             place.word, place.start = Signals.word(piece.output), piece.start
@@ -229,7 +229,7 @@ class CudaWindow:
         return asked
 
     def _require_done(self, asked: native.WindowArguments, pieces: Sequence[_Piece]) -> None:
-        """The pieces are what they were when the clock stopped, now that the device is idle."""
+        """The pieces are unchanged since the clock stopped, now that the device is idle."""
         seen = [piece.seen.copy() for piece in pieces]
         if not self._device.is_idle():
             raise BusyFault(_AFTER)

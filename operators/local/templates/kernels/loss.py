@@ -11,7 +11,7 @@ from operators.local.templates.kernels.norm import in_row, row_start
 
 @triton.jit
 def loss_term(a, b, c):
-    """What is summed of an element of each tensor. A program has its own in this place."""
+    """The term of an element of each tensor. A program defines its own."""
     return (a - b) * (a - b)
 
 
@@ -23,7 +23,7 @@ def loss_terms(a, b, c):
 
 @triton.jit
 def loss_outcome(a, b, c):
-    """What is summed of the sums of a row. A program has its own in this place."""
+    """The term of the sums of a row. A program defines its own."""
     return 1.0 - a / tl.sqrt(b * c)
 
 

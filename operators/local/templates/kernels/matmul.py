@@ -74,7 +74,7 @@ def matmul_tile(
 
 @triton.jit
 def with_bias(value, bias_ptr, offsets, mask):
-    """Plus what lies there; None where there is nothing to add."""
+    """Plus the value stored there; None if there is nothing to add."""
     if bias_ptr is not None:
         value += tl.load(bias_ptr + offsets, mask, other=0.0).to(tl.float32)
     return value

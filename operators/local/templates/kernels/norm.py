@@ -31,13 +31,13 @@ def in_row(k, VIEW: tl.constexpr):
 
 @triton.jit
 def norm_term(x, KIND: tl.constexpr):
-    """What is summed of an element."""
+    """The term of an element."""
     return tl.abs(x) if KIND == "l1" else x * x
 
 
 @triton.jit
 def norm_factor(sums, KIND: tl.constexpr, SHARE: tl.constexpr, EPS: tl.constexpr):
-    """What elements are multiplied by, of a row's sum of terms."""
+    """The factor of elements, from a row's sum of terms."""
     length = sums * SHARE + EPS
     if KIND != "l1":
         length = tl.sqrt(length)
@@ -237,7 +237,7 @@ def norm_apply_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """BLOCK elements of a row, normalised by what PARTS parts of it say together."""
+    """BLOCK elements of a row, normalised by the combined sums of its PARTS."""
     LENGTH: tl.constexpr = (VIEW[1] + PARTS * 128 - 1) // (PARTS * 128) * 128
     BLOCKS: tl.constexpr = (VIEW[1] + BLOCK - 1) // BLOCK
     row = tl.program_id(0) // BLOCKS

@@ -24,7 +24,7 @@ from operators.local.templates.kernels.matmul import block_offsets, grouped, wit
 
 @triton.jit
 def finite(x):
-    """Magnitudes, with nothing for what is infinite or no number."""
+    """Magnitudes, with zero for infinities and NaN."""
     return tl.where(tl.abs(x) < float("inf"), tl.abs(x), 0.0)
 
 
@@ -55,7 +55,7 @@ def unscaled(value, exponent):
 
 @triton.jit
 def store_parts(x, ptrs, mask, PART_STRIDE: tl.constexpr, INPUT_PRECISION: tl.constexpr):
-    """Cuts numbers into parts, each of which rounds what those before it leave."""
+    """Splits numbers into parts, each of which rounds the remainder of those before it."""
     tl.store(ptrs, x.to(ptrs.dtype.element_ty), mask=mask)
     if INPUT_PRECISION != "fp16":
         x -= x.to(ptrs.dtype.element_ty).to(tl.float32)

@@ -43,7 +43,7 @@ def own_units(SHAPE: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_H: tl.constexpr)
 
 @triton.jit
 def row_inputs(WIDTH: tl.constexpr, PARTS: tl.constexpr):
-    """Numbers of what a unit adds up, PARTS x (WIDTH // PARTS): each part is a warp's."""
+    """Partial sums of a unit, PARTS x (WIDTH // PARTS): each part is a warp's."""
     part = tl.arange(0, PARTS)[:, None] * (WIDTH // PARTS)
     return part + tl.arange(0, WIDTH // PARTS)[None, :]
 
@@ -117,7 +117,7 @@ def sums_after(
     inputs, lines = row_inputs(WIDTH, PARTS)[:, None, :], samples[None, :, :]
     place = states_at(states_ptr, lines, inputs, row_of(step, SHAPE), SHAPE)
     inside = (lines < SHAPE[1]) & (inputs < SHAPE[2])
-    # From the L2 cache: that of a multiprocessor knows nothing of what others have written.
+    # From the L2 cache: a multiprocessor's own does not see the writes of others.
     states = tl.load(place, inside, other=0.0, cache_modifier=".cg")
     return tl.sum(tl.dot(states, weights, input_precision=INPUT_PRECISION), 0)
 
@@ -164,7 +164,7 @@ def lstm_kernel(
     PARTS: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """All steps of an LSTM, gates in torch's order; biases are in what inputs add."""
+    """All steps of an LSTM, gates in torch's order; biases are in the inputs' sums."""
     samples, units, own = own_units(SHAPE, BLOCK_B, BLOCK_H)
     weights = weights_of(weight_ptr, SHAPE, 4, 4, WIDTH, PARTS, BLOCK_H)
     line = tl.program_id(1) * SHAPE[1] + samples
@@ -236,7 +236,7 @@ def rnn_kernel(
     PARTS: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """All steps of a simple layer: the tanh of a sum, or what of it is positive."""
+    """All steps of a simple layer: the tanh of a sum, or its positive part."""
     samples, units, own = own_units(SHAPE, BLOCK_B, BLOCK_H)
     weights = weights_of(weight_ptr, SHAPE, 1, 1, WIDTH, PARTS, BLOCK_H)
     for step in tl.range(0, SHAPE[0], num_stages=1):

@@ -107,7 +107,7 @@ class _Layout:
 
     @property
     def met(self) -> dict[str, Any]:
-        """Constants that say what a phase meets."""
+        """Constants that describe the inputs of a phase."""
         own = self.only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
         return own | {"RUNS": self.runs, "RUN": self.run}
 
@@ -190,7 +190,7 @@ class _Layout:
 def _image_launches(
     x: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr
 ) -> tuple[Launch, Launch]:
-    """What finds the largest elements of images, and what cuts images into parts."""
+    """Kernels that find the largest elements of images, and that split images into parts."""
     sizes = layout.sizes
     images = sizes["BATCH"] * layout.groups
     size = sizes["CHANNELS"] * math.prod(sizes["INPUT"])
@@ -246,7 +246,7 @@ def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
 
 
 def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
-    """What cuts filters into parts."""
+    """Kernels that split filters into parts."""
     filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
     block = 1 << (layout.filter_stride[-1] - 1).bit_length()
     return Launch(

@@ -1,4 +1,4 @@
-"""Launches for losses: sums over everything of what a program's own functions say of an element."""
+"""Launches for losses: sums over all elements of a program's own functions of an element."""
 
 import ast
 import math

@@ -123,7 +123,7 @@ def _split(product: Matrices) -> tuple[Launch, ...]:
 
 
 def _stream(product: Matrices) -> tuple[Launch, ...]:
-    """Even shares of all sums, and what joins those that were cut."""
+    """Even shares of all sums, and the kernel that joins split ones."""
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
     place = f"device={ast.unparse(a)}.device, dtype=torch.float32"

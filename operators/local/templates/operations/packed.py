@@ -88,7 +88,7 @@ def _is_narrow(product: Matrices) -> bool:
 
 
 def _both(product: Matrices) -> tuple[Launch, ...]:
-    """What cuts both operands, and what multiplies their parts."""
+    """The kernels that split both operands, and the one that multiplies their parts."""
     *_, bias, out = product.pointers
     rows, columns, _ = product.shape
     left, right = _Operand.left(product), _Operand.right(product)
@@ -111,7 +111,7 @@ def _both(product: Matrices) -> tuple[Launch, ...]:
 
 
 def _one(product: Matrices) -> tuple[Launch, ...]:
-    """What cuts `b`, which has few columns, and what cuts `a` as it is read."""
+    """The kernels that split `b`, which has few columns, and `a` as it is read."""
     a, _, bias, out = product.pointers
     right = _Operand.right(product)
     offered = [precision for precision in known(product.precisions) if precision != "bf16x6"]
@@ -192,7 +192,7 @@ class _Operand:
 
     @property
     def part_stride(self) -> tuple[int, int, int, int]:
-        """Of a part, a matrix, a line and of the depth; what lies side by side still does."""
+        """Of a part, a matrix, a line and of the depth; adjacent elements stay adjacent."""
         lines, depth = self.room
         inside = (depth, 1) if self._by_depth else (1, lines)
         size = lines * depth
