@@ -64,7 +64,7 @@ class SlotTable:
         return True
 
     def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
-        """Take over what another archive, which never holds a program twice, did with an elite.
+        """Apply the decision of another archive, which never holds a program twice, on an elite.
 
         See `Offer`. Returns the former holders of the slots that changed.
         """

@@ -43,7 +43,7 @@ def check_method(node: Any, where: str) -> None:
 
 
 def refuse_policies(archive: Archive, policies: Mapping[str, SelectionPolicy]) -> None:
-    """Raise UsageError for a selection policy that needs what the archive does not have.
+    """Raise UsageError for a selection policy that needs a feature the archive lacks.
 
     `policies` are by the setting that each stands under.
     """

@@ -28,7 +28,7 @@ _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
 def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the compiler is to be asked for.
+    """The requests to the compiler.
 
     On the CPU, where one C++ program costs as much to judge as a search may last, only where there
     is nothing else to start from.
@@ -75,14 +75,14 @@ async def with_compiled(
     say: Callable[[str], None],
     during: Callable[[str], AbstractContextManager[None]],
 ) -> Task:
-    """The task with what the compiler makes of it.
+    """The task with the compiler's output for it.
 
     Args:
         task: whose reference is compiled.
         config: of the run.
         evaluator: the judge.
         say: takes a line for each variant that there is not.
-        during: says what is done while it is.
+        during: names the current work.
     """
     names = variants(task, config)
     why = ""

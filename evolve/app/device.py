@@ -109,7 +109,7 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
 
     Args:
         config: of the run.
-        compiles: whether it will be asked what the compiler makes of references.
+        compiles: whether the compiler's output for references will be requested.
 
     Raises:
         UsageError: a device or a sandbox tier that this host does not offer, or no such recorded

@@ -1,4 +1,4 @@
-"""GPUs in words: what is there, what is wrong with it, and what to do about it.
+"""GPUs in words: devices, errors, and remedies.
 
 All functions read the plain data of `evolve.worker.base.host_facts`.
 """
@@ -65,10 +65,10 @@ def why_not_these(facts: Facts, ids: Sequence[int]) -> str:
 
 
 def findings(facts: Facts, *, wanted: bool) -> Iterator[Finding]:
-    """The GPUs and what they need.
+    """The GPUs and their requirements.
 
     Args:
-        facts: what the worker's interpreter finds.
+        facts: the findings of the worker's interpreter.
         wanted: whether a search is to run on one, so that its lack is no side note.
     """
     lacking = MISSING if wanted else NOTE

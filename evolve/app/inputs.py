@@ -156,8 +156,8 @@ def take_over(
     Without a `judge` the new run is to have the one of that run, if it is of the kind asked for.
 
     Told to any archive, they make it what it would be had it watched that run from the start. There
-    are none where the verdicts mean something else here (another judge, device or baseline) or
-    are not to be reused (`store.reuse`): then elites are among the seeds, and are judged anew.
+    are none if the verdicts mean something else here (another judge, device or baseline) or are not
+    to be reused (`store.reuse`): then elites are among the seeds, and are judged anew.
 
     Returns:
         The task, without seeds that the steps are about, and the steps.
@@ -180,11 +180,11 @@ def take_over(
 
 
 def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], Task]:
-    """What the run that `warm_start` names knows of the same task, in no need of a judge.
+    """The results of the run that `warm_start` names for the same task, which need no judge.
 
     Returns:
-        The configuration with what an audit of the task found, and the task with what a compiler
-        made of its reference, where it was asked for the same.
+        The configuration with the findings of the task's audit, and the task with its compiled
+        reference, if the same variants were requested.
     """
     with _warm_run(config, task) as (store, run):
         if store is None or run is None or run.task.revision != task.revision:

@@ -97,7 +97,7 @@ async def launch(
 async def _in_time(
     config: Mapping[str, Any], began: float, judges: Sequence[Evaluator]
 ) -> AsyncIterator[None]:
-    """What has to be ready before a run begins, as long as a limit on wall time leaves time.
+    """Preparations before a run begins, as far as a limit on wall time leaves time.
 
     Raises:
         UsageError: it does not.
@@ -122,7 +122,7 @@ async def _in_time(
 
 
 def _opens(config: Mapping[str, Any]) -> bool:
-    """Whether a new run verifies its first program at once: on a GPU, and as what it replays did.
+    """Whether a new run verifies its first program at once: on a GPU, and if the replayed run did.
 
     On a CPU, where nothing is timed beside anything else, that would cost others their turns.
     """
@@ -135,7 +135,7 @@ def _opens(config: Mapping[str, Any]) -> bool:
 async def _prepared(
     config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
 ) -> tuple[Findings, Task]:
-    """What the audit of a task finds, and the task with what the compiler makes of it.
+    """The findings of a task's audit, and the task with the compiler's output for it.
 
     Both at the same time, as a compiler takes seconds to be imported. Where the judge ends under
     them it may have been either: only a task that does it alone is to blame.
@@ -198,9 +198,9 @@ def create(config: Mapping[str, Any]) -> Created:
 async def audit(
     config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
 ) -> Findings:
-    """What computes nothing and passes the task's check all the same; said, and kept with the run.
+    """Null candidates that pass the task's check; reported, and kept with the run.
 
-    Replay has no device to find that out on: what was found when the recorded run began holds.
+    Replay has no device for this: the findings at the start of the recorded run apply.
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):

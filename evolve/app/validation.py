@@ -42,10 +42,10 @@ def read_request(
 ) -> Request:
     """Everything that a search needs but its judge; writes nothing.
 
-    `has_parts` says that the configuration's parts are known to go together: of a hundred runs
-    that have the same ones, the first need be asked. Baselines `beside` are timed with every
-    program of a new run; one that has begun goes on with those that it began with. `by_hand` says
-    that what operators ask of a model, the first program too, may be answered by files.
+    `has_parts` says that the configuration's parts are known to go together: of a hundred runs that
+    have the same ones, the first need be asked. Baselines `beside` are timed with every program of
+    a new run; a started run keeps its own. `by_hand` says that operators' requests to a model, also
+    for the first program, may be answered by files.
 
     Raises:
         UsageError: the run that `config` describes cannot be.

@@ -12,7 +12,7 @@ class Forgiving:
     """A text stream that falls silent where its target goes away, instead of raising.
 
     Args:
-        stream: what to write to; None where the process was started without.
+        stream: the output; None if the process was started without.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

@@ -76,8 +76,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Within this block the running loop calls `handler` for each of `STOP_SIGNALS`.
 
-    Then what is left of the command is not to be interrupted (`give_up`). If a
-    program that uses this as a library handles them itself, they do what they did before.
+    Then the rest of the command must not be interrupted (`give_up`). If a program that uses this as
+    a library handles them itself, they do what they did before.
     """
     is_alone = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with _heard(handler):
@@ -92,8 +92,8 @@ def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
 def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Within this block the running loop calls `handler`; then it is as before, or given up.
 
-    What `loop.add_signal_handler` sets can be taken away by way of SIG_DFL only, and a signal that
-    comes at that moment kills: another thread takes it, whatever this one's mask.
+    A handler of `loop.add_signal_handler` can be removed by way of SIG_DFL only, and a signal that
+    comes at that moment kills: another thread takes it, in spite of this one's mask.
     """
     import asyncio
 

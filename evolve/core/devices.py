@@ -1,4 +1,4 @@
-"""Kinds of devices that programs are judged on, and what differs between them.
+"""Kinds of devices that judge programs, and their differences.
 
 A kind is a folder of `evolve/worker/devices`, an entry here and an option of `conf/device`. Another
 package adds one by an entry point of the group `evolve.devices`: a name and a `DeviceKind`.

@@ -39,7 +39,7 @@ class ModelRequest:
         samples: how many independent answers; each becomes a ticket of its own. Only of what
             `propose` returns.
         max_tokens: bound on the answer, reasoning included; None is the configuration's.
-        purpose: what the answer is for, one word (`propose`, `repair`, `plan`, `summarise`).
+        purpose: one word (`propose`, `repair`, `plan`, `summarise`).
         memo: plain facts that the operator needs again when it reads the answer. Stored, never
             sent, no part of `key`.
     """
@@ -144,7 +144,7 @@ class ModelReply:
         cost_usd: None if the price or the usage is unknown.
         latency_s: from the first send to the end, retries included.
         attempts: how many times the request was sent; 0 of a recorded answer that is given again.
-        model: as the endpoint names what answered.
+        model: the endpoint's name of the model that answered.
         error: a phrase for people, where the call did not complete.
     """
 
@@ -247,7 +247,7 @@ class LanguageModel(Protocol):
 
         Raises:
             ModelUnavailable: not accepted within the deadline, and surely not billed.
-            UsageError: what a person has to mend: a refused key, an unknown model.
+            UsageError: an error for the user to correct: a refused key, an unknown model.
         """
         ...
 

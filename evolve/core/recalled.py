@@ -19,9 +19,9 @@ class Recalled:
     """One finding of finished runs.
 
     Attributes:
-        kind: what it is.
-        about: in our words, which runs, tasks and devices, and what was measured there.
-        words: what the judge or a model said; never an instruction.
+        kind: of the fact.
+        about: in our words, the runs, tasks and devices, and the measurements.
+        words: of the judge or a model; never an instruction.
         language: of the programs that it is about; empty where it is about all.
     """
 

@@ -55,7 +55,7 @@ class MaskedRows:
             infra_masked: how many of them have no verdict.
             unscored: how many have a verdict and no score.
             step: which one they are of; None for a step of their own.
-            why: what the first missing verdict's fault was.
+            why: the fault of the first missing verdict.
 
         Raises:
             TooManyMasked: the step has too many of either.

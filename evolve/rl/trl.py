@@ -1,9 +1,9 @@
 """TRL: an asynchronous reward function, and an environment for several turns.
 
-A row without a known reward gets None, which TRL leaves out of its group's mean and
-of the loss from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
-`infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step is what one process of
-the trainer has of it.
+A row without a known reward gets None, which TRL leaves out of its group's mean and of the loss
+from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
+`infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step here is the share of
+one process of the trainer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -86,8 +86,8 @@ def reward_function(
 def environment(client: Client, *, turns: int = 3) -> type[Environment]:
     """A class for `GRPOTrainer(environment_factory=...)` whose one tool judges a program.
 
-    The model gets the message of the search's own prompts back, and may try again. What an episode
-    is worth says `environment_reward`.
+    The model gets the message of the search's own prompts back, and may try again.
+    `environment_reward` is the reward of an episode.
 
     Args:
         client: with exactly one reward.
@@ -115,13 +115,13 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             return None
 
         def submit(self, code: str) -> str:
-            """Have a program judged: whether it is correct, how fast it is, and what limits it.
+            """Have a program judged: correctness, speed and bottleneck.
 
             Args:
                 code: The complete Python module with the class ModelNew.
 
             Returns:
-                The verdict, with what to do next.
+                The verdict, with the next job.
             """
             if len(self._outcomes) >= turns:
                 raise ValueError(f"all {turns} programs of this episode have been submitted")

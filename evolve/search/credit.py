@@ -22,7 +22,7 @@ class CreditRule:
     Attributes:
         store: where earlier credits are recorded.
         run: the run, by number.
-        held: what the archive holds: parents and the leader are the references.
+        held: the population of the archive: parents and the leader are the references.
         baseline: the side of the timing that fitness is measured against.
     """
 
@@ -34,8 +34,8 @@ class CreditRule:
     def credit(self, ticket: Ticket, proposal: Proposal, evaluation: Evaluation) -> Credit | None:
         """The gains, by the verdict, that are credited to the maker of the instance.
 
-        How far it lies above no gain over the parent, and over the leader. What was measured before
-        is only corrected: the references stay those of the first verdict.
+        How far it lies above no gain over the parent, and over the leader. Re-evaluations only
+        correct it: the references stay those of the first verdict.
         """
         fitness = evaluation.fitness(self.baseline)
         if proposal.is_reevaluation:

@@ -61,7 +61,7 @@ class Search:
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
         reuse: whether a verdict that the database holds already is an answer (`known`).
-        device: what is known of the judge before its first verdict (`Context.device`).
+        device: facts about the judge before its first verdict (`Context.device`).
     """
 
     def __init__(
@@ -164,8 +164,8 @@ class Search:
     ) -> Ticket | None:
         """The next ticket, stored; None when no operator has anything to propose.
 
-        A ticket that is told already records a failure of its operator, or a proposal of what this
-        run holds already: nothing is to be evaluated, and the next ask goes on from there. One that
+        A ticket that is told already records a failure of its operator, or a proposal that this run
+        already holds: there is nothing to evaluate, and the next ask goes on from there. One that
         is asked still has a request for a model; `replied` takes the answer.
 
         Args:
@@ -200,7 +200,7 @@ class Search:
             return asked
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
-        """Store what came of a call, then let the ticket's operator read it.
+        """Store the result of a call, then let the ticket's operator read it.
 
         Returns:
             The ticket: proposed, told (a failure), or asked again: for one more round, or because
@@ -291,7 +291,7 @@ class Search:
     def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
         """Commit a verdict, then offer the program to the archive.
 
-        Idempotent: a ticket keeps its first verdict, and what is told again changes nothing.
+        Idempotent: a ticket keeps its first verdict, and repeated verdicts change nothing.
 
         Returns:
             The archive's answer, or None if there was nothing to offer.

@@ -20,7 +20,7 @@ class LivePopulation(Population):
     Args:
         store: where visits are.
         run: whose archive it is.
-        slots: what the archive holds now.
+        slots: the present content of the archive.
     """
 
     turn = 0

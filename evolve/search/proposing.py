@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Proposer:
-    """The operators of a run with what they may look at; stores nothing.
+    """The operators of a run with their views of it; stores nothing.
 
     All randomness is a function of the run's seed, the name of the draw, and the ticket's number.
     """
@@ -104,7 +104,7 @@ class Proposer:
 
         Args:
             sequence: number of the ticket that it will be.
-            held: what the archive holds.
+            held: the population of the archive.
             models: names of those that may be asked; None for all.
             operators: names of those to ask; None for all.
         """

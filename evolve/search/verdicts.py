@@ -40,8 +40,8 @@ def request_id(run: RunRow, ticket: Ticket) -> str:
 def waiting_tickets(search: Search) -> list[Ticket]:
     """Proposals without a verdict, in order.
 
-    What was judged but not told is told now, and replies are read; requests that a model has not
-    answered are left as they are.
+    Judged tickets that were not told are told now, and replies are read; requests that a model has
+    not answered are left as they are.
     """
     waiting = []
     for ticket in map(search.read, search.store.open_tickets(search.run.id)):

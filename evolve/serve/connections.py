@@ -25,7 +25,7 @@ class Connection(H11Protocol):
     Args:
         most: how many connections there may be.
         owing: those that owe something, the longest first.
-        server: what uvicorn gives its protocols.
+        server: the argument that uvicorn gives its protocols.
     """
 
     def __init__(self, most: int, owing: "dict[Connection, None]", **server: Any) -> None:

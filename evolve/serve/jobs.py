@@ -2,8 +2,8 @@
 
 A job is `queued` until a server takes it under its lease, `running` until there is a verdict or the
 lease is given back, and then `done` or `failed` for ever, unless its own client asks for it to be
-renewed. Only the holder of the lease can end it, so that it is answered exactly once; what a dead
-server held is queued again by the next one.
+renewed. Only the holder of the lease can end it, so that it is answered exactly once; the next
+server queues the jobs of a dead one again.
 """
 
 import fcntl
@@ -312,9 +312,9 @@ class Jobs:
         return ended == 1
 
     def recover(self, attempts: int) -> int:
-        """Queue again what a server that is gone had under way; how many jobs that were.
+        """Queue the running jobs of a dead server again; returns their number.
 
-        One that has been under way `attempts` times may be what ends servers, and is given up.
+        A job that was started `attempts` times may crash servers, and is given up.
         """
         now = time.time()
         with self._write() as db:

@@ -122,7 +122,7 @@ class GymApi:
     """Its operations, to be mounted where its clients' `server_url` points.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks whose references are known.
     """
 

@@ -184,7 +184,7 @@ class Service:
         return self.jobs.get(ids)
 
     def renew(self, job: Job) -> Job:
-        """Have a job judged again that is over, whatever is known; under its id as if it were new.
+        """Judge a finished job again, without using known verdicts; under its id as if it were new.
 
         Raises:
             QueueFull: there is no room for it.

@@ -1,4 +1,4 @@
-"""What every archive holds to. Subclass, give a `make`, and let pytest collect it.
+"""The requirements for every archive. Subclass, give a `make`, and let pytest collect it.
 
 class TestMine(ArchiveConformance):
     def make(self):
@@ -19,9 +19,9 @@ PROGRAMS = 90
 
 
 def mirrored(slots: Mapping[str, Elite], elite: Elite, offer: Offer) -> dict[str, Elite]:
-    """The slots after an offer, from those before it and the answer alone: what `Offer` promises.
+    """The slots after an offer, from those before it and the answer alone, as `Offer` promises.
 
-    It is what the store and the engine do.
+    The store and the engine do the same.
     """
     known = {held.program: held for held in slots.values()} | {elite.program: elite}
     leaving = {offer.evicted, elite.program if offer else None}
@@ -51,7 +51,7 @@ class ArchiveConformance:
         }
 
     def stream(self, seed: int = 0) -> list[Elite]:
-        """Elites of at most `PROGRAMS` programs, which come again with what is known of them later.
+        """Elites of at most `PROGRAMS` programs, which are offered again with later facts.
 
         Verdicts arrive a little out of order; two out of three programs have parents.
         """

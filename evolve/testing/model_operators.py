@@ -1,4 +1,4 @@
-"""What every operator that asks a model holds to, beyond `OperatorConformance`.
+"""The requirements for every operator that asks a model, beyond `OperatorConformance`.
 
 Subclass, give a `make`, and let pytest collect it. No model is asked: replies are made up.
 """

@@ -13,7 +13,7 @@ class MemoryPopulation(Population):
 
     Args:
         elites: in any order.
-        visits: what came of programs as parents; those left out have none.
+        visits: the results of programs as parents; those left out have none.
         slots: places by program; one island where none has a `/`.
         turn: the number of the ticket.
     """

@@ -20,11 +20,11 @@ class TrackerFailed(EvolveError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one told step adds to the curves of a run.
+    """The values that one told step adds to the curves of a run.
 
     Attributes:
         sequence: number of the step. Steps are told in another order than they were asked in.
-        values: numbers by `group/name`, units in the name; what is unknown is left out.
+        values: numbers by `group/name`, units in the name; unknown ones are left out.
     """
 
     sequence: int

@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A bench: its runs in order, and what is the same for all.
+    """A bench: its runs in order, and their common settings.
 
     `beside` are the baselines that every program is timed with; `final` is None where winners are
     not measured again; `within_s` None where there is no hurry.

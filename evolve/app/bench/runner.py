@@ -45,11 +45,11 @@ class Bench:
     """Searches every task of a plan that is not done.
 
     Args:
-        plan: what to run.
+        plan: the runs to make.
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
-        first_s: what a task is taken to need before one has ended.
+        first_s: estimate of a task's time before one has ended.
         say: takes lines of progress.
         interruptible: a block within which a request to stop calls its argument with the reason.
     """
@@ -82,7 +82,7 @@ class Bench:
         """Search until all is done; why it ended before that, empty where it did not.
 
         Raises:
-            EvolveError: the judge or the database cannot be used; what is under way can be resumed.
+            EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
         reasons: list[str] = []
         workers: list[asyncio.Task[EvolveError | None]] = []

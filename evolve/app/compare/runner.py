@@ -65,11 +65,11 @@ def plan(
         searches: a preset for each method, with key=value words of its own after it.
         seeds: how many runs of each, numbered on from `seed`.
         store: the database, unless a word says otherwise.
-        name: what the runs' names begin with.
+        name: prefix of the runs' names.
 
     Raises:
-        UsageError: no budget, a method that is no preset or sets what has to be the same, runs of
-            these names with other settings, or what a run would refuse.
+        UsageError: no budget, a method that is no preset or sets something that has to be the same,
+            runs of these names with other settings, or a setting that a run would refuse.
     """
     _check(settings, searches, seeds)
     shared = [f"store.path={store}", "store.reuse=false", *settings]
@@ -189,7 +189,7 @@ async def search_all(
     """Search one run after the other with the same judge; those that are done are left alone.
 
     Args:
-        entries: what `plan` made.
+        entries: from `plan`.
         frontend: shows progress.
         evaluator: the judge, which does not audit the task; None starts the configured one, and
             has it audited.

@@ -47,7 +47,7 @@ def check_types(node: Mapping[str, Any], where: str, *, ours: Sequence[str] = ()
 
 
 def locate(node: Mapping[str, Any], where: str) -> Any:
-    """The class, or whatever else makes the component, that `node` names by `_target_`.
+    """The class or other factory of the component that `node` names by `_target_`.
 
     Raises:
         UsageError: it names none, or none that is to be had.

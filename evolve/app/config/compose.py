@@ -110,8 +110,8 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
         The highest exit status of the jobs; 0 where Hydra only printed something.
 
     Raises:
-        EvolveError, OSError: what a job raised; the first one of a sweep, after its other jobs
-            have run.
+        EvolveError, OSError: raised by a job; the first one of a sweep, after its other jobs have
+            run.
     """
     flags = [word for word in words if "=" not in word or word.startswith("-")]
     if not flags and not any(word.lstrip("+~").startswith("hydra") for word in words):
@@ -151,7 +151,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
 
 
 def _opened(words: Sequence[str]) -> list[str]:
-    """The words, with what Hydra and a model need.
+    """The words, with the additions that Hydra and a model need.
 
     `++` before those that may add a name, and with a model operators that ask it, unless the words
     or their preset choose the operators: `llm.model=provider/name` is to be enough.
@@ -289,8 +289,8 @@ def _known(node: type) -> tuple[list[str], list[str]]:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    In components and `llm`, what comes from the environment keeps its `${oc.env:...}` spelling
-    until they are built: secrets come from there, and this is what the database stores.
+    In components and `llm`, values from the environment keep their `${oc.env:...}` spelling until
+    they are built: secrets come from there, and the database stores this spelling.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.

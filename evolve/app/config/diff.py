@@ -8,8 +8,8 @@ from evolve.app.config.upgrade import complete
 from evolve.core.errors import UsageError
 from evolve.store import RunRow
 
-# Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
-# and behind which walls it is judged, and who else is told.
+# Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
+# device and sandbox, and trackers.
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names

@@ -1,4 +1,4 @@
-"""What may stand in a run's configuration, with types that hold at composition.
+"""The fields of a run's configuration, with types that hold at composition.
 
 Components of `archive`, `selection`, `operators`, `schedule`, `methods`, `knowledge` and `trackers`
 are open: a `_target_` may name a class of any package, whose constructor gives the types of
@@ -120,7 +120,7 @@ class ModelPrice:
 class Models:
     """One model by `model`, or several by `models`; `run` (whose answers) is for replay.
 
-    `evolve.llm.ModelSettings` says what the others mean.
+    See `evolve.llm.ModelSettings` for the others.
     """
 
     kind: ModelKind = ModelKind.single

@@ -27,7 +27,7 @@ PART = "_target_"  # of a component: the class to build
 
 
 def setting_meant(key: str, known: Sequence[str], groups: Collection[str]) -> str:
-    """The setting that `key` was meant for, or what to do instead; empty where nothing is near.
+    """The setting that `key` was meant for, or the remedy; empty if none is similar.
 
     The group is matched first, then the name within it: of `terminaton.wall_time` the group is
     wrong, of `wall_time` it is missing.

@@ -22,7 +22,7 @@ def completed(run: RunRow) -> RunRow:
 
 
 def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration with the schema's defaults for what it lacks.
+    """A stored configuration with the schema's defaults for missing fields.
 
     A limit that it lacks is no limit: the options of `conf/termination` are for new runs. A setting
     that is no more goes out, and classes are named by the modules that they are in now.

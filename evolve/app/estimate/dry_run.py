@@ -92,8 +92,8 @@ def forecast_lines(
 
     Args:
         termination: limits by name.
-        noise: what the judge measured of the reference.
-        calls: what models took; None without models.
+        noise: the judge's measurement of the reference.
+        calls: the models' costs; None without models.
         devices: how many evaluate at once, each of them as fast as the one that was measured.
     """
     each_s, timed_s = noise["seconds_per_evaluation"], noise["device_seconds_per_evaluation"]

@@ -23,7 +23,7 @@ FILE = "dry-runs.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallForecast:
-    """What a proposal takes on average over the models by their weights, and how many calls run.
+    """The cost of a proposal, averaged over the models by weight, and how many calls run.
 
     `usd` is None where a cost is unknown.
     """
@@ -72,7 +72,7 @@ class Sample:
 async def sample_calls(
     config: Mapping[str, Any], task: Task, evaluator: Evaluator
 ) -> tuple[list[Sample], int] | None:
-    """Ask every model for what a run would ask after its seeds were judged; None without a model.
+    """Ask every model as a run would ask after its seeds were judged; None without a model.
 
     The second part is how many calls may be under way at once. Calls are committed, charged and
     kept as those of a run, in a database of their own (`FILE`), and stay within the run's limits.

@@ -112,7 +112,7 @@ async def evaluate_async(
         init_inputs: as in `optimize`.
         fidelity: how far to go: `check` (correctness only), `screen` (a few timings), `reward`,
             `search`, or `verify` (all of it in fresh processes).
-        baseline: what it is timed against beside `eager`: `compile`, `file:mine.py`, ...
+        baseline: the opponent besides `eager`: `compile`, `file:mine.py`, ...
         device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
         size: which entry of the task's `SIZES`: `tiny`, `cpu`, `gpu`; None: the device's.
         precision: dtype of floating inputs and parameters: `fp32`, `fp16`, `bf16`; `task`: as the

@@ -47,7 +47,7 @@ def request_for(
     precision: str,
     accumulation: str,
 ) -> EvaluationRequest:
-    """What the judge is asked about a program.
+    """The request to the judge about a program.
 
     Raises:
         UsageError: no such task or baseline.
@@ -72,7 +72,7 @@ def request_for(
 def recorded(
     path: str, run_name: str | None, sequence: int
 ) -> tuple[EvaluationRequest, Evaluation | None]:
-    """What was asked about a stored step, and the verdict on record.
+    """The request for a stored step, and the verdict on record.
 
     Raises:
         UsageError: there is no such step, or it made no program.

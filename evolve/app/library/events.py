@@ -46,7 +46,7 @@ class Judged:
 
     `speedup` over the run's baseline is None unless the program is strictly correct and was timed.
     `is_best` says whether it is the best so far; `verifies` whether the step repeats the best one
-    in fresh processes. `usd` is what models have cost so far, None if a price is unknown.
+    in fresh processes. `usd` is the cost of models so far, None if a price is unknown.
     """
 
     run: str

@@ -3,7 +3,7 @@
 A request of ticket 12 in its first round is `000012-0.ticket.json` (all of it, for machines) and
 `000012-0.prompt.md` (the conversation, to be read). Its answer goes into `000012-0.reply.md`, or
 into `000012-0.reply.json` with `text` and, if known, `model`, `prompt_tokens`, `completion_tokens`
-and `cost_usd`. Where newer verdicts have changed what is asked, files begin with `000012-0.1`.
+and `cost_usd`. If newer verdicts have changed the request, files begin with `000012-0.1`.
 """
 
 import json

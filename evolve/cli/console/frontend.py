@@ -56,7 +56,7 @@ class Terminal:
     ) -> Iterator[None]:
         """The first signal drains, the second leaves at once; nothing is lost either way.
 
-        Once the block is over, what is left of the command is not to be interrupted.
+        Once the block is over, the rest of the command must not be interrupted.
         """
         stopping = False
 

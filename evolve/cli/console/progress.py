@@ -17,10 +17,10 @@ _live: "list[Live]" = []  # the one line of the terminal, while anything is bein
 
 @contextmanager
 def doing(what: str | Callable[[], str], *, plain: bool = True) -> Iterator[None]:
-    """Say what is done for as long as the block lasts; on a terminal with the seconds since.
+    """Show the current work for as long as the block lasts; on a terminal with the seconds since.
 
     Args:
-        what: in words; called anew whenever the line is redrawn.
+        what: the work, in words; called anew whenever the line is redrawn.
         plain: whether it is a line of the output where that is no terminal.
     """
     said = what if callable(what) else lambda: what

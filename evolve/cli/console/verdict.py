@@ -13,7 +13,7 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
 
     Args:
         evaluation: the verdict.
-        findings: what the audit of the task found.
+        findings: of the task's audit.
     """
     yield f"verdict    {_status(evaluation)}"
     yield f"strict     {NOT_COUNTED if findings else 'passed' if evaluation.strict else 'failed'}"

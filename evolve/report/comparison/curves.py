@@ -1,8 +1,8 @@
-"""Best-so-far curves of runs, and what the seeds of one method have in common.
+"""Best-so-far curves of runs, and statistics over the seeds of one method.
 
-What a search would have handed over is the instance whose speedup is highest at the lower end of
-its interval, over all evaluations that it had by then. So one lucky measurement does not raise a
-curve for long, and a curve falls where measuring again takes something back.
+The result that a search would have returned is the instance whose speedup is highest at the lower
+end of its interval, over all evaluations that it had by then. So one lucky measurement does not
+raise a curve for long, and a curve falls if a new measurement is lower.
 """
 
 import math

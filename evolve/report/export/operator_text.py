@@ -32,10 +32,10 @@ def operator_name(task: str) -> str:
 
 
 def operator_values(name: str, examined: Examined) -> dict[str, Any]:
-    """What the template of `op.py` takes, for an operator of that name.
+    """The variables of the template of `op.py`, for an operator of that name.
 
     Raises:
-        UsageError: something in the task has no such text; the message says what.
+        UsageError: something in the task has no such text; the message names it.
     """
     first, defaults = examined.cases[0], examined.defaults
     _check_names([*first.arguments, *defaults], name)

@@ -37,7 +37,7 @@ _NEEDS = {
 class Facts:
     """Facts of a winner besides its source.
 
-    `device` is `cpu` or `cuda`, `architecture` what it was judged on as the guard compares it
+    `device` is `cpu` or `cuda`, `architecture` that of the judge, as the guard compares it
     (`x86_64`, `sm_90`); `gain` a sentence with an interval; `provenance` lines for the README.
     """
 

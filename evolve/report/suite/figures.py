@@ -64,7 +64,7 @@ def figures(
     Args:
         results: of any tasks.
         column: `custom` or `mixed`.
-        baseline: what speedups are against.
+        baseline: of speedups.
         weak_counts: count programs of weak tasks, as evaluators do that do not look for them.
     """
     ended = [result for result in results if result.ended]

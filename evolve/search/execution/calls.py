@@ -137,11 +137,11 @@ class Calls:
         self._waiting = kept
 
     def collect(self) -> tuple[list[Ticket], list[BaseException]]:
-        """Store and read what has ended, in the order of asking.
+        """Store and read finished calls, in the order of asking.
 
         Returns:
-            The tickets as they stand then; those that are asked again wait here already. The
-            second part is what went wrong on our side.
+            The tickets as they stand then; those that are asked again wait here already. The second
+            part lists our own failures.
         """
         ended = sorted(
             (task for task in self._running if task.done()),
@@ -164,7 +164,7 @@ class Calls:
         return tickets, failures
 
     async def settle(self, patience_s: float) -> None:
-        """Let what is under way end for so long, after something else has gone wrong.
+        """Give running calls so long to end, after another error.
 
         A refused key is refused to all its users, in a moment: a call that is given up before that
         would be charged as if it had been answered.
@@ -184,9 +184,9 @@ class Calls:
                 del self._running[task]
 
     async def abandon(self) -> None:
-        """Give up what is under way, and keep what has arrived.
+        """Cancel running calls, and keep arrived replies.
 
-        What was sent has an unknown outcome then; what only waited to be sent is asked again.
+        Sent calls then have an unknown outcome; unsent ones are asked again.
         """
         self.collect()
         self._is_closing = True

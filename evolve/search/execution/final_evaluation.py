@@ -39,7 +39,7 @@ def is_mixed(step: Step) -> bool:
 def finalists(search: Search) -> list[Elite]:
     """Programs to measure: the best custom one, and a mixed one that is faster, if any.
 
-    Also a custom one that has not been measured and is faster than what the final came to.
+    Also a custom one that has not been measured and is faster than the result of the final.
     """
     custom, mixed = search.contenders()[:1], _best_mixed(search)
     found = [*custom]
@@ -157,7 +157,7 @@ def unjudged(store: Store, run: int) -> list[Elite]:
 
 
 async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
-    """Judge once more, one after the other, what has failed by our own fault.
+    """Judge once more, one after the other, the evaluations that failed by our own fault.
 
     A large task may need the memory that those had which were judged at the same time.
     """

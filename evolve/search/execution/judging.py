@@ -130,7 +130,7 @@ class Judging:
     async def _evaluate(self, ticket: Ticket, request: EvaluationRequest) -> Evaluation:
         """The verdict; one that failed by our own fault is asked for again, a few times.
 
-        Not where memory is what it failed for, or others keep the device busy: the judge has tried
+        Not if it failed for lack of memory, or others keep the device busy: the judge has tried
         that again by itself, alone.
         """
         known = self._search.known(request, self._evaluator)

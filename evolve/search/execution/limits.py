@@ -19,7 +19,7 @@ _NO_ANSWERS: Mapping[str, Any] = {"proposals": 0, "tokens": 0, "usd": 0.0}
 
 
 class Limits:
-    """Asks a termination rule, and counts what is under way and what is kept back.
+    """Asks a termination rule, counting running work and reserves.
 
     Args:
         search: the engine, whose recorded progress the rule gets.
@@ -72,13 +72,13 @@ class Limits:
         certain: bool = False,
         tuning: bool = False,
     ) -> str:
-        """Why to ask for nothing more, counting what is under way as done.
+        """Why to ask for nothing more, counting running work as done.
 
         Args:
-            worst: what calls that are to be sent would use at most; what earlier calls have
-                reserved counts as used then.
-            certain: count only what is done.
-            tuning: leave out what answers cost: it is about tuning that is to go on without them.
+            worst: upper bound on the use of calls to be sent; reservations of earlier calls then
+                count as used.
+            certain: count only finished work.
+            tuning: leave out the cost of answers: for tuning that continues without them.
         """
         pending = [
             ticket.proposal.fidelity

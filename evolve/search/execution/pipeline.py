@@ -49,11 +49,11 @@ class Pipeline:
     search's model. As many calls are made in advance as keep the judge busy (`LLMConcurrency`); if
     it would be idle while models answer, operators without a model fill in.
 
-    A limit on wall time includes the verification: nothing begins unless what is left holds it and
-    the verification, as far as can be told from what evaluations have taken so far. Evaluations
-    that take longer are given up when the verification has to begin, and the verification itself
-    `late_s` behind the limit. All that is given up is repeated by a resume; one that begins with
-    its limit used up finishes what is left, however long that takes.
+    A limit on wall time includes the verification: work begins only if the remaining time suffices
+    for it and the verification, as estimated from the evaluations so far. Evaluations that take
+    longer are given up when the verification has to begin, and the verification itself `late_s`
+    behind the limit. A resume repeats all cancelled work; one that begins with its limit used up
+    finishes the remaining work in any time.
 
     Args:
         search: the engine; its run is claimed for as long as `run` is under way.
@@ -62,8 +62,8 @@ class Pipeline:
         listeners: called after every told step, in order; they must not raise.
         say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
-        drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
-            that still run then are repeated by a resume; calls are given up.
+        drain_s: how long running work may take after `request_stop`. Evaluations that still run
+            then are repeated by a resume; calls are given up.
         verify: whether the champion is verified at the end; if not, the limit on wall time says
             when nothing more begins, and nothing is given up.
         open_verified: whether programs are judged one by one until the first that can be is
@@ -71,8 +71,8 @@ class Pipeline:
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
         began: when the time of this session began, on the clock of `time.monotonic`; None: now.
-        late_s: how long behind a limit on wall time what is under way may end.
-        free_judge: ends what the judge does for evaluations that were given up.
+        late_s: how long after a limit on wall time running work may end.
+        free_judge: ends the judge's work on evaluations that were cancelled.
     """
 
     def __init__(
@@ -344,8 +344,8 @@ class Pipeline:
     def _start_judging(self) -> str:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
 
-        What an earlier session left behind is judged whatever the limits say by now: it may be what
-        a person wrote by hand since.
+        Work of an earlier session is judged in spite of the limits: a person may have written it by
+        hand since.
         """
         while self._proposed and self._may_judge():
             ticket = self._proposed[0]

@@ -26,9 +26,9 @@ _WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verifi
 class Reserve:
     """Seconds of wall time that evaluations take, measured in this session.
 
-    Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
-    What a verification takes follows from the stages of evaluations: its pairs of processes from
-    the usual pair, its checks from the longest, when the task's inputs were made.
+    Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
+    verification follows from the stages of evaluations: its pairs of processes from the usual pair,
+    its checks from the longest, when the task's inputs were made.
     """
 
     def __init__(self) -> None:

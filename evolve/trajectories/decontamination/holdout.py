@@ -32,10 +32,10 @@ class HeldOut:
     """A set of tasks to keep out.
 
     Attributes:
-        asked: what was asked for, as the manifest quotes it.
+        asked: the request, as the manifest quotes it.
         sources: text of every task by name.
         signatures: names of the tasks by their signatures, if they were traced.
-        notices: what a person should know about it.
+        notices: messages for the user.
     """
 
     asked: tuple[str, ...] = ()
@@ -59,9 +59,9 @@ class HeldOut:
         return Similarity(self.sources)
 
     def match(self, task: Task, tracer: Tracer | None = None) -> Match | None:
-        """What a task is held out as; None if it may be trained on.
+        """The kind of a held-out task; None if it may be trained on.
 
-        With a tracer also by what it computes; that executes the task, in another process.
+        With a tracer also by its computation; that executes the task, in another process.
         """
         if KERNELBENCH in self.asked and task.name.startswith(PREFIX):
             return Match(task.name, "name")
@@ -91,7 +91,7 @@ def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:
     Args:
         asked: `kernelbench` (all problems of the checkout in KERNELBENCH_PATH; without one its
             tasks are known by name only), files or folders of task modules, or `none`.
-        tracer: to recognise them by what they compute, too.
+        tracer: to recognise them by their computation, too.
 
     Raises:
         UsageError: a path is not there, or holds no task.

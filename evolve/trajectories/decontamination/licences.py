@@ -55,7 +55,7 @@ def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:
     """Whether rows of a task under this licence may be exported.
 
     `allowed` are identifiers or patterns; with none of them everything but `FORBIDDING` is, also
-    what is unknown. Of an expression every part has to be allowed.
+    unknown ones. Of an expression every part has to be allowed.
     """
     parts = [word for word in _WORD.findall(licence) if word not in ("(", ")", *_OPERATORS)]
     return all(_allowed(part, allowed) for part in parts)

@@ -35,7 +35,7 @@ class Plan:
     Attributes:
         format: of the trainer.
         recipe: which steps become which rows.
-        rules: what is left out whatever the recipe says.
+        rules: the exclusions of every recipe.
         test_share: of the task families.
         test_families: names of them, instead.
         parquet: instead of JSON lines.

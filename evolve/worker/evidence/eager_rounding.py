@@ -91,7 +91,7 @@ class Watch(DispatchMode):
 def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
     """Whether outcomes are nearer to those in fp64 than operands of 11 bits would leave them.
 
-    If there is no error at all, what is called truth may be the outcome itself.
+    If there is no error at all, the truth may be the outcome itself.
     """
     return 0 < _largest_error(outcomes, truth) < _MIN_ERROR
 

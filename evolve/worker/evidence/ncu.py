@@ -2,7 +2,7 @@
 
 Many hosts forbid counters to all but root; then there are none, and nothing is said about it. One
 call on a timed case, in a process of its own (`tool_process`), at verification: it takes seconds.
-What it says comes out of the candidate's sandbox, and is a label for people and models.
+Its report comes out of the candidate's sandbox, and is a label for people and models.
 """
 
 import csv

@@ -4,10 +4,10 @@ The kernel marks the most pages that a process has held at once. A process can l
 by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
 or has another process work for it; both are seen, and then nothing is known.
 
-What a process does with its own pages is its own affair, so three ways past the books are not seen:
-it can give back pages that it was born with, code and heap of over a hundred megabytes, to take
-others in their place; keep bytes in files that it has not mapped; and have a child work within the
-call that the kernel is to reap without a word (SIGCHLD ignored).
+A process controls its own pages, so three ways to evade the accounting are not seen: it can give
+back pages that it was born with, code and heap of over a hundred megabytes, to take others in their
+place; keep bytes in files that it has not mapped; and have a child work within the call that the
+kernel is to reap without a word (SIGCHLD ignored).
 """
 
 from dataclasses import dataclass
@@ -68,9 +68,9 @@ def scratch_bytes(
 ) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
-    To a MiB. What it has set aside before counts, and so does its code. None if the system does not
-    keep books that it cannot reach, or where the call is not right: this is no check, and changes
-    no verdict. If it takes much longer than in the checks there is none either: others wait.
+    To a MiB. Memory allocated before counts, and so does its code. None if the system does not keep
+    books that it cannot reach, or where the call is not right: this is no check, and changes no
+    verdict. If it takes much longer than in the checks there is none either: others wait.
     """
     if Mechanism.LANDLOCK not in Mechanism(session.launcher.mechanisms):
         return None

@@ -59,7 +59,7 @@ def disowned(labels: Iterable[Label]) -> bool:
     """Whether one of the labels says that the work is not the candidate's own.
 
     A call named like a library's in a text is none of those: it may be the candidate's own function
-    of that name, and what a build imports tells them apart.
+    of that name, and the imports of a build distinguish them.
     """
     return any(label.name in _DISOWNING for label in labels)
 

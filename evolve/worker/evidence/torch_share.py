@@ -1,10 +1,10 @@
 """Torch's share of a task's work in a candidate's call, by the candidate's own account.
 
-The account comes out of the candidate's process: it speaks against a candidate, and what it leaves
-out is for other evidence to show. The share is that of what the reference has to do at least: the
-bytes of its inputs, parameters and outputs, each once, and its arithmetic operations. Not of all
-that the reference moves: one operation of torch may do the whole work of a reference that goes
-through memory ten times.
+The account comes out of the candidate's process: it speaks against a candidate, and other evidence
+covers omissions. The share is relative to the minimal work of the reference: the bytes of its
+inputs, parameters and outputs, each once, and its arithmetic operations. Not of all that the
+reference moves: one operation of torch may do the whole work of a reference that goes through
+memory ten times.
 """
 
 import json
@@ -31,7 +31,7 @@ Account = Mapping[str, Work | None]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of bytes and operations what torch does, and the operations that do most of it.
+    """Torch's share of bytes and operations, and the operations that do most of it.
 
     `uncounted` names one whose work cannot be counted.
     """

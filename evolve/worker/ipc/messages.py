@@ -1,10 +1,10 @@
 """Messages between the judge and a runner, over one Unix stream socket.
 
 The two directions are not alike. The judge is trusted by the runner, so its commands are pickles
-with file descriptors attached. The runner is not trusted: it sends fixed binary
-structs with hard size limits, and whatever does not parse is the candidate's fault
-(`ChannelFault`), never an error of the judge. Nothing here is authority: a message carries
-addresses and shapes to look at, text for feedback, and a diagnostic time.
+with file descriptors attached. The runner is not trusted: it sends fixed binary structs with hard
+size limits, and anything malformed is the candidate's fault (`ChannelFault`), never an error of the
+judge. Nothing here is authority: a message carries addresses and shapes to look at, text for
+feedback, and a diagnostic time.
 """
 
 import array

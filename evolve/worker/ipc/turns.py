@@ -1,8 +1,8 @@
 """Words in memory that a judge and one runner share, by which calls are handed over one by one.
 
 The judge writes the inputs of a call and says so; the runner makes the call and says where its
-outputs lie; only then come the inputs of the next. So calls cannot be merged into one. What a
-runner writes there is no more than a place to look at.
+outputs lie; only then come the inputs of the next. So calls cannot be merged into one. A runner's
+words there are only places of outputs.
 
 Each side spins for as long as the other needs on a core of its own, and sleeps (futex) where that
 one has none: a busy host may have given both the same.

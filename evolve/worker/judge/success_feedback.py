@@ -18,7 +18,7 @@ def success_feedback(
 
     Args:
         timing: of the timed cases.
-        light: what of it is known to be near the device's limits.
+        light: how close it is to the device's limits.
         facts: the kernels that a profiler saw.
         custom: whether custom kernels made the outcome.
     """

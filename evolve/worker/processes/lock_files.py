@@ -63,8 +63,8 @@ def _opened_in_time(path: Path) -> int:
 def _opened(path: Path) -> int:
     """The file; a link is not followed, and the other end of a pipe is not waited for.
 
-    What is there is opened without O_CREAT, which the kernel refuses in a shared folder to all but
-    the file's owner, root included (`fs.protected_regular`).
+    An existing file is opened without O_CREAT, which the kernel refuses in a shared folder to all
+    but the file's owner, root included (`fs.protected_regular`).
     """
     # flock asks for no more than reading
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -273,7 +273,7 @@ class RunnerProcess:
 
         Args:
             case: Of the model.
-            kind: What it is to do: `calls`, one `graph` of them, or `nothing`.
+            kind: The work: `calls`, one `graph` of them, or `nothing`.
             layout: Number of the layout of the inputs.
             trees: Of that layout where it is new, else none.
             sequence: Number of the window.
@@ -411,7 +411,7 @@ class RunnerProcess:
         return reply, body
 
     def _left_at_answer(self, what: str, seconds: float) -> float:
-        """Wait for the first word in that time, not counting what of it it was frozen.
+        """Wait for the first word in that time, not counting time in which it was frozen.
 
         Returns:
             The seconds that are left for the rest of the answer.

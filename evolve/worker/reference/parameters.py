@@ -17,8 +17,8 @@ _OTHER_SPREAD = 0.1  # of one that was drawn at random already
 def randomise(model: nn.Module, seed: int) -> None:
     """Perturbs every floating parameter and running statistic in place.
 
-    Factors are log-normal, so signs, zeros in a structured weight and positive variances stay;
-    only what is zero everywhere becomes normal. Other buffers (masks, tables) stay as they are.
+    Factors are log-normal, so signs, zeros in a structured weight and positive variances stay; only
+    tensors that are zero everywhere become normal. Other buffers (masks, tables) stay as they are.
     """
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point():

@@ -37,8 +37,8 @@ def task_code(task: str, where: str) -> Iterator[None]:
 def execute(task: str, source: str, constants: Constants) -> ModuleType:
     """The module that the source defines, with the constants in place of its own.
 
-    A constant takes its new value right where the file assigns it, so that what the file computes
-    from it (other constants, default arguments) follows.
+    A constant takes its new value right where the file assigns it, so that values computed from it
+    (other constants, default arguments) follow.
 
     Raises:
         UsageError: the file does not run, or does not assign one of the constants.

@@ -25,8 +25,8 @@ class Compiling:
     def told(self, tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
         """Inside, `tell` is called before a kernel is compiled, and `come_back` after it.
 
-        Not for what other threads or children than this compile, since both talk to the judge,
-        nor while a CUDA graph is recorded, where the device cannot be waited for.
+        Not for compilations of other threads or children, since both talk to the judge, nor while a
+        CUDA graph is recorded, where the device cannot be waited for.
         """
         self._install()
         self._thread = _this_thread()

@@ -92,7 +92,7 @@ class CudaAccess:
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:
-        """The pool, for a recording: what is recorded would else be allocated past it.
+        """The pool, for a recording: recorded calls would otherwise allocate outside of it.
 
         torch lets no other thread allocate from a pool that is recorded to.
         """

@@ -1,9 +1,9 @@
 """Kernels of a large program are compiled side by side, before the first of them is launched.
 
 Triton compiles a kernel when it is first launched, one after the other, which takes a network of
-hundreds of kernels minutes. So a model is called once with nothing launched, what Triton would
-compile is noted, and several threads do that; its cache has it then. Nothing that such a call
-computes is of use, so model and module are made for it, and not called again.
+hundreds of kernels minutes. So a model is called once with nothing launched, Triton's compilations
+are noted, and several threads do that; its cache has it then. Nothing that such a call computes is
+of use, so model and module are made for it, and not called again.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def _nothing_launched(kernels: Any) -> Iterator[None]:
 
 
 class _Unwritten(DispatchMode):
-    """What kernels would have written is zero.
+    """Kernels' outputs are zero.
 
     What depends on values ends the call: a loop could wait for one that never comes, and zero need
     not be an index, which on a GPU would cost the process its device.

@@ -1,4 +1,4 @@
-"""`evolve doctor`: what this machine offers, what is missing, and what to do about it.
+"""`evolve doctor`: the capabilities of this machine, missing parts, and remedies.
 
 Needs nothing but the standard library until it asks the worker, so that it also speaks where the
 installation is broken.

@@ -18,7 +18,7 @@ from evolve.evaluation.mutation.tally import PlaceRow, by_case, by_family, by_ki
 
 async def run(request: EvaluationRequest, *, device: str, most: int, require: str,
               read: Sequence[str], as_json: bool) -> None:  # fmt: skip
-    """Audit the request's kernel and print what came of it.
+    """Audit the request's kernel and print the result.
 
     Raises:
         UsageError: the source has no kernel to change, or is not correct itself.

@@ -86,7 +86,7 @@ def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
     """The token that clients have to show; None where there is none.
 
     Raises:
-        UsageError: the file cannot be read, or what is there is too short to be one.
+        UsageError: the file cannot be read, or is too short for a token.
     """
     if path is None:
         token, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE

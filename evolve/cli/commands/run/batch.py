@@ -185,7 +185,7 @@ def _ask_new(
 
 
 def _judge_of(search: "Search") -> "Judge | None":
-    """What has judged this run so far, or else all that the database knows of its task.
+    """The judges of this run so far, or else all that the database knows for its task.
 
     None if there is none, or several of which no one is chosen.
     """

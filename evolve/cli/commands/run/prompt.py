@@ -1,4 +1,4 @@
-"""`evolve prompt`: what would be sent to a model next, or what a step has asked and was answered.
+"""`evolve prompt`: the next request to a model, or the request of a step with its replies.
 
 Nothing is sent or stored.
 """

@@ -1,6 +1,6 @@
-"""`evolve tell`: what came back from elsewhere, taken into a run.
+"""`evolve tell`: take results from elsewhere into a run.
 
-What a file or folder holds is recognised by its content, so that one verb takes all of it.
+The kind of a file or folder is recognised by its content, so that one verb takes all kinds.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Memory of a GPU that is lent to one runner after another.
 
 To make, map, free and wipe memory takes the driver milliseconds for each gigabyte, in which it
-holds up every process of the host. So what a runner has used is not given back to the driver: it is
-overwritten and lent again.
+holds up every process of the host. So memory that a runner has used is not given back to the
+driver: it is overwritten and lent again.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Arenas:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Arena:
-        """One of at least `size` bytes. What lies in it looks like values, and is none.
+        """One of at least `size` bytes. Its content looks like values, and is none.
 
         Works on the GPU.
 

@@ -68,7 +68,7 @@ class Lent:
         base: where it says that it maps the pool.
         signals: the page that both see.
         inputs: memory that inputs are copied to; None before the first.
-        former: what was too small for them, which it may still have mapped.
+        former: arenas that were too small, which it may still have mapped.
         layouts: trees of inputs that it has made tensors of, with their numbers.
         recorded: the case and the trees of its recording.
         warmed: cases that it has run, with the calls of a block.
@@ -91,8 +91,8 @@ class CudaDevice:
 
     A runner maps two arenas of the judge for as long as it lives: inputs are copied to one, and its
     torch allocates from the other, the *pool*. So an output is read without the candidate's help,
-    no memory is made or mapped between timed blocks, and what an earlier runner has left there is
-    overwritten before the next gets it (`arenas`).
+    no memory is made or mapped between timed blocks, and data of an earlier runner is overwritten
+    before the next gets it (`arenas`).
 
     The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
 

@@ -1,8 +1,8 @@
 """Page-locked memory of the host: where outputs wait that a GPU has no room for.
 
 A copy engine fills it at some 50 GB/s; pages of the usual kind take seconds for each of such an
-output, and so does locking them. So it is reserved before anything is timed, and torch, which keeps
-what was let go of, gives it out again at once.
+output, and so does locking them. So it is reserved before anything is timed, and torch, which
+caches freed memory, gives it out again at once.
 """
 
 import contextlib

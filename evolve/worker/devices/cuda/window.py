@@ -12,11 +12,11 @@ Nor after t1: the process is stopped, the outputs chosen are copied whole and ju
 hold what was read.
 
 Calls are handed over one by one, so that none can be made for those that follow. In a block that is
-not scored the judge pauses at secret calls: what the calls before have given has to be there
-then, and only afterwards come the inputs of the next, in whose place others had been.
+not scored the judge pauses at secret calls: the outputs of the calls before have to be there then,
+and only afterwards come the inputs of the next, in whose place others had been.
 
-What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
-and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
+The overhead of a window is measured by windows of one empty kernel, with as many inputs, and
+subtracted. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
 judge could take the interpreter in between.
 
 While one side runs, the processes of the others are stopped, and the device has to show that
@@ -270,7 +270,7 @@ class CudaWindow:
         done: Done,
         pieces: Sequence[_Piece],
     ) -> dict[int, list[torch.Tensor]]:
-        """The outputs chosen, whole; what was seen of them when the clock stopped has to be so.
+        """The outputs chosen, whole; they have to hold the values sampled when the clock stopped.
 
         Memory for them is made only now: before, it would show which blocks are judged.
         """
