@@ -47,7 +47,7 @@ class Distance(Protocol):
 
 
 class Text:
-    """The share of what one of two texts has and not the other, estimated from their sketches.
+    """The share of one text's tokens that the other lacks, estimated from their sketches.
 
     Comments, layout, values of tunables and names of variables do not count; see
     `evolve.core.source.sketch`.

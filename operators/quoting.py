@@ -1,9 +1,9 @@
 """Text of unknown origin, made fit to stand in a prompt.
 
-Programs, error messages and earlier replies were written by models, or by the authors of what the
-models had read. In a prompt they are material and never instructions: each stands between two marks
-that hold a digest of the text itself, which no text can foresee, and loses the characters that hide
-or reorder text and the tokens by which chat templates tell who speaks.
+Programs, error messages and earlier replies were written by models, or by the authors of texts that
+the models had read. In a prompt they are material and never instructions: each stands between two
+marks that hold a digest of the text itself, which no text can foresee, and loses the characters
+that hide or reorder text and the tokens by which chat templates tell who speaks.
 """
 
 import re
@@ -39,7 +39,7 @@ def quote(text: str, what: str) -> Quoted:
 
     Args:
         text: of unknown origin.
-        what: what it is, in a word or two of ours.
+        what: the kind of text, in a word or two of ours.
     """
     shown = visible(text).strip("\n")
     mark = framed_digest("quote", shown)[:8]

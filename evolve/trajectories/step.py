@@ -78,15 +78,15 @@ class Step:
     Attributes:
         run: name of the run.
         sequence: number of the step within the run, from 0.
-        task: what was searched for; its `revision` is the identity of the judgement.
-        baseline: what `ratio` is measured against.
+        task: of the search; its `revision` is the identity of the judgement.
+        baseline: of `ratio`.
         operator: how the child was made.
         model: the one asked; empty if none was.
-        models: of this step and of all that led to it (what may be trained on follows from them);
-            of other programs that a prompt shows where steps were gone through with their texts.
+        models: of this step and of all that led to it (they decide the use for training); of other
+            programs that a prompt shows if steps were read with their texts.
         generation: steps along main parents since one that had none, which has 0.
-        made: what came of it.
-        note: what the step was meant to be, in the operator's or the model's words.
+        made: the kind of result.
+        note: the intent of the step, in the operator's or the model's words.
         failure: why there is no program.
         parents: digests of the programs that it was made from, the main one first.
         parent: the main one as it was known; None for a first step.
@@ -94,9 +94,9 @@ class Step:
         prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
         exchanges: all rounds with the model, oldest first; empty if texts were left out.
-        reading: what the operator made of the last reply; None if none was read.
+        reading: the operator's result for the last reply; None if none was read.
         program: digest of the child.
-        language: what its kernels are written in.
+        language: of its kernels.
         source: of the child as written; empty if texts were left out.
         assignment: of its tunables.
         fidelity: how far up the ladder it was judged.
@@ -248,7 +248,7 @@ class Step:
 
     @property
     def advance(self) -> Ratio | None:
-        """Speedup over what it was made from: its parent, or else what `ratio` is over.
+        """Speedup over its parent, or without one over the baseline of `ratio`.
 
         A first step and a repair have no parent that is correct.
         """

@@ -127,7 +127,7 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.base.nvcc_flags import add_flags
 
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
-    # when it begins, and what is imported there may disturb another judge's timing.
+    # when it begins, and imports there may disturb another judge's timing.
     on_gpu = options.device != "auto" and device_kind(options.device).is_gpu
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []

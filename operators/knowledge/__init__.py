@@ -1,7 +1,7 @@
-"""What is known about making kernels, as files: constraints, guidance, hardware.
+"""Knowledge about kernels, as files: constraints, guidance, hardware.
 
 Documents are Markdown with a front matter; `load` reads those that ship and a user's own folders,
-`retrieve` picks what helps with a diagnosis, `skeleton` writes a document from a finished run.
+`retrieve` picks the documents for a diagnosis, `skeleton` writes a document from a finished run.
 `Knowledge` is all of it as a component of a run (`conf/knowledge`).
 """
 
@@ -51,7 +51,7 @@ class Knowledge:
     Args:
         folders: a user's documents beside those that ship.
         limit: the most documents in one prompt; 0 for none.
-        budget_tokens: what they may take together.
+        budget_tokens: limit for all together.
         unmeasured: whether also those that ship whose code was not run on such a device (see
             `operators.knowledge.retrieval.is_proven`).
 

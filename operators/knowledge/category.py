@@ -27,7 +27,7 @@ _PRODUCT = re.compile(r"matmul|bmm|einsum|MatMult").fullmatch  # of two activati
 
 
 def operation_of(category: str, source: str) -> str:
-    """A task's category, or what its source looks like where that is empty or a suite's level.
+    """A task's category, or a guess from its source if that is empty or a suite's level.
 
     Args:
         category: as the task says it; `level1` is a folder of KernelBench and no operation.

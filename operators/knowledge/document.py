@@ -69,14 +69,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What one file says.
+    """The content of one file.
 
     Attributes:
         id: its name, unique in a library.
         tags: values by kind, as in `VALUES`; a kind that is not there says "any".
         checked: versions it was checked against, by package.
         measured: figures of runs on a device, by its path as in tags: which one, with which
-            versions, and what came out.
+            versions, and results.
         body: the Markdown below the front matter.
         path: the file, for messages.
     """
@@ -145,7 +145,7 @@ def parse(text: str, path: str) -> Document:
     """Read a document, once for each content.
 
     Raises:
-        UsageError: what is wrong, in which field of which file, and what to write instead.
+        UsageError: the error, its field and file, and the remedy.
     """
     front = _FRONT.match(text)
     if front is None:

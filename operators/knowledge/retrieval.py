@@ -60,10 +60,10 @@ _FAMILIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is known of a program's trouble; an empty field says nothing.
+    """The known facts of a program's problem; an empty field is unknown.
 
     `error` is a status of the judge, `category` the kind of operation that takes a program's time,
-    `device` a path as `device_path` gives it, `precision` what its operands are.
+    `device` a path as `device_path` gives it, `precision` that of its operands.
     """
 
     bottleneck: str = ""
@@ -94,7 +94,7 @@ class Excerpt:
 
 
 def device_path(name: str) -> str:
-    """The family of a device, from what a driver or an evaluation's device class calls it.
+    """The family of a device, from the name by a driver or an evaluation's device class.
 
     >>> device_path("cuda: NVIDIA H200"), device_path("cpu: AMD EPYC, 2 cores"), device_path("?")
     ('nvidia/hopper', 'cpu', '')
@@ -153,9 +153,9 @@ def retrieve(
 
     Args:
         documents: a library.
-        diagnosis: what is known; without any tag nothing is found.
+        diagnosis: the known facts; without any tag nothing is found.
         limit: the most documents.
-        budget_tokens: what all texts together may take, at four characters a token.
+        budget_tokens: limit of all texts together, at four characters a token.
     """
     chosen: list[Excerpt] = []
     left = budget_tokens
@@ -186,10 +186,10 @@ def _excerpt(document: Document, value: float, budget: int, diagnosis: Diagnosis
 
 
 def is_proven(document: Document, device: str) -> bool:
-    """Whether what it shows was run where it is to be used.
+    """Whether its examples were run on the kind of device.
 
-    On a CPU that is what our tests run. Elsewhere it takes figures of such a device, unless there
-    is no code for GPUs in it.
+    On a CPU our tests run them. Elsewhere it takes figures of such a device, unless there is no
+    code for GPUs in it.
     """
     if document.figures(device):
         return True

@@ -1,8 +1,8 @@
 """A document from a finished run: its facts in order, for a person to draw the conclusions.
 
-No model writes here, and what models and candidates wrote (notes, code, tunable values, messages)
-is quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over
-the same baseline (indirect), with the interval that both measurements leave.
+No model writes here, and text of models and candidates (notes, code, tunable values, messages) is
+quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over the
+same baseline (indirect), with the interval that both measurements leave.
 """
 
 import difflib
@@ -26,7 +26,7 @@ _DIFF_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What `skeleton` needs of a run.
+    """The facts of a run that `skeleton` needs.
 
     `steps` are in sequence order. `feedback` gives the judge's words on a step by its number,
     `source` a program's text by digest. `device` is as an evaluation's device class names it.

@@ -59,7 +59,7 @@ def load_actions(path: str = "") -> tuple[Action, ...]:
     """The actions of a file in its order; of the one that ships where none is named.
 
     Raises:
-        UsageError: no such file, or what is wrong in it.
+        UsageError: no such file, or an error in it.
     """
     file = Path(path) if path else _SHIPPED
     try:

@@ -16,7 +16,7 @@ from operators.prompting.reply_handling import Answering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossover(Answering):
-    """Asks for a program that joins what was measured to be good in each of its parents.
+    """Asks for a program that joins the measured strengths of its parents.
 
     Args:
         count: how many parents, from 2.

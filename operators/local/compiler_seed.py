@@ -12,7 +12,7 @@ from operators.local.inductor import NotConvertible, convert, precisions
 class CompilerSeed:
     """Proposes each of the run's compiled references, once, as a program that stands alone.
 
-    The device's worker has the compiler; what it wrote is stored with the run (`Task.compiled`).
+    The device's worker has the compiler; its output is stored with the run (`Task.compiled`).
 
     Args:
         variants: settings of the compiler to ask for, of `VARIANTS`.

@@ -52,7 +52,7 @@ class TemplateSeed:
 
     Products of matrices, convolutions, attention, large windows, normalisations, scans and losses
     become Triton kernels with open tunables, with and without the compiler's pointwise kernels in
-    their tails; what it fused elsewhere stays. On a GPU only.
+    their tails; its other fusions stay. On a GPU only.
 
     Args:
         variants: settings of the compiler whose code to take, of `VARIANTS`.

@@ -30,7 +30,7 @@ Calls = tuple[Sequence[Sample], int]
 
 
 async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
-    """Audit the task, time the reference against itself, and say what the budget will buy.
+    """Audit the task, time the reference against itself, and forecast the budget's result.
 
     Where models are configured, each is really asked for one proposal.
 

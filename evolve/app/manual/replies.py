@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
-    """Store and read every reply of a folder that the run still waits for; says what came of each.
+    """Store and read every awaited reply of a folder; reports the result of each.
 
     In any order and any number of times the outcome is the same.
     """

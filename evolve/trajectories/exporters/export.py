@@ -117,8 +117,8 @@ def export(
 ) -> Manifest:
     """Write the rows of some runs to a folder that appears when it is complete.
 
-    An export that was stopped goes on when it is asked for again, from what was committed last. The
-    same runs give the same bytes.
+    A stopped export, when repeated, continues from the last commit. The same runs give the same
+    bytes.
 
     Raises:
         UsageError: the folder is there already, recipe and format do not go together, or parquet

@@ -80,8 +80,8 @@ def _as_it_is(row: Row) -> Iterable[Row]:
 class Shape:
     """Columns, and the functions that make a trainer's rows.
 
-    `parts` says which rows stand for one of a view: none if the trainer would learn from what it
-    is not to. `fill` gives the columns of each from the row and its place.
+    `parts` says which rows stand for one of a view: none if the trainer would learn from unwanted
+    text. `fill` gives the columns of each from the row and its place.
     """
 
     columns: Columns
@@ -140,7 +140,7 @@ def _answer(text: str) -> dict[str, str]:
 
 
 def aim(row: PromptOnly) -> dict[str, str]:
-    """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`.
+    """The task of answers to a prompt, in the fields of `POST /v1/jobs` of `evolve serve`.
 
     `parent_source` is empty if the prompt goes on from no program.
     """

@@ -1,8 +1,8 @@
 """Shards of rows on disk: JSON lines while an export is under way, parquet where it is asked for.
 
 Rows become visible in the folder of an export only with all others: an export is built beside its
-folder and takes its place by one rename. What is built is committed unit by unit (a run, a view of
-tasks) and within long ones, so that an export that was killed goes on where it was.
+folder and takes its place by one rename. Output is committed unit by unit (a run, a view of tasks)
+and within long ones, so that an export that was killed goes on where it was.
 """
 
 import hashlib
@@ -49,14 +49,14 @@ class Shards(AbstractContextManager["Shards"]):
 
     Args:
         folder: where it is built; a journal in it is gone on with if it is of the same export.
-        identity: what the export is made of; another one in the journal starts anew.
+        identity: of the export's inputs; another one in the journal starts anew.
         columns: of every view.
         limit: bytes that a shard may have.
 
     Attributes:
         done: units that are complete.
         under_way: of a unit that was begun, the step whose rows are there with those before.
-        facts: what was committed with them.
+        facts: committed with the rows.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Shards(AbstractContextManager["Shards"]):
         stream.rows[-1] += 1
 
     def commit(self, unit: str, facts: Mapping[str, Any], *, after: int | None = None) -> None:
-        """What is written of a unit survives a kill from here on, and so do the facts.
+        """The rows of a unit, and the facts, survive a kill from here on.
 
         Args:
             unit: its name.
-            facts: what counts are so far, say.
+            facts: such as the present counts.
             after: the step up to which the unit is written; None if it is complete.
         """
         for name in list(self._files):

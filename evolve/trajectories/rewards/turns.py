@@ -84,9 +84,9 @@ def cuda_agent(step: Step) -> float | None:
 def mtmc(step: Step) -> float | None:
     """A ladder: builds or not (0.1, -1), runs right or not (0.5, -0.5), is faster (1).
 
-    What is earned on the way up is added: no program ends at "builds", so that its 0.1 would else
-    be lost. Faster than the main parent, or than the baseline if there is none. The decay
-    with the number of the step, whose factor is not published, is left out.
+    Scores of earlier stages are added: no program ends at "builds", so its 0.1 would be lost
+    otherwise. Faster than the main parent, or than the baseline if there is none. The decay with
+    the number of the step, whose factor is not published, is left out.
     """
     found = grade(step)
     if found is None:

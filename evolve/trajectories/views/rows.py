@@ -26,9 +26,9 @@ class Row:
 class Example(Row):
     """One prompt and one completion: supervised rows, and labelled ones (KTO).
 
-    `score` is the speedup over what the step was made from, where the recipe gives one; `label`
-    whether it is wanted; `trace` the completion's tokens with their log-probabilities where an
-    endpoint gave them.
+    `score` is the speedup over the step's parent, if the recipe gives one; `label` whether it is
+    wanted; `trace` the completion's tokens with their log-probabilities if an endpoint returned
+    them.
     """
 
     prompt: tuple[Message, ...]

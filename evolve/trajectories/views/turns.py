@@ -86,9 +86,9 @@ def conversation(path: list[Step]) -> Conversation | None:
     """The steps from the first to the best program, as turns of one conversation.
 
     The first turn is the first prompt as it was sent. Every later one has the verdict on the turn
-    before, and what its own step was asked for, in its words. What was made without a model stands
-    there as the program that it goes on from, and so do all programs that were to be joined. None
-    where no model made a step.
+    before, and the request of its own step, in its words. A program made without a model stands
+    there as the one to continue from, and so do all programs that were to be joined. None if no
+    model made a step.
     """
     turns = [step for step in path if step.reply is not None and step.evaluation is not None]
     if not turns:

@@ -43,7 +43,7 @@ _OURS = re.compile(r"(?:^|/)(?:main\.cpp|cuda\.cu|candidate\.py|[\w.-]+\.(?:cu|c
 class Complaint:
     """An error as the tool words it. `line` counts from 1 in `file`; 0 if it names none.
 
-    `excerpt` is what the tool quotes of the source, the complained-of line last.
+    `excerpt` is the tool's quotation of the source, the complained-of line last.
     """
 
     what: str

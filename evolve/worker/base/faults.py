@@ -59,7 +59,7 @@ class LateFault(CandidateFault):
 
 
 class MovedFault(CandidateFault):
-    """It has moved while it was stopped: once or twice this may be what a virtual host makes of it.
+    """It has moved while it was stopped: once or twice this may be an effect of a virtual host.
 
     A processor that is taken away just when a thread stops counts as that thread's for so long.
     """

@@ -1,9 +1,9 @@
 """The judge's findings on a candidate, as text for people and models.
 
-A few hundred tokens at most: whole profiler dumps are known to make models worse. Whatever the
-candidate has a hand in (its source, its compiler's words, names of its kernels) is quoted: no
-control characters, every line behind a mark, lengths capped, so that it cannot pass for the
-judge's. Seeds and expected values never come here. A number that is not known is left out.
+A few hundred tokens at most: whole profiler dumps are known to make models worse. Text that the
+candidate influences (its source, its compiler's words, names of its kernels) is quoted: no control
+characters, every line behind a mark, lengths capped, so that it cannot pass for the judge's. Seeds
+and expected values never come here. Unknown numbers are left out.
 """
 
 import re
@@ -97,8 +97,8 @@ def bound(
 
     Args:
         time_s: of one call.
-        moved_bytes: what the reference has to read and write.
-        flops: what the reference has to compute.
+        moved_bytes: bytes that the reference has to read and write.
+        flops: operations that the reference has to compute.
         bytes_per_s: the measured rate of a copy on this device.
         flops_per_s: the measured rate of a matrix product in the dtype in question.
     """
@@ -138,8 +138,8 @@ class KernelFacts:
     """Facts of one kernel's similar launches by compiler and profiler; None is unknown.
 
     `share` is of the call's device time, `us` that time itself, `occupancy` of the warps that a
-    multiprocessor can hold. `operand_bytes` counts the tensors that a launch is given, each once.
-    `limited_by` names what keeps the occupancy down (`registers`, `shared memory`, `block size`).
+    multiprocessor can hold. `operand_bytes` counts the tensors of a launch, each once. `limited_by`
+    names what keeps the occupancy down (`registers`, `shared memory`, `block size`).
     """
 
     name: str

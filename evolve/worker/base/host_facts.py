@@ -39,7 +39,7 @@ _TOOLS = {
 def examine_host() -> dict[str, Any]:
     """Plain data: `torch`, `driver`, the `gpus` of both, `tools` by name, and versions.
 
-    An empty text stands for what is not there.
+    An empty text stands for a missing value.
     """
     compiler = os.environ.get("CC", "cc")
     return {

@@ -1,9 +1,9 @@
 """Builds of C++ extensions: made once per candidate, read-only afterwards.
 
 The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the judge
-copies that folder; what is written there later is lost. A build that failed is never copied.
-Processes that come later find the shared library in the copy and need neither ninja nor a compiler.
-Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
+copies that folder; later changes there are lost. A build that failed is never copied. Processes
+that come later find the shared library in the copy and need neither ninja nor a compiler. Inside a
+runner `tvm_ffi.cpp.load_inline` is replaced to do so.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ class _Room:
 def _copy(folder: int, name: str, target: Path, room: _Room, depth: int = 0) -> None:
     """Plain files and folders below `name`, as they are met: no link is followed.
 
-    What cannot be read is left out. So is a name that comes twice: it is changed meanwhile.
+    Unreadable entries are left out. So is a name that occurs twice: it is being changed.
     """
     if depth > _DEEPEST:
         raise BuildError(f"its build has folders that are more than {_DEEPEST} deep")

@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tiled": {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True},
     # One kernel for each operation.
     "unfused": {"max_fusion_size": 1},
-    # Matrix products and convolutions are Triton's where it has a template, and what follows is
+    # Matrix products and convolutions are Triton's if it has a template, and later operations are
     # fused into them.
     "products": {"max_autotune_gemm": True, "test_configs.max_mm_configs": 1},
     # Normalisations, scans, losses and averages over large windows stay calls, for which templates
@@ -58,7 +58,8 @@ _LARGE_WINDOWS = range(26, 257)
 _MAX_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
-# Torch documents no class of errors for what it cannot export; any other is the runner's to report.
+# Torch documents no class of errors for models that it cannot export; any other is the runner's to
+# report.
 _UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
@@ -102,7 +103,7 @@ def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> N
 
 
 def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
-    """In the judge: what came of the cases, by their numbers.
+    """In the judge: the compiler's results for the cases, by their numbers.
 
     Raises:
         CandidateFault: there is nothing, or nothing that can be read.
@@ -227,7 +228,7 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
 
 
 def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
-    """Inductor's choice by measuring, left only a template of Triton, else what there is.
+    """Inductor's choice by measuring, restricted to Triton's templates if there are any.
 
     Which blocks the template has does not matter: a program has them as tunables.
     """

@@ -112,8 +112,8 @@ def _nothing_launched(kernels: Any) -> Iterator[None]:
 class _Unwritten(DispatchMode):
     """Kernels' outputs are zero.
 
-    What depends on values ends the call: a loop could wait for one that never comes, and zero need
-    not be an index, which on a GPU would cost the process its device.
+    A computation that depends on values ends the call: a loop could wait for one that never comes,
+    and zero need not be an index, which on a GPU would cost the process its device.
     """
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

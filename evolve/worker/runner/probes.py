@@ -1,7 +1,7 @@
-"""Runtime probes for what made an outcome: torch's own work counted, custom kernels stubbed.
+"""Runtime probes for the origin of an outcome: torch's own work counted, custom kernels stubbed.
 
 Both run inside the candidate's process around one forward call. They only label: a candidate can
-defeat them, so the judge compares the outcomes of both runs with what it knows, and values are
+defeat them, so the judge compares the outcomes of both runs with the expected ones, and values are
 decided elsewhere.
 """
 
@@ -82,11 +82,11 @@ _MAX_WORK = Work(sys.maxsize, sys.maxsize)
 
 @contextmanager
 def count_aten() -> Iterator[Account]:
-    """Inside, what torch's compute operations do is counted; data movement is not.
+    """Inside, the work of torch's compute operations is counted; data movement is not.
 
     Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
-    for calls from C++, and for what the candidate's own operators (`torch.library`) do inside. An
-    operation counts as what it is, or as what its kernel has other operations do, if that is
+    for calls from C++, and for calls inside the candidate's own operators (`torch.library`). An
+    operation counts with its own work, or with that of the operations inside its kernel, if that is
     more: the kernel may be the candidate's. Ways from tensors to numpy are noted.
     """
     account = Account()
@@ -193,8 +193,8 @@ def stub_custom() -> Iterator[list[str]]:
     """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
 
     To be entered before the candidate is imported: a module keeps functions it has handed out.
-    Outputs that a custom kernel should have written keep whatever their memory held. The value
-    collects the names of what was skipped, in order.
+    Outputs that a custom kernel should have written keep the old content of their memory. The value
+    collects the names of skipped kernels, in order.
     """
     skipped: list[str] = []
     with contextlib.ExitStack() as stack:

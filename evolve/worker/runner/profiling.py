@@ -1,8 +1,8 @@
-"""Which kernels ran in one call on a GPU, whose they were, and what share of the time they took.
+"""The kernels of one call on a GPU, their origin, and their shares of the time.
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
-labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by what the candidate's
-build left behind, which the judge reads: the names in Triton's cache, and the symbols in shared
+labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by the files of the
+candidate's build, which the judge reads: the names in Triton's cache, and the symbols in shared
 libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
 """
 
@@ -39,7 +39,7 @@ _VENDOR = re.compile(
 _OF_TORCH = re.compile(r"\bat(?:_cuda_detail)?::")
 _MOVES = re.compile(r"copy|fill|cat|arange|memset|memcpy", re.I)  # by names of torch's kernels
 _LAUNCH_BOUND_US = 10.0  # below this, torch's time is launches, whatever its share
-# Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
+# Of BLAS by its Fortran and C names, of vendors' own, and functions that find such ones by name.
 _OF_LIBRARY = re.compile(
     r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
     r"|(?:cblas|LAPACKE|mkl|MKL|dnnl|openblas|vml|cublas|cublasLt|cudnn|cusparse|cutensor)_?\w+"
@@ -126,7 +126,7 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
 
 def _session() -> profile:
-    """What `torch.profiler.profile` has inside.
+    """The inner profiler of `torch.profiler.profile`.
 
     That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s where
     no bytecode is kept (torch 2.13 and 2.11).
@@ -139,14 +139,13 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Kernels, copies and fills of a trace in Chrome's format, as the profiler of torch writes it.
 
-    Times are in microseconds. Launches of a kernel that have a role of their own stay apart: other
-    grids, operands or resources, or another time. What is left out in the end is counted in a last
-    entry.
+    Times are in microseconds. Launches of a kernel with different roles are kept separate: other
+    grids, operands or resources, or another time. The rest is counted in a last entry.
 
     Args:
         trace: the file's content.
         names: of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
-        launched: what was noted of launches (`evolve.worker.runner.launches`), in order.
+        launched: recorded launches (`evolve.worker.runner.launches`), in order.
     """
     noted_of: dict[str, deque[Mapping[str, Any]]] = {}
     for each in launched:
@@ -319,8 +318,8 @@ class OwnCode:
 def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:
     """Functions of vendors' libraries that the libraries of a build import.
 
-    Looking functions up by name counts as well where no profile would show what they ran. Where
-    one does, it would only accuse the honest: the CUDA runtime and Triton's launchers do so.
+    Looking functions up by name counts as well if no profile would show the kernels. Otherwise it
+    would only accuse honest candidates: the CUDA runtime and Triton's launchers do so.
     """
     found = {}
     for path in _files(folder):

@@ -1,9 +1,9 @@
 """The runner: the process that executes one candidate, or the reference, and serves its judge.
 
-It has no authority. It runs what it is told on inputs that it is given, and says where the outputs
-lie in its memory; the judge reads them there and measures the time from outside. A candidate
-shares this process and may rewrite all of this module: nothing that it can say here counts as more
-than a place to look at.
+It has no authority. It runs commands on the inputs it gets, and says where the outputs lie in its
+memory; the judge reads them there and measures the time from outside. A candidate shares this
+process and may rewrite all of this module: nothing that it can say here counts as more than a place
+to look at.
 
 Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK

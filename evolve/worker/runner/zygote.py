@@ -162,7 +162,7 @@ def _driver_left_alone() -> Iterator[None]:
 
 
 def _have_triton_know_itself(capability: int) -> None:
-    """What Triton keeps of its own version once asked: it hashes itself and runs its assembler.
+    """Triton's cached version of itself: it hashes itself and runs its assembler.
 
     Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
     """

@@ -1,7 +1,7 @@
 """Confinement of a runner: every mechanism that the host grants, and the resulting tier.
 
-Nothing in a runner decides anything, so a weaker tier does not change a verdict. It changes what a
-hostile candidate could read or disturb on the host, and is recorded with every evaluation.
+Nothing in a runner decides anything, so a weaker tier does not change a verdict. It changes which
+data a hostile candidate could read or disturb on the host, and is recorded with every evaluation.
 """
 
 import os

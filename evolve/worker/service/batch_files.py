@@ -17,8 +17,8 @@ Answers are a folder of shards, `0001.jsonl` and so on, each only ever appended 
     {"v": 1, "totals": {...}}                    the last line of a start that ended in order
 
 An answer may have `error` (`kind` and `message`, as in the protocol) in place of `result`; one that
-is not `final` is tried again. `subject` says what was judged, with digests for long texts, so that
-an answer to something else is recognised.
+is not `final` is tried again. `subject` names the judged program, with digests for long texts, so
+that an answer to something else is recognised.
 """
 
 import json
@@ -162,7 +162,7 @@ class Line:
 def read_lines(path: Path) -> Iterator[Line]:
     """The lines of a file, or of a folder's `*.jsonl` in the order of their names.
 
-    A last line that a kill has torn off is left out. Raises UsageError for what cannot be read.
+    A last line that a kill has torn off is left out. Raises UsageError for unreadable lines.
     """
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
         try:

@@ -36,11 +36,11 @@ class Place:
 
 
 class Batch:
-    """Judges what a folder of answers lacks.
+    """Judges the requests without answers in a folder.
 
     Args:
         requests: all of the batch.
-        answers: what earlier starts have left.
+        answers: of earlier starts.
         shards: where answers go.
         judges: the options of `serve` for each judge; there is one for each device.
         ends_at: when to have ended, on the monotonic clock; None: when all is done.
@@ -83,7 +83,7 @@ class Batch:
 
         Raises:
             UsageError: a judge refuses its options.
-            EvaluatorUnavailable: one does not come up, or fails whatever it is given.
+            EvaluatorUnavailable: one does not come up, or fails on every request.
         """
         started = time.monotonic()
         try:

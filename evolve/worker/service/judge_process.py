@@ -33,7 +33,7 @@ class JudgeProcess:
             other threads may put None too, to wake up a waiting one.
 
     Attributes:
-        hello: what it says of itself; empty before `greet`.
+        hello: its greeting; empty before `greet`.
         ended: whether the process has ended, and all that it answered is in the queue.
     """
 

@@ -4,7 +4,7 @@
     {"v": 1, "id": 7, "result": {...}}
     {"v": 1, "id": 7, "error": {"kind": "usage" | "unavailable", "message": "..."}}
 
-What a request with `"phases": true` is at is said before its reply, and decides nothing:
+The phases of a request with `"phases": true` are reported before its reply, and decide nothing:
 
     {"v": 1, "id": 7, "phase": "timing, 3 of 7 pairs"}
 

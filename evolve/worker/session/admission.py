@@ -60,7 +60,7 @@ class Admission:
         room: Callable[[PreparedTask], int],
         work: Callable[[PreparedTask], Made],
     ) -> Made:
-        """What `work` gives with the warm task, and so much room for it.
+        """The result of `work` with the warm task, and so much memory for it.
 
         An evaluation that fails for want of memory, or by a fault of the judge, is repeated alone.
 

@@ -48,9 +48,9 @@ _ASIDE_S, _MAX_ASIDE = 60.0, 16
 
 @dataclass(slots=True)
 class Candidate:
-    """A source on its way through the stages, with what is known of it so far.
+    """A source on its way through the stages, with the facts known so far.
 
-    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `kind` is its kind for a runner: a candidate's module, or the task (as JSON) run as one of
     `BASELINES`.
     """
 
@@ -141,7 +141,7 @@ class CandidateSession:
                 runner.close()
 
     def keep(self, candidate: Candidate, runner: RunnerProcess) -> None:
-        """Keep what the process has built for others, before it sees inputs that decide anything.
+        """Keep the process's build for others, before it sees inputs that decide anything.
 
         Raises:
             CandidateFault: it is too large.
@@ -286,9 +286,9 @@ class CandidateSession:
     def written(self, task: PreparedTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
         """The compiled reference, by variant, or the reason for none; kept like a build.
 
-        A few processes share the variants, as each takes seconds to import what the first needs. Of
-        the device they have the models only, so where work on the CPU disturbs no timing, the lock
-        is not held while they think.
+        A few processes share the variants, as each takes seconds for imports. Of the device they
+        have the models only, so where work on the CPU disturbs no timing, the lock is not held
+        while they think.
         """
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
@@ -360,7 +360,7 @@ class CandidateSession:
             yield runner
 
     def observed(self, candidate: Candidate, case: PreparedCase, tool: tuple[str, ...]) -> str:
-        """What a tool says of one call, for `tool_process.read`; in a process for this alone.
+        """A tool's report on one call, for `tool_process.read`; in a separate process.
 
         Raises:
             CandidateFault: the candidate fails where it has not failed without the tool.

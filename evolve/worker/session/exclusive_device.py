@@ -160,7 +160,7 @@ def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
     """Inside these stand still.
 
     Raises:
-        CrowdedFault: one has had itself woken, and may have spoiled what was timed.
+        CrowdedFault: one has had itself woken, and may have disturbed timing.
     """
     try:
         for process in processes:

@@ -13,7 +13,7 @@ _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
 _TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
 _PEAKS = 2  # of the reference's live memory: workspaces, and other algorithms
-# In the judge: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
+# In the judge: inputs, the outcome, values compared with it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
 _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
@@ -80,7 +80,7 @@ def _call_bytes(case: PreparedCase) -> int:
 
 
 def require_more(cases: Sequence[PreparedCase], device: Device) -> bool:
-    """Twice as much from now on for the reference and baselines: one ran out of what it had.
+    """Twice as much from now on for the reference and baselines: one ran out of memory.
 
     Not known before: the workspace of a vendor's library, and the losses between the blocks
     that torch keeps. No more than a quarter of the room, or than candidates usually have, or there
@@ -131,15 +131,15 @@ def room_for(
     outputs: int = 0,
     judges: bool = True,
 ) -> int:
-    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+    """Bytes of the device that an evaluation takes: its processes, their inputs, and the judge.
 
     Args:
-        cases: Of the task, by what is known of them so far.
+        cases: Of the task, with the facts known so far.
         device: That it runs on.
         processes: At once.
         block: Bytes of a block that they are timed on (`largest_block`); 0 if they are not.
-        outputs: What each needs for those of such a block (`block_outputs`).
-        judges: Whether it may have to find out what is expected.
+        outputs: Of each for such a block (`block_outputs`).
+        judges: Whether it may have to compute the expected outputs.
     """
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, device) + outputs)
@@ -205,11 +205,11 @@ def block_calls(task: PreparedTask, case: PreparedCase, device: Device, fidelity
 
 
 def block_outputs(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
-    """What a process needs for the outputs of timed blocks, those of one call not counted.
+    """A process's memory for the outputs of timed blocks, those of one call not counted.
 
     Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
-    8 MiB two in each, and rounds larger ones up. What one case has used stays where the next needs
-    other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
+    8 MiB two in each, and rounds larger ones up. Memory of one case stays allocated if the next
+    needs other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
     """
     total = 0
     for case in task.timed:

@@ -199,8 +199,8 @@ class PreparedCase:
     def other_block(self) -> int | None:
         """A block in which secret calls are of other families; such blocks take turns.
 
-        To be judged and not scored: what is only right for the task's own values shows, however
-        well it knows when it is timed. None if no other family applies.
+        To be judged and not scored: an outcome that is right only for the task's own values shows,
+        even if the candidate recognises timing. None if no other family applies.
         """
         if len(self.families) < 2:
             return None
@@ -242,8 +242,9 @@ class PreparedCase:
         """The calls of a block whose outputs are looked at, in no order: the first may be judged.
 
         Secret, and the same for every candidate of the session: no process lives long enough to
-        learn them, and what is expected of them is computed once. Many candidates may, of what they
-        are told: so each round judges a call besides that is drawn for it (`draw_call`).
+        learn them, and the expected outputs are computed once. Many candidates together may learn
+        them from their verdicts: so each round judges a call besides that is drawn for it
+        (`draw_call`).
         """
         if others := self._others(number, calls):
             return tuple(others)
@@ -253,9 +254,8 @@ class PreparedCase:
     def usually_judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: one of each block that can be afforded.
 
-        What is expected of them has to be worked out, in fp64 too, and to stay, or each candidate
-        pays for it again: of what takes too long for that, or is too large, two are judged all the
-        same.
+        The expected outputs have to be computed, in fp64 too, and kept, or each candidate pays for
+        it again: if that takes too long, or they are too large, two are judged in spite of it.
         """
         if number in self.sampled_blocks or number == self.decoys:
             return ()
@@ -308,7 +308,7 @@ class PreparedCase:
         Args:
             output_bytes: Of one call.
             block_bytes: For the inputs of all, and for the outputs.
-            spare_bytes: What a process has beside `working_bytes`, which are for one call.
+            spare_bytes: A process's memory besides `working_bytes`, which are for one call.
         """
         by_blocks = block_bytes // max(1, self.input_bytes, output_bytes)
         return max(1, min(by_blocks, 1 + spare_bytes // max(1, output_bytes)))

@@ -14,7 +14,7 @@ Changes of its numbers count by themselves, by `rules_digest`."""
 
 
 def evaluator_version(device: Device) -> str:
-    """The judge's version, a digest of its rules and of what compiles, and the width asked for.
+    """The judge's version, digests of its rules and of the compilers, and the requested width.
 
     A verdict is answered from the store under an equal version only.
     """

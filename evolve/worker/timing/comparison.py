@@ -265,8 +265,8 @@ class Timekeeper:
     ) -> None:
         """Further rounds, not scored, where a library may be at work in the candidate's place.
 
-        None if the times are of no interest. Faults of the judge end them, and what was measured
-        stands.
+        None if the times are of no interest. Faults of the judge end them, and earlier measurements
+        stay valid.
         """
         names = [case.warm.case.name for case in cases]
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}

@@ -31,7 +31,7 @@ _WARM = -1  # the block that has the graph made and brought to the device
 class GraphTimes:
     """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged.
 
-    `wrong` says what was wrong with a side's.
+    `wrong` describes a side's error.
     """
 
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def time_graphs(
         device: That they run on.
         processes: By side, those of a round, its plain blocks done.
         cases: Of the round; those marked `recorded` are timed.
-        pair: Of the round: what a window of no calls costs.
+        pair: Of the round: the overhead of an empty window.
     """
     result = GraphTimes()
     for case in cases:

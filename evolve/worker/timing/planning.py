@@ -109,8 +109,8 @@ def lengthened(
 ) -> list[TimedCase]:
     """The cases, with longer blocks where a side was slow in the checks and is not when timed.
 
-    A first call may be; of blocks that short, what a window costs and how quickly a process
-    answers would decide. Makes the blocks.
+    A first call may be; of blocks that short, the window's overhead and a process's latency would
+    decide. Makes the blocks.
 
     Args:
         cases: As they were timed.

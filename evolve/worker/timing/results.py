@@ -25,8 +25,8 @@ _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 class Timing:
     """The findings of timing: ratios by side, a row per timed case, raw seconds, and labels.
 
-    `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s` says
-    what the time went to, in seconds; what is inside of something else counts once.
+    `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s`
+    splits the time by purpose, in seconds; nested times count once.
     """
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
@@ -72,8 +72,8 @@ def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str
 def spread_seen(pairs: list[Measured], cases: list[TimedCase], others: list[str]) -> float:
     """Standard deviation of a pair's log ratio that single blocks account for.
 
-    Small on a quiet host. If others disturb the blocks, it is more than what was measured on a
-    quiet one (`Device.spread`).
+    Small on a quiet host. If others disturb the blocks, it exceeds the value of a quiet one
+    (`Device.spread`).
     """
     squares = [
         max(measured.pair.uncertainty(case.warm.case.name, side) for side in others) ** 2
@@ -93,8 +93,8 @@ def fill(
 ) -> None:
     """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`.
 
-    Of sides that followed the first ones, what was measured of those again is not taken, and the
-    raw times of all are kept under "separate".
+    Of sides that followed the first ones, their repeated measurements are ignored, and the raw
+    times of all are kept under "separate".
     """
     plain = [measured.pair for measured in pairs]
     for case in cases:

@@ -1,9 +1,9 @@
 """A device's limits, measured: rates of memory and of arithmetic, and time's floor.
 
-Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
-disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
-reaches stands for what can be reached; a kernel may do better (streaming stores), so only the rate
-of writing, with a margin, refutes a time.
+Each rate is measured once in a session, when it is first asked for, as the best of a few runs:
+disturbances make a run longer, and a ceiling that is too low would refute honest times. Torch's
+rate stands for the device's limit; a kernel may do better (streaming stores), so only the rate of
+writing, with a margin, refutes a time.
 """
 
 import threading
@@ -79,7 +79,7 @@ class Roofline:
 
         Args:
             kind: of the operands, as in `Cost.flops`.
-            accumulation: what arithmetic the task allows.
+            accumulation: arithmetic that the task allows.
         """
         return self._fastest(kind, accumulation)[0]
 

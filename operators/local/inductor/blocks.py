@@ -144,10 +144,10 @@ def _columns_of(size: int) -> int:
 
 
 def _direction(raw: RawKernel) -> str:
-    """`INNER` where what is reduced lies side by side in memory, `OUTER` where the rest does.
+    """`INNER` if the reduced elements are contiguous in memory, `OUTER` if the others are.
 
-    Inductor's own word, and where it has none what those loads show that have dimensions of both;
-    empty where they differ.
+    Inductor's own word, and without one the order in loads that have dimensions of both; empty if
+    they differ.
     """
     hint = str(raw.settings.get("reduction_hint", ""))
     for name in ("INNER", "OUTER"):

@@ -50,10 +50,10 @@ def library(
     kernels: Mapping[str, RawCpp],
     parameters: Mapping[str, Mapping[int, str]],
 ) -> str:
-    """The text of `SOURCE` and of what builds it.
+    """The text of `SOURCE` and of its build.
 
     Args:
-        variable: what the module calls the library.
+        variable: the module's name for the library.
         name: the library's own.
         kernels: by the names of their functions.
         parameters: names for those of each function, by position; the others keep theirs.

@@ -1,6 +1,6 @@
-"""What can be tuned in C++ of Inductor beside the chunks of parallel loops.
+"""Tunables in C++ of Inductor beside the chunks of parallel loops.
 
-Each is a constant of the program, by default one with which it does what Inductor wrote. Lines are
+Each is a constant of the program, by default one with the behaviour that Inductor wrote. Lines are
 rewritten where they are known word for word; all others stay.
 """
 

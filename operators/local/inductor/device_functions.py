@@ -1,8 +1,8 @@
 """Device functions that kernels of Inductor call; a program gets a copy of those it needs.
 
-They do what functions of these names (`any_of`: `any`) in `torch._inductor.runtime.triton_helpers`
-are called for, with exact exponentials for either choice of `use_fast_math`.
-NaN wins every comparison, as it does in PyTorch.
+They replace the functions of these names (`any_of`: `any`) in
+`torch._inductor.runtime.triton_helpers`, with exact exponentials for either choice of
+`use_fast_math`. NaN wins every comparison, as it does in PyTorch.
 """
 
 import triton

@@ -64,8 +64,8 @@ class Body:
 
     Args:
         kernels: by their Inductor names.
-        functions: what stands for each C++ kernel, by its Inductor name.
-        expressions: what stands for each argument of the output code, e.g. `self.weight`.
+        functions: the replacement of each C++ kernel, by its Inductor name.
+        expressions: the replacement of each argument of the output code, e.g. `self.weight`.
         device: an expression for where buffers are made.
     """
 

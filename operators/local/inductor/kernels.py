@@ -103,7 +103,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
 
     Args:
         raw: the kernel.
-        name: what it is to be called.
+        name: its new name.
         pointers: names for its parameters, by position; the others keep theirs.
         prefix: of the module constants that are its tunables.
 

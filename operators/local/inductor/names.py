@@ -8,10 +8,10 @@ from operators.local.inductor.reference import Reference, bound
 
 
 def require_good_names(source: str, reference: Reference, task: str) -> None:
-    """What is left of Inductor's run time would fail when it runs: better now.
+    """Leftovers of Inductor's run time would fail later: raise now.
 
-    What the reference's own text binds has to stay what it is, and so have our names. What nothing
-    binds in the task's text either is of code that is never run (KernelBench 3/29).
+    Names bound in the reference's own text must keep their meaning, and so must ours. Names that
+    nothing binds in the task's text belong to code that is never run (KernelBench 3/29).
 
     Raises:
         NotConvertible: the program reads a name that nothing binds, or a name stands for something

@@ -1,8 +1,8 @@
-"""What Triton is told of elements that lie side by side, where it cannot see that.
+"""Hints to Triton about contiguous elements that it cannot infer.
 
 Of a block of two axes neighbouring threads get elements along the axis in which those lie side by
 side; where Triton sees none, along the first one (3.6) or the last (3.7), which in a reduction is
-what is reduced. It sees none in `xindex % 4095`: rows of an odd number of columns may end within a
+the reduced one. It sees none in `xindex % 4095`: rows of an odd number of columns may end within a
 block. On an H200 reductions over rows of 4095 columns took 1.5 to 3 times as long as torch's own
 (KernelBench 1/47 to 1/53); declared so they take 0.8 to 1.2 times as long.
 """

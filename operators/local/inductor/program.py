@@ -84,10 +84,10 @@ def convert(
         name: the task's, for the heading.
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
 
     Raises:
-        NotConvertible: the program would need what only Inductor's run time has.
+        NotConvertible: the program would need Inductor's run time.
     """
     reference = read_reference(task)
     parts = _parts(compiled, substitute, precisions, {*reference.names, *reference.bound})

@@ -64,7 +64,7 @@ def read(code: str) -> OutputCode:
     """Take output code apart.
 
     Raises:
-        NotConvertible: it is not what Inductor of torch 2.11 to 2.13 writes.
+        NotConvertible: Inductor of torch 2.11 to 2.13 does not write such code.
     """
     try:
         module = ast.parse(code)

@@ -56,8 +56,8 @@ def recording(methods: Sequence[str], outcomes: Sequence[str]) -> list[str]:
     """Methods to add to a module so that its launches are recorded; none where they are few.
 
     Args:
-        methods: those it has, `forward` and what that calls.
-        outcomes: what is returned, in terms of `output[0]` and so on, of every case.
+        methods: those it has, `forward` and the methods it calls.
+        outcomes: the results, in terms of `output[0]` and so on, of every case.
     """
     launched = max(sum(map(_is_launch, ast.walk(ast.parse(textwrap.dedent(m))))) for m in methods)
     cloned = {text for form, text in _CLONED.items() for o in outcomes if re.fullmatch(form, o)}

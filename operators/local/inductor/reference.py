@@ -19,10 +19,10 @@ class Reference:
         imports: statements.
         definitions: constants, functions and classes that the constructor needs, in order.
         constructor: `class ModelNew` without its `forward`.
-        itself: what the constructor calls the module, `self` as a rule.
+        itself: the constructor's name for the module, usually `self`.
         parameters: those of `forward`, `self` first.
-        names: of what `forward` takes.
-        bound: what the imports and definitions bind.
+        names: parameters of `forward`.
+        bound: names of imports and definitions.
     """
 
     imports: tuple[str, ...]

@@ -40,7 +40,7 @@ class _Step:
 
 
 def _stepped(body: Sequence[ast.stmt], known: set[str]) -> Iterator[ast.stmt]:
-    """Where a comparison is not followed by what is known to follow it, it stays.
+    """A comparison that is not followed by the known statements stays.
 
     Names of places that are kept are added to `known`.
     """

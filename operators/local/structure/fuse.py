@@ -52,10 +52,10 @@ class _Part:
 
 
 def fuse_pointwise(program: TritonProgram, name: str) -> str:
-    """Put the kernel that is launched next into this one; what passes between stays in registers.
+    """Put the kernel that is launched next into this one; values between them stay in registers.
 
-    Both are elementwise over one dimension of the same size, and the second reads what the first
-    writes at the same places.
+    Both are elementwise over one dimension of the same size, and the second reads the first one's
+    output at the same places.
     """
     first = _part(program, name)
     between, following = _next(first.launch)

@@ -27,7 +27,7 @@ _ROW, _INSIDE, _COUNT = "xindex", "xmask", "xnumel"  # as the compiler calls the
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """A kernel in three: what comes before its loop, the loop, what comes after the sums.
+    """A kernel in three: the part before its loop, the loop, the part after the sums.
 
     `names` are those of sums by the accumulators that they are taken of, `taken` the statements
     that take them.

@@ -16,8 +16,8 @@ _PARTS = (
 class Values:
     """Expansions of indices, masks and sizes down to parameters and constants.
 
-    A value that is loaded or computed of what is loaded is a thing of its own, known by the name
-    and the number of its assignment. So equal expansions mean equal values.
+    A value that is loaded, or computed from a loaded one, has an identity of its own, given by the
+    name and the number of its assignment. So equal expansions mean equal values.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """What expressions of a tail have of a block of results: all of it, one of its axes, or nothing.
 
 A convolution knows channels for rows of its block, images and places for columns. The kernels that
-follow it divide the index of an element by sizes to find the same. So where a tail does, it takes
-what is there: a bias is read once for a row, and no element is divided.
+follow it divide the index of an element by sizes to find the same. A tail that does so takes the
+existing values: a bias is read once for a row, and no element is divided.
 """
 
 import ast
@@ -40,9 +40,10 @@ class Images:
     def lines(self, dtype: str) -> list[str]:
         """Names for rows and columns of a block; no kernel of Inductor has a name like these.
 
-        They are made of what `conv_kernel` and its like (in `kernels/`) have where they store a
-        block: `batch`, `depth`, `height` and `width` in the output, of shape [BLOCK_M], `channels`
-        counted through all groups, of shape [BLOCK_N, 1], and the constants OUTPUT and BLOCK_M.
+        They are made of the variables of `conv_kernel` and its like (in `kernels/`) when they store
+        a block: `batch`, `depth`, `height` and `width` in the output, of shape [BLOCK_M],
+        `channels` counted through all groups, of shape [BLOCK_N, 1], and the constants OUTPUT and
+        BLOCK_M.
         """
         declared = f"{INDEX} = tl.max_contiguous({INDEX}, [1, BLOCK_M])"
         place = "((depth * OUTPUT[1] + height) * OUTPUT[2] + width)"
@@ -154,7 +155,7 @@ class Axes:
     def declared(self, address: ast.expr) -> ast.expr:
         """An address whose places lie side by side, which Triton may not see; others as they are.
 
-        That is so where a place is added as it is to what depends on images and channels only.
+        That holds if a place is added unchanged to a term of images and channels only.
         """
         match address:
             case ast.BinOp(left=ast.Name() as pointer, op=ast.Add(), right=offset):

@@ -51,9 +51,9 @@ class Calls:
     Args:
         statements: of the code.
         tensors: of the code.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
         convolutions: the same for convolutions.
-        exact: keys of those that take what products do (`convolution_key`).
+        exact: keys of those with the operands' full precision (`convolution_key`).
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
         how: products are computed.

@@ -20,12 +20,12 @@ def fuse(
 ) -> Found:
     """The statements with kernels in tails where that can be.
 
-    A launch with a tail stands where the kernel stood that went into it: what else that reads is
-    there by then. Nothing but room for results and other shapes may come between. Room for a result
-    that stays in registers is not made.
+    A launch with a tail stands where the kernel stood that went into it: its other operands exist
+    by then. Nothing but room for results and other shapes may come between. Room for a result that
+    stays in registers is not made.
 
     Args:
-        found: statements in order, with what replaces them.
+        found: statements in order, with their replacements.
         kernels: of the output code.
         tensors: of the output code.
         names: of launches with tails by their text, to which those that are new are added.
@@ -76,9 +76,9 @@ def _kept(statement: Statement, new: Replacement | None) -> tuple[ast.stmt, ...]
 
 
 def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
-    """The statement that reads the result, 0 where there is none to fuse, and what is freed before.
+    """The statement that reads the result, 0 where there is none to fuse, and buffers freed before.
 
-    Further names of the result, by whatever shape, are added to `names`.
+    Further names of the result, in any shape, are added to `names`.
     """
     freed: list[int] = []
     for place in range(at + 1, len(found)):

@@ -1,8 +1,8 @@
-"""Kernels of ours for what Inductor leaves to vendors' libraries.
+"""Our kernels for operations that Inductor leaves to vendors' libraries.
 
 These are products of matrices and convolutions (`extern_kernels`), attention, and pooling over
 large windows. Each call of the output code becomes a launch of a template, with tunables of its
-own; what Inductor fused around it stays as it is.
+own; Inductor's fusions around it stay unchanged.
 """
 
 from collections.abc import Collection, Sequence

@@ -34,7 +34,7 @@ class Tensor:
 
 
 class Tensors:
-    """What is known of the tensors of output code.
+    """Facts about the tensors of output code.
 
     Args:
         arguments: of the code.

@@ -35,7 +35,7 @@ def launches(
         call: of the operator.
         out: its result.
         tensors: of the output code.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
     """

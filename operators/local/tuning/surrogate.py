@@ -1,13 +1,13 @@
-"""A model of how fast instances are, from those that were measured, and what it would try next.
+"""A model of how fast instances are, from the measured ones, and its proposals.
 
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
-improvement (Jones, Schonlau and Welch, 1998). Its mean is what is expected of instances before any
-is measured (`.expectation`), up to a constant; only where that is nothing, the first one is drawn
-at random. A program's time is the sum of those of its kernels, so what is known of one kernel says
-nothing of another: the covariance is a sum over kernels. Within a kernel half of it is a mean over
-tunables, each by itself, which learns main effects early, and half is of the distance in all of
-them together. Numbers are as far apart as their places among the choices, two words as the first
-and the last number.
+improvement (Jones, Schonlau and Welch, 1998). Its mean is the expectation before any measurement
+(`.expectation`), up to a constant; only without one, the first instance is drawn at random. A
+program's time is the sum of those of its kernels, so facts about one kernel say nothing about
+another: the covariance is a sum over kernels. Within a kernel half of it is a mean over tunables,
+each by itself, which learns main effects early, and half is of the distance in all of them
+together. Numbers are as far apart as their places among the choices, two words as the first and the
+last number.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Sums and means over everything, with the pointwise operations that lead to what is summed.
+"""Sums and means over everything, with the pointwise operations that lead to the terms.
 
-What is summed may itself be computed of sums over rows, as distances of vectors are. Both levels
+The terms may themselves be computed from sums over rows, as distances of vectors are. Both levels
 become text in the terms of Triton: `term` of one element of the tensors a, b and c, `outcome` of a
 row's sums.
 """
@@ -122,7 +122,7 @@ def _by_rows(summed: Any) -> Found | None:
 
 
 class _Lines:
-    """Statements that compute what nodes do.
+    """Statements for the computation of nodes.
 
     Attributes:
         lines: of the statements, each of which names one value.
@@ -231,7 +231,7 @@ class _Outcome(_Lines):
     """Of sums over the last dimension, called a, b, c.
 
     Attributes:
-        sums: what is summed, in their order.
+        sums: the terms, in order.
     """
 
     def __init__(self, summed: Any) -> None:

@@ -1,10 +1,10 @@
-"""Recurrent layers: a cell that takes what it gave in the step before.
+"""Recurrent layers: a cell that takes its own output of the step before.
 
 SHAPE is (STEPS, BATCH, HIDDEN, DIRECTIONS). States are (STEPS + 2) x BATCH x (DIRECTIONS * HIDDEN):
-rows 1 to STEPS are what each step gives, in their order. Beyond the end where a direction begins,
-row 0 or the last, lies its state before the first step; beyond the end where it is done, which no
-other needs, goes the last cell of an LSTM. What inputs add to the gates is known for all steps:
-STEPS x BATCH x DIRECTIONS x (GATES * HIDDEN).
+rows 1 to STEPS are the steps' outputs, in order. Beyond the end where a direction begins, row 0 or
+the last, lies its state before the first step; beyond the end where it is done, which no other
+needs, goes the last cell of an LSTM. The inputs' part of the gates is known for all steps: STEPS x
+BATCH x DIRECTIONS x (GATES * HIDDEN).
 
 A program has BLOCK_H units of one direction for BLOCK_B samples, and the weights of these in
 registers throughout, rows of WIDTH at most, of which each warp has a part. After each step the

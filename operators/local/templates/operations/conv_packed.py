@@ -42,7 +42,7 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
 ) -> tuple[Launch, ...] | None:
-    """For what `convolution.launch` does; None where that is to be preferred.
+    """Alternative to `convolution.launch`; None if that is to be preferred.
 
     That is so for 16 bits, where there is too little to do for this to pay, and where parts would
     be too many.
@@ -91,7 +91,7 @@ class _Layout:
 
     Attributes:
         sizes: of the convolution.
-        phases: of its outputs, and what they meet.
+        phases: of its outputs, and their inputs.
         walk: inputs from one place of a phase to the next.
         groups: of channels.
     """

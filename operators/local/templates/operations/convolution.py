@@ -66,7 +66,7 @@ def launch(
         bias: one for each filter.
         out: batch x filters x space.
         settings: of the convolution.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
     """
     groups = settings.groups
     pointers = (x.pointer, weight.pointer, bias.pointer if bias else NOTHING, out.pointer)

@@ -28,7 +28,7 @@ def launches(
     Args:
         tensors: a, b and c, each as large as the shape or broadcast to it.
         out: one element.
-        shape: of what is summed.
+        shape: of the terms.
         term: statements of a function of a, b and c that returns a term, or three of them.
         outcome: statements of a function of a row's sums; empty where terms are summed at once.
         scale: of the sum.

@@ -37,7 +37,7 @@ def launches(
         b: depth x columns.
         bias: of any shape that broadcasts.
         out: rows x columns.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
         how: `even` cuts the work evenly among as many programs as a device takes at once,
             `packed` the operands into parts beforehand; each where there is enough to do.

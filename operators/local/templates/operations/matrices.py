@@ -15,7 +15,7 @@ class Matrices:
             B_STRIDE, BIAS_STRIDE and OUT_STRIDE are those of a matrix, a row and a column, in
             elements, 0 where the same is read again.
         batch: number of matrices of the result.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
     """
 

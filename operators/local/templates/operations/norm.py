@@ -63,7 +63,7 @@ def batch_norm(
         bias: by channel.
         out: as x.
         shape: of x.
-        eps: what is added to a variance.
+        eps: added to a variance.
     """
     batch, channels, area = shape
     return Launch(

@@ -40,7 +40,7 @@ def launches(product: Matrices) -> tuple[Launch, ...]:
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
     """How products of parts may be made where `tl.dot` may be so precise, the first to begin with.
 
-    What begins with tf32 may begin with one part; who has it as a choice has that.
+    A product that begins with tf32 may begin with one part; one with that choice keeps it.
     """
     if "tf32" not in precisions:
         return EXACT
