@@ -6,7 +6,7 @@ Without a model:
 - `Tune`: assignments of a program's tunables, by a model of measurements.
 - `Recombine`: whole functions and tunable values of two relatives.
 - `Structural`: other loops, grids and kernels for a Triton program, by rewriting it.
-- `Remeasure`: known programs once more, where that may change which one leads.
+- `Remeasure`: known programs once more, if that may change which one leads.
 - `RemeasureHead`: those once more that the selection policy is about to develop.
 
 With one, each a few lines over the prompts of `operators.prompting.composition`:
@@ -16,7 +16,7 @@ With one, each a few lines over the prompts of `operators.prompting.composition`
 - `Crossover`, `Contrastive`: from several programs and their measurements.
 - `MacroMicro`: one typed action on one region (QiMeng-Kernel).
 - `WorldModel`: programs follow a tree of intents that a model keeps (K-Search).
-- `Supervise`: other directions where the search stands still (AVO).
+- `Supervise`: other directions if the search stands still (AVO).
 - `Milestone`: the goal that the program has come near to, and no other (CUDA Agent).
 - `Review`: large jumps in speed, read and measured again (CUDA-L1).
 - `Template`: a program with open constants, for `Tune`.

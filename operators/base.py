@@ -62,7 +62,7 @@ class Base:
         return tuple(program for program, _ in self.programs)
 
     def source(self, facts: Facts) -> str:
-        """The text to be changed, as the prompt showed it; empty where there is none."""
+        """The text to be changed, as the prompt showed it; empty if there is none."""
         if not self.programs:
             return ""
         program, assignment = self.programs[0]

@@ -59,8 +59,8 @@ def one_line(text: str, limit: int = 200) -> str:
 def shortened(text: str, limit: int) -> str:
     r"""At most `limit` characters: the first and the last lines of a longer text.
 
-    A line is never cut inside, where it would change a number; one that is too long by itself is
-    cut between words.
+    A line is never cut inside, if it would change a number; one that is too long by itself is cut
+    between words.
 
     >>> shortened("first line\nsecond line\nthird line\nlast line", 45)
     'first line\n[... 2 lines left out ...]\nlast line'

@@ -83,7 +83,7 @@ def refuse_idle_operators(
 
 
 def refuse_late_migration(config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the run ends before islands would exchange anything."""
+    """Raise UsageError if the run ends before islands would exchange anything."""
     ends = _last_steps(config)
     for where, node in _nodes(config["archive"], "archive"):
         interval = node.get("interval")

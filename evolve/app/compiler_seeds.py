@@ -30,8 +30,8 @@ _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The requests to the compiler.
 
-    On the CPU, where one C++ program costs as much to judge as a search may last, only where there
-    is nothing else to start from.
+    On the CPU, where one C++ program costs as much to judge as a search may last, only if there is
+    nothing else to start from.
     """
     names = wanted(config)
     if device_kind(kind_of(config)).is_gpu:
@@ -139,7 +139,7 @@ def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tupl
 
 
 def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
-    """Raise UsageError where a run would have nothing to start from; `why` is said of it."""
+    """Raise UsageError if a run would have nothing to start from; `why` is said of it."""
     if task.seeds or task.compiled or has_model(config):
         return
     raise UsageError(

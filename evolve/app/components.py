@@ -55,7 +55,7 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
 
 
 def build_methods(config: Mapping[str, Any]) -> dict[str, Method]:
-    """A portfolio's arms by name; none where the run is one method.
+    """A portfolio's arms by name; none if the run is one method.
 
     An arm whose `selection` is null takes parents by the run's own policy. Operators that are null
     are left out of all arms, and arms that are null or have none left.
@@ -145,7 +145,7 @@ def _limits(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weak_limits(config: Mapping[str, Any]) -> list[str]:
-    """Limits on scores that are set, by dotted name, where the audit found the task weak."""
+    """Limits on scores that are set, by dotted name, if the audit found the task weak."""
     if not findings_of(config):
         return []
     return [

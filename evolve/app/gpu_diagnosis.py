@@ -27,7 +27,7 @@ WITHOUT = {
 
 
 def why_no_gpu(facts: Facts) -> str:
-    """Why torch can use no GPU, and the remedy, in a sentence; empty where it can use one."""
+    """Why torch can use no GPU, and the remedy, in a sentence; empty if it can use one."""
     torch, driver = facts["torch"], facts["driver"]
     if torch["gpus"] and not torch["hip"]:
         return ""
@@ -55,7 +55,7 @@ def why_no_gpu(facts: Facts) -> str:
 
 
 def why_not_these(facts: Facts, ids: Sequence[int]) -> str:
-    """Which of the numbers name no GPU; empty where all do."""
+    """Which of the numbers name no GPU; empty if all do."""
     known = [gpu["index"] for gpu in facts["torch"]["gpus"]]
     unknown = [str(number) for number in ids if number not in known]
     if not unknown:
@@ -161,5 +161,5 @@ def _major_of(architecture: str) -> str:
 
 
 def _number(text: str) -> int:
-    """The whole number that a text is; 0 where the driver does not tell (`[N/A]`)."""
+    """The whole number that a text is; 0 if the driver does not tell (`[N/A]`)."""
     return int(text) if text.strip().isdigit() else 0

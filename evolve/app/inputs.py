@@ -127,7 +127,7 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
 def _warm_run(
     config: Mapping[str, Any], task: Task
 ) -> Iterator[tuple[Store, RunRow] | tuple[None, None]]:
-    """The run that `warm_start` names, in its open database; nothing where none is named."""
+    """The run that `warm_start` names, in its open database; nothing if none is named."""
     warm_start = config["warm_start"]
     if warm_start is None:
         yield None, None

@@ -137,8 +137,8 @@ async def _prepared(
 ) -> tuple[Findings, Task]:
     """The findings of a task's audit, and the task with the compiler's output for it.
 
-    Both at the same time, as a compiler takes seconds to be imported. Where the judge ends under
-    them it may have been either: only a task that does it alone is to blame.
+    Both at the same time, as a compiler takes seconds to be imported. If the judge ends under them
+    it may have been either: only a task that does it alone is to blame.
 
     Raises:
         UsageError: the task is bad, or weak and nothing would end the run.
@@ -235,7 +235,7 @@ def _create(
 
 
 def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
-    """`stem`, or `stem-2`, ... where that is taken; `stem-1` if it is no chosen name."""
+    """`stem`, or `stem-2`, ... if that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
     return next(name for name in names if name not in taken)

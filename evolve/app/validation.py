@@ -22,7 +22,7 @@ MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run to begin, or to continue where it is `existing`.
+    """A run to begin, or to continue if it is `existing`.
 
     `recorded` is the configuration as a new run keeps it, with the sources of its opponents; of an
     existing run, with the kind of device that it has been judged on.
@@ -72,7 +72,7 @@ def read_request(
 
 
 def _check_place(path: Path) -> None:
-    """Raise UsageError where the database cannot be, without creating anything yet."""
+    """Raise UsageError if the database cannot be, without creating anything yet."""
     if path.is_dir():
         raise UsageError(f"store.path={path} is a folder; name a file in it, e.g. runs/evolve.db")
     above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -96,7 +96,7 @@ def check_name(name: str) -> None:
 
 
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
-    """The stored run to continue; None where a new one is to be made."""
+    """The stored run to continue; None if a new one is to be made."""
     name, path = config["name"], config["store"]["path"]
     if name is None and config["on_exists"] == "resume":
         raise UsageError(
@@ -126,7 +126,7 @@ def _stored(store: Store, name: str) -> RunRow | None:
 
 
 def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the words describe another run than the stored one."""
+    """Raise UsageError if the words describe another run than the stored one."""
     refuse_differences(run, config)
     if run.task.revision != task.revision:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 
 class Forgiving:
-    """A text stream that falls silent where its target goes away, instead of raising.
+    """A text stream that falls silent if its target goes away, instead of raising.
 
     Args:
         stream: the output; None if the process was started without.

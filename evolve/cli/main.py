@@ -68,7 +68,7 @@ LONG = {  # work that does not depend on who reads what it prints; what a stop c
     "export": "the export was complete; the same command goes on with it",
 }
 
-# Full, not to be written, broken, or gone from the network, also where no file is named.
+# Full, not to be written, broken, or gone from the network, also if no file is named.
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
 
 HELP = """\

@@ -23,7 +23,7 @@ class Stopped(KeyboardInterrupt):
 def stoppable(*, for_good: bool = False) -> Iterator[None]:
     """Within this block the first of `STOP_SIGNALS` raises `Stopped`; a search sets its own.
 
-    Afterwards they do what they did before, or `for_good`, where the process is about to exit,
+    Afterwards they do what they did before, or `for_good`, if the process is about to exit,
     nothing: one that came now would replace the exit status.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
@@ -45,7 +45,7 @@ def stoppable(*, for_good: bool = False) -> Iterator[None]:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, where the first of `STOP_SIGNALS` cancels the coroutine and raises `Stopped`.
 
-    An exception raised by a signal's handler would come between any two instructions, and where it
+    An exception raised by a signal's handler would come between any two instructions, and if it
     hits the entry or exit of a lock, the lock stays locked.
     """
     import asyncio  # takes a moment, and `evolve --help` imports this module
@@ -107,7 +107,7 @@ def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     with reading, writing:
         for end in (reading, writing):
             end.setblocking(False)
-        # Where another thread has taken the signal nothing else wakes the loop, which sleeps.
+        # If another thread has taken the signal nothing else wakes the loop, which sleeps.
         woken = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
         loop.add_reader(reading, reading.recv, 4096)
         before = {number: signal.getsignal(number) for number in STOP_SIGNALS}

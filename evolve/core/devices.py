@@ -25,7 +25,7 @@ class DeviceKind:
         factory: `module:Class` of `evolve.worker.devices.base.Device`, imported by the worker only.
         is_gpu: whether there may be several of them, each with a worker, and whether compiling on
             the host leaves timing undisturbed.
-        size: of a task's `SIZES`, taken where none is asked for.
+        size: of a task's `SIZES`, taken if none is asked for.
         languages: that are timed there.
         baselines: that `evolve bench` measures winners beside, besides eager.
         descriptors: that verdicts have on no other kind.

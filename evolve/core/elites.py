@@ -55,7 +55,7 @@ class Visits:
         scored: of these, with a fitness (a full, strict evaluation).
         value: sum of the fitness values of the scored ones.
         best: highest fitness value, as known by now, of the programs that they made or tuned; None
-            without any. It falls where that program is measured again, or refuted.
+            without any. It falls if that program is measured again, or refuted.
         stale: finished tickets of the subtree since `best` last rose.
         pending: tickets of the subtree that are under way.
     """
@@ -88,7 +88,7 @@ class Population(Sequence[Elite]):
     def islands(self) -> Mapping[str, Sequence[Elite]]:
         """Elites by the part of their slots' names before the first `/`, best first.
 
-        In the order of these names, islands without an elite left out. One island `""` where slots
+        In the order of these names, islands without an elite left out. One island `""` if slots
         have no such part.
         """
 

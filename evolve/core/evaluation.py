@@ -127,12 +127,12 @@ class Evaluation:
 
     `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
-    produced the outcome (None: not established). `suite` is the suite's own verdict, where the
-    task has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in
-    every block of a side, of which one side may have more than another. `durations_s` are seconds
-    by stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
-    processes, waiting for the `lock`, `judging` outputs, `closing`.
-    `device_time_s` is the cost of the evaluation in exclusive device seconds.
+    produced the outcome (None: not established). `suite` is the suite's own verdict, if the task
+    has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in every
+    block of a side, of which one side may have more than another. `durations_s` are seconds by
+    stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
+    processes, waiting for the `lock`, `judging` outputs, `closing`. `device_time_s` is the cost of
+    the evaluation in exclusive device seconds.
     """
 
     status: Status

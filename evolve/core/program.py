@@ -39,7 +39,7 @@ _SOURCES = {  # names of the source argument of inline compilers
 
 @lru_cache(maxsize=256)  # a text is asked about by its prompt, its judge and its store
 def detect_language(source: str) -> Language:
-    """The language of the kernels that a source defines; `torch` where it defines none.
+    """The language of the kernels that a source defines; `torch` if it defines none.
 
     By the syntax tree: comments and strings say nothing. A text that does not parse defines none.
     """

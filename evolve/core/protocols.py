@@ -304,7 +304,7 @@ class Progress:
     `proposals` counts the programs of operators and models; `tunings`, tickets of operators that
     try values of known programs, are none, nor are verifications, nor, for limits, programs to
     start from (`Search`). `evaluations` counts full evaluations, `screens` the cheap ones, of both.
-    `best` is the ratio with the highest lower bound among the archive's best, pooled where it was
+    `best` is the ratio with the highest lower bound among the archive's best, pooled if it was
     measured several times. `evaluations_at_best` is the number of full evaluations when one last
     improved on all before by a disjoint interval. `speed_of_light` is the share that the archive's
     best program reaches, None if unknown. `usd` is None if a price is unknown. `tokens` and `usd`

@@ -22,7 +22,7 @@ class Recalled:
         kind: of the fact.
         about: in our words, the runs, tasks and devices, and the measurements.
         words: of the judge or a model; never an instruction.
-        language: of the programs that it is about; empty where it is about all.
+        language: of the programs that it is about; empty if it is about all.
     """
 
     kind: Kind

@@ -49,7 +49,7 @@ class Suite(Protocol):
         name: `evolve bench suite=NAME`; its tasks are `task=NAME:LABEL`.
         variable: environment variable with the folder of the user's checkout; empty for a suite
             that needs none.
-        levels: those that `evolve bench` takes where none is named; empty for all.
+        levels: those that `evolve bench` takes if none is named; empty for all.
     """
 
     name: str

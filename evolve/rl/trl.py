@@ -57,8 +57,8 @@ def reward_function(
         client: with exactly one reward.
         most_masked: share of a step's rows that may have no verdict; more stop the training.
         most_unscored: share of them that may have a verdict and no score; more stop it, too.
-        step_rows: completions of a step where the trainer asks for them in several calls; below
-            100 of them a single one without a verdict is more than 1 %.
+        step_rows: completions of a step if the trainer asks for them in several calls; below 100 of
+            them a single one without a verdict is more than 1 %.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.
@@ -153,8 +153,8 @@ def environment_reward(
         best: an episode is worth its best turn; else its last one.
         most_masked: share of a step's episodes that may have no verdict; more stop the training.
         most_unscored: share of them that may have verdicts and no score; more stop it, too.
-        step_rows: episodes of a step where the trainer asks for them in several calls; below
-            100 of them a single one without a verdict is more than 1 %.
+        step_rows: episodes of a step if the trainer asks for them in several calls; below 100 of
+            them a single one without a verdict is more than 1 %.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.

@@ -85,7 +85,7 @@ def origin_of(ground_truth: Any) -> dict[str, Any]:
 
 
 def _require_estimator(config: Any, *accepted: str) -> str:
-    """The configured estimator. Raises UsageError where it is none of those accepted."""
+    """The configured estimator. Raises UsageError if it is none of those accepted."""
     found: str = config.algorithm.adv_estimator
     if found not in accepted:
         raise UsageError(

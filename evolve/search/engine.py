@@ -220,8 +220,8 @@ class Search:
     def renewed(self, ticket: Ticket) -> Ticket:
         """The ticket with its open first request as it would be asked now.
 
-        It is as it was where no verdict has come since, or nothing else would be asked. A reply to
-        the text before is still taken (`answered`).
+        It is as it was if no verdict has come since, or nothing else would be asked. A reply to the
+        text before is still taken (`answered`).
         """
         if ticket.request is None or ticket.exchanges or not self.store.is_overtaken(ticket):
             return ticket
@@ -314,9 +314,9 @@ class Search:
     def known(self, request: EvaluationRequest, evaluator: Evaluator | Judge) -> Evaluation | None:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
-        Never where other sources are timed along: the key does not say which they were. Nor where
-        the instance is to be evaluated again, or has been: one of several verdicts says too little.
-        Nor a verdict whose timing ended early (`EARLY_STOPPED`), unless it would end here too.
+        Never if other sources are timed along: the key does not say which they were. Nor if the
+        instance is to be evaluated again, or has been: one of several verdicts says too little. Nor
+        a verdict whose timing ended early (`EARLY_STOPPED`), unless it would end here too.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None
@@ -417,7 +417,7 @@ class Search:
         """The offer of the ticket's program to the archive; None if nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
-        evaluations where none is left of a program that was offered before, held or not: another
+        evaluations if none is left of a program that was offered before, held or not: another
         archive may hold it when the offers are replayed.
         """
         proposal = _proposal(ticket)

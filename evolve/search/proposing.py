@@ -100,7 +100,7 @@ class Proposer:
         """The first outcome; None if all operators decline.
 
         They are asked in the order of the schedule, but that seeds take turns, and that tuning
-        comes last where it has had its share.
+        comes last if it has had its share.
 
         Args:
             sequence: number of the ticket that it will be.

@@ -90,7 +90,7 @@ def _tell(search: Search, ticket: Ticket, verdicts: Sequence[Verdict], outcome: 
 
 
 def _other_device(search: Search, verdict: Verdict) -> str:
-    """The device of the verdict where the run is judged on another one: its fitness is another."""
+    """The device of the verdict if the run is judged on another one: its fitness is another."""
     try:
         judged_on, _ = search.store.judge(search.run.id)
     except UsageError:  # nothing is judged yet

@@ -95,7 +95,7 @@ class Api:
     async def submit(
         self, submission: Submission, response: Response, wait_s: WaitS = 0
     ) -> JobAnswer:
-        """Have a candidate judged; 202 where it is not over within `wait_s`."""
+        """Have a candidate judged; 202 if it is not over within `wait_s`."""
         (job,) = self._service.submit([accept(submission, self._catalogue)])
         if wait_s and not job.is_over:
             job = (await self._service.wait([job.id], wait_s))[job.id]

@@ -127,7 +127,7 @@ class Jobs:
     """The file; one server at a time holds it.
 
     Args:
-        path: created where it does not exist.
+        path: created if it does not exist.
 
     Raises:
         UsageError: another server holds it, it is of another version, or it cannot be written.
@@ -428,7 +428,7 @@ def _hold(path: Path) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The file, made where it is new; readable by its owner only, since it holds sources."""
+    """The file, made if it is new; readable by its owner only, since it holds sources."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:

@@ -262,7 +262,7 @@ def _submission(request: GymRequest) -> Submission:
 def _result(job: Job, *, is_weak: bool) -> GymResult:
     """The state of a job, in its terms; a kernel that does not compile has `failed` there.
 
-    So has everything on a weak task: where being correct means nothing, all get the same.
+    So has everything on a weak task: if being correct means nothing, all get the same.
     """
     base = GymResult(
         task_id=job.id,

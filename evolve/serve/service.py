@@ -312,7 +312,7 @@ class Service:
                 await self._kept(partial(self.jobs.keep_audit, revision, name, findings))
 
     def _retry(self, job: Job, why: str) -> None:
-        """Queue a job again, or say that it is our fault where that has been tried enough."""
+        """Queue a job again, or say that it is our fault if that has been tried enough."""
         tried = job.attempts + 1  # the one that has just failed
         if tried >= self.settings.attempts:
             self._fail(job, Fault.INFRA, why)
@@ -336,7 +336,7 @@ class Service:
             self._tell(job.id)
 
     def _score(self, job: Job, evaluation: Evaluation) -> dict[str, float | None]:
-        """The rewards asked for; unknown where being correct means little."""
+        """The rewards asked for; unknown if being correct means little."""
         asked = job.request["rewards"]
         if not asked or self.findings(job.revision):
             return dict.fromkeys(asked)

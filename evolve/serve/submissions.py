@@ -41,7 +41,7 @@ class AcceptedSubmission:
     Attributes:
         id: under which its answer is found.
         task: with everything that the judgement depends on.
-        source: the candidate; the draft, or nothing, where a reply held no program.
+        source: the candidate; the draft, or nothing, if a reply held no program.
         baseline: of its speedup.
         fidelity: how far up the ladder it goes.
         rewards: names of the rewards to compute.
@@ -49,7 +49,7 @@ class AcceptedSubmission:
         parent_source: that candidate's text instead; empty for none.
         pins: whose verdict is wanted, by `evaluator` and `device_class`.
         queue_s: seconds that it may wait; None for as long as the server lets it.
-        fresh: whether it is judged where the verdict is known, too.
+        fresh: whether it is judged if the verdict is known, too.
         reading: the result of reading the reply for a program.
         note: why it held none.
     """

@@ -43,7 +43,7 @@ class ArchiveConformance:
         raise NotImplementedError
 
     def descriptors(self, rng: random.Random) -> Mapping[str, float | str]:
-        """Descriptors of a random program; override where the archive reads others."""
+        """Descriptors of a random program; override if the archive reads others."""
         return {
             "memory_access": rng.choice(["scalar", "vector", "blocked"]),
             "parallelism": rng.choice(["serial", "threads", "simd", "threads+simd"]),

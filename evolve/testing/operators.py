@@ -24,7 +24,7 @@ class OperatorConformance:
         raise NotImplementedError
 
     def sources(self) -> tuple[str, ...]:
-        """Programs for the archive; override where the operator needs others to have work."""
+        """Programs for the archive; override if the operator needs others to have work."""
         return RELATIVES
 
     def contexts(self, parents: int | None = None) -> Iterator[Context]:

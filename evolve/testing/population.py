@@ -14,7 +14,7 @@ class MemoryPopulation(Population):
     Args:
         elites: in any order.
         visits: the results of programs as parents; those left out have none.
-        slots: places by program; one island where none has a `/`.
+        slots: places by program; one island if none has a `/`.
         turn: the number of the ticket.
     """
 

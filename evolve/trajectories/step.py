@@ -51,8 +51,8 @@ class Known:
         program: digest.
         assignment: of the instance that `evaluation` judged.
         source: as written; empty if texts were left out.
-        evaluation: of its best instance by the run's baseline, else of its newest; None where
-            there was no verdict yet. Without raw samples.
+        evaluation: of its best instance by the run's baseline, else of its newest; None if there
+            was no verdict yet. Without raw samples.
     """
 
     program: str
@@ -234,7 +234,7 @@ class Step:
     def gain(self) -> Ratio | None:
         """Speedup over the main parent.
 
-        Direct where both were timed side by side; else the quotient of both ratios to the baseline,
+        Direct if both were timed side by side; else the quotient of both ratios to the baseline,
         and None if either is missing, or was judged on another device or by another judge.
         """
         if self.evaluation is not None and PARENT in self.evaluation.ratios:

@@ -76,7 +76,7 @@ class Knowledge:
         return retrieve(found, diagnosis, limit=self.limit, budget_tokens=self.budget_tokens)
 
     def _is_told(self, document: Document, diagnosis: Diagnosis) -> bool:
-        """A user's own documents always are; those that ship not where they are about others."""
+        """A user's own documents always are; those that ship not if they are about others."""
         if not Path(document.path).is_relative_to(SHIPPED):
             return True
         kinds = document.tags.get("category", ())

@@ -6,11 +6,11 @@ The score of a document is the sum over the kinds of tags of
 
 with weight 10 for the error, 6 for the category, 5 for the bottleneck, 4 for the device, 2 for the
 precision and 1 for the language. The root makes a document about everything lose against one about
-this; an error has no root, since one cure serves several. Closeness is 1 where the document has the
-diagnosis's tag and 0 where it has not; for devices, which are paths, it is the square of the share
-of the diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
+this; an error has no root, since one cure serves several. Closeness is 1 if the document has the
+diagnosis's tag and 0 if it has not; for devices, which are paths, it is the square of the share of
+the diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
 document about something else (it names errors, bottlenecks or categories, and not the diagnosis's)
-keeps half for each such kind, and so does one about kinds of operations where the diagnosis knows
+keeps half for each such kind, and so does one about kinds of operations if the diagnosis knows
 none. One that names languages, devices or precisions, but none that fits, is left out, and so is
 one without any match.
 """
@@ -104,7 +104,7 @@ def device_path(name: str) -> str:
 
 
 def score(document: Document, diagnosis: Diagnosis) -> float:
-    """How well a document fits, as the module says; 0 where it does not."""
+    """How well a document fits, as the module says; 0 if it does not."""
     total, share = 0.0, 1.0
     for kind, weight in WEIGHTS.items():
         wanted, tags = getattr(diagnosis, kind), document.tags.get(kind, ())

@@ -47,7 +47,7 @@ class Step:
         return f"{self.action.name} of {self.region}"
 
     def excerpt(self, source: str) -> Quoted:
-        """The region's lines in a prompt; nothing where it is all of the program."""
+        """The region's lines in a prompt; nothing if it is all of the program."""
         if self.region.kind == "module":
             return Quoted("")
         lines = source.split("\n")[self.region.first - 1 : self.region.last]
@@ -56,7 +56,7 @@ class Step:
 
 @lru_cache
 def load_actions(path: str = "") -> tuple[Action, ...]:
-    """The actions of a file in its order; of the one that ships where none is named.
+    """The actions of a file in its order; of the one that ships if none is named.
 
     Raises:
         UsageError: no such file, or an error in it.

@@ -91,7 +91,7 @@ class Summarise(Summarising):
     Asked before all others but seeds (an infinite weight), it declines until `every` steps have
     passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
     merges the last one with the trials since. In the same step it asks for a better program. Its
-    own prompt quotes the newest summary, and so do all others where it is configured as
+    own prompt quotes the newest summary, and so do all others if it is configured as
     `operators.summarise`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Measures known programs again where that may change which one leads."""
+"""Measures known programs again if that may change which one leads."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -97,8 +97,8 @@ class RemeasureHead:
 
     Args:
         candidates: length of the head, k in the paper.
-        share: of the run's steps that go into it; half, where each step of the paper measures as
-            many programs again as it makes new ones (n = 1).
+        share: of the run's steps that go into it; half, if each step of the paper measures as many
+            programs again as it makes new ones (n = 1).
 
     Raises:
         UsageError: a setting is out of range.

@@ -42,8 +42,8 @@ _ORDER = (
 )
 """Kinds as they are proposed, and how their convolutions round; the likeliest first.
 
-Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is where tails
-are long and sums short, for a product's block has registers for few threads.
+Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is if tails are
+long and sums short, for a product's block has registers for few threads.
 """
 
 

@@ -155,7 +155,7 @@ class History:
     Args:
         space: the program's tunables.
         trials: its stored trials in order.
-        parent: its elite; stands in where the run holds no full measurement of it.
+        parent: its elite; stands in if the run holds no full measurement of it.
     """
 
     def __init__(self, space: Space, trials: Sequence[Trial], parent: Elite) -> None:
@@ -192,7 +192,7 @@ class History:
 
     @property
     def known(self) -> list[tuple[Assignment, float | None]]:
-        """Instances with their log speedups, by full measurement where there is one.
+        """Instances with their log speedups, by full measurement if there is one.
 
         None stands for one that failed, or has no finite time. Pending ones count as average, so
         that the next ask looks elsewhere ("constant liar", Ginsbourger et al. 2010).
@@ -239,7 +239,7 @@ def _log_speedup(trial: Trial) -> float | None:
 
 
 def candidates(history: History, rng: random.Random) -> list[Assignment]:
-    """Instances that were not tried, in random order: all, or some where there are too many."""
+    """Instances that were not tried, in random order: all, or some if there are too many."""
     space = history.space
     if space.size <= _ENUMERABLE:
         listed: list[Assignment] = list(space.assignments())
@@ -254,7 +254,7 @@ def candidates(history: History, rng: random.Random) -> list[Assignment]:
 def _second_ring(
     space: Space, near: Sequence[Assignment], rng: random.Random
 ) -> Iterator[Assignment]:
-    """Some neighbours of neighbours: thousands where there are dozens of tunables."""
+    """Some neighbours of neighbours: thousands if there are dozens of tunables."""
     for _ in range(_SECOND_RING):
         one, tunable = rng.choice(near), rng.choice(space.tunables)
         if steps := tunable.neighbours(one.get(tunable.name)):

@@ -2,9 +2,8 @@
 
 `free` leaves everything open. `strict` is the constraint set of Kernel-Smith (arXiv 2603.28342):
 signatures of kernels, launch grids, program ids and bounds masks stay as they are, everywhere, and
-where the program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside
-of it changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling
-it.
+if the program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside of
+it changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling it.
 """
 
 import ast

@@ -64,8 +64,8 @@ class Entry:
 class Plan:
     """A bench: its runs in order, and their common settings.
 
-    `beside` are the baselines that every program is timed with; `final` is None where winners are
-    not measured again; `within_s` None where there is no hurry.
+    `beside` are the baselines that every program is timed with; `final` is None if winners are not
+    measured again; `within_s` None if there is no hurry.
     """
 
     name: str

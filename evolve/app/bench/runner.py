@@ -79,7 +79,7 @@ class Bench:
         self._skipped_in_a_row = 0
 
     async def run(self) -> str:
-        """Search until all is done; why it ended before that, empty where it did not.
+        """Search until all is done; why it ended before that, empty if it did not.
 
         Raises:
             EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.

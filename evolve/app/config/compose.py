@@ -107,7 +107,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
 
     Returns:
-        The highest exit status of the jobs; 0 where Hydra only printed something.
+        The highest exit status of the jobs; 0 if Hydra only printed something.
 
     Raises:
         EvolveError, OSError: raised by a job; the first one of a sweep, after its other jobs have
@@ -172,7 +172,7 @@ def _opened(words: Sequence[str]) -> list[str]:
 
 
 def _closed(word: str) -> str:
-    """The word without Hydra's `+`, which adds settings, where the schema says all there are.
+    """The word without Hydra's `+`, which adds settings, if the schema says all there are.
 
     Without it Hydra refuses a name that nothing would read.
 

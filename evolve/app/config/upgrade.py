@@ -38,7 +38,7 @@ def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_asks(schedule: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schedule whose prior, where it was worth dollars, is worth the default number of asks."""
+    """A schedule whose prior, if it was worth dollars, is worth the default number of asks."""
     if schedule.get("_target_") != BANDIT or "prior_usd" not in schedule:
         return schedule
     kept = {name: value for name, value in schedule.items() if name != "prior_usd"}

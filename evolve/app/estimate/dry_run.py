@@ -32,7 +32,7 @@ Calls = tuple[Sequence[Sample], int]
 async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
     """Audit the task, time the reference against itself, and forecast the budget's result.
 
-    Where models are configured, each is really asked for one proposal.
+    If models are configured, each is really asked for one proposal.
 
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
@@ -133,7 +133,7 @@ def _bought(seconds: float, candidates: float, timed_s: float, call: CallForecas
 
 
 def _candidate_s(each_s: float, call: CallForecast | None, devices: int) -> float:
-    """Seconds per candidate: the judges', or those of the models where they are slower."""
+    """Seconds per candidate: the judges', or those of the models if they are slower."""
     judged_s = each_s / devices
     return judged_s if call is None else max(judged_s, call.seconds / call.slots)
 

@@ -25,7 +25,7 @@ FILE = "dry-runs.db"
 class CallForecast:
     """The cost of a proposal, averaged over the models by weight, and how many calls run.
 
-    `usd` is None where a cost is unknown.
+    `usd` is None if a cost is unknown.
     """
 
     tokens: float
@@ -154,7 +154,7 @@ async def _call(
 
 
 def forecast(samples: Sequence[Sample], slots: int) -> CallForecast | None:
-    """The average proposal; None where no model answered."""
+    """The average proposal; None if no model answered."""
     counted = [sample for sample in samples if sample.is_counted]
     total = sum(sample.weight for sample in counted)
     if not total:

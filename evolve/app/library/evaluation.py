@@ -128,7 +128,7 @@ async def judge(
 
 
 def _known(request: EvaluationRequest, path: str, evaluator: Evaluator) -> Verdict | None:
-    """The verdict and the findings of the task's audit, where the database has them."""
+    """The verdict and the findings of the task's audit, if the database has them."""
     if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
         return None
     with open_store(path) as store:

@@ -19,7 +19,7 @@ from evolve.store.champion import champion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A line of text; `is_failure` where something went wrong."""
+    """A line of text; `is_failure` if something went wrong."""
 
     text: str
     is_failure: bool = False

@@ -191,7 +191,7 @@ def _usage(given: dict[str, Any]) -> Usage:
 
 
 def _amount(given: dict[str, Any], name: str) -> float:
-    """Raises ValueError where it cannot be counted."""
+    """Raises ValueError if it cannot be counted."""
     amount = float(given[name])
     if not 0 <= amount < _MAX_AMOUNT:
         raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MAX_AMOUNT:g}, or left out")

@@ -58,7 +58,7 @@ class Tally:
                 self.counts[_outcome(step.status, custom=step.custom)] += 1
 
     def add(self, told: Told) -> bool:
-        """Take over one told step; True where it is the best so far."""
+        """Take over one told step; True if it is the best so far."""
         evaluation = told.evaluation
         outcome = _outcome(evaluation.status, custom=evaluation.custom)
         self.counts[outcome] += 1

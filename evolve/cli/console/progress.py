@@ -21,7 +21,7 @@ def doing(what: str | Callable[[], str], *, plain: bool = True) -> Iterator[None
 
     Args:
         what: the work, in words; called anew whenever the line is redrawn.
-        plain: whether it is a line of the output where that is no terminal.
+        plain: whether it is a line of the output if that is no terminal.
     """
     said = what if callable(what) else lambda: what
     if plain and not sys.stdout.isatty():

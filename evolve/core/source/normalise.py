@@ -116,7 +116,7 @@ def _undocumented(module: ast.Module) -> ast.Module:
 
 
 def _copied(statement: Block) -> Block:
-    """The statement, a copy where it holds others, for the definitions among these."""
+    """The statement, a copy if it holds others, for the definitions among these."""
     blocks = {
         name: [_copied(each) for each in getattr(statement, name)]
         for name in ("body", "orelse", "finalbody", "handlers", "cases")

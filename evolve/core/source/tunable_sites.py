@@ -43,7 +43,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The `TUNABLE = {...}` statement; `is_read` where the module uses the name itself."""
+    """The `TUNABLE = {...}` statement; `is_read` if the module uses the name itself."""
 
     statement: ast.Assign | ast.AnnAssign
     choices: Mapping[str, tuple[TunableValue, ...]]

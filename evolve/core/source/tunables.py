@@ -133,7 +133,7 @@ def render(source: str, assignment: Assignment) -> str:
 def freeze(source: str, assignment: Assignment) -> str:
     """The rendered source without the `TUNABLE` declaration, for exports.
 
-    The declaration stays, as the plain data that it is, where the source itself reads it.
+    The declaration stays, as the plain data that it is, if the source itself reads it.
     """
     module = read(render(source, assignment))
     found = declaration(module)

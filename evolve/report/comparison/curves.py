@@ -111,8 +111,8 @@ class Spread:
 def spread(values: Sequence[float | None]) -> Spread:
     """Median and interval by order statistics, a run without a correct program below all others.
 
-    The narrowest interval between the k-th lowest and the k-th highest value that covers the
-    median with 95 %; the whole range where there are too few values (under six) for that.
+    The narrowest interval between the k-th lowest and the k-th highest value that covers the median
+    with 95 %; the whole range if there are too few values (under six) for that.
     """
     ordered = sorted(-math.inf if value is None else value for value in values)
     count = len(ordered)

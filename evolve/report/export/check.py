@@ -27,7 +27,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The output of the exported tests; `fault` where they did not come to an end, else empty."""
+    """The output of the exported tests; `fault` if they did not come to an end, else empty."""
 
     tests: tuple[Checked, ...]
     fault: str = ""

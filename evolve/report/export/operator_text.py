@@ -118,7 +118,7 @@ def _case_text(case: ExaminedCase) -> dict[str, Any]:
 
 
 def _schema(given: Mapping[str, str], held: Mapping[str, str], count: int) -> str:
-    """The operator's schema as a Python string, in pieces of a line where it is long."""
+    """The operator's schema as a Python string, in pieces of a line if it is long."""
     parameters = [f"{kind} {name}" for name, kind in given.items()]
     parameters += [f"Tensor {name}" for name in held.values()]
     returned = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
@@ -134,7 +134,7 @@ def _mapping(items: Mapping[str, str], indent: int) -> str:
 
 
 def _wrapped(start: str, parts: Sequence[str], end: str, indent: int) -> str:
-    """The parts on one line, or one on each where that gets long."""
+    """The parts on one line, or one on each if that gets long."""
     line = f"{start}{', '.join(parts)}{end}"
     if len(line) + indent <= _LONG:
         return line

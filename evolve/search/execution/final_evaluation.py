@@ -1,8 +1,8 @@
 """The winner of a search, measured again beside every baseline: the finals of a suite.
 
 Fitness is against one baseline, so a search pays for no other. A final does, once for the winner,
-after it has won. There can be two finalists: the best program whose work custom kernels do, and,
-where it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
+after it has won. There can be two finalists: the best program whose work custom kernels do, and, if
+it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
 """
 
 import asyncio
@@ -90,7 +90,7 @@ def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> l
 
 
 def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
-    """Baselines that were timed, or failed themselves; all where the program gave no time.
+    """Baselines that were timed, or failed themselves; all if the program gave no time.
 
     None if a fault of the judge left it without a verdict.
     """
@@ -113,7 +113,7 @@ async def play_finals(
     fidelity: Fidelity,
     stop: asyncio.Event,
 ) -> bool:
-    """Measure the finalists beside all baselines, unless they have been; the next where one falls.
+    """Measure the finalists beside all baselines, unless they have been; the next if one falls.
 
     The run is claimed meanwhile, and counts as finished afterwards.
 

@@ -78,7 +78,7 @@ class Judging:
         *,
         is_opening: bool = False,
     ) -> None:
-        """Begin with a ticket; how fast it is may stay rough where a verification follows."""
+        """Begin with a ticket; how fast it is may stay rough if a verification follows."""
         request = self._search.request(ticket, opponents)
         if is_opening:
             request = replace(request, target_speedups={self._search.baseline: UNREACHABLE_SPEEDUP})
@@ -153,7 +153,7 @@ class Judging:
         return replace(evaluation, device_time_s=device_time_s)
 
     def _never_finished(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict where every earlier session died while it judged this instance."""
+        """The verdict if every earlier session died while it judged this instance."""
         return Evaluation(
             status=Status.INFRA,
             stage=Stage.NONE,

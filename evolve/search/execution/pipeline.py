@@ -342,7 +342,7 @@ class Pipeline:
         return self._search.ask_tuning()
 
     def _start_judging(self) -> str:
-        """Fill the judge's slots; why nothing more is started, where a rule says so.
+        """Fill the judge's slots; why nothing more is started, if a rule says so.
 
         Work of an earlier session is judged in spite of the limits: a person may have written it by
         hand since.

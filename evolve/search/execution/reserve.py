@@ -15,7 +15,7 @@ VERIFICATION = 3.0
 RECENT = 32
 """Evaluations that are looked at."""
 
-# Pairs of processes of a verification; more on a host where one is not enough for an evaluation, if
+# Pairs of processes of a verification; more on a host if one is not enough for an evaluation, if
 # narrow intervals are wanted.
 _PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part

@@ -61,7 +61,7 @@ class Polca:
             return ()
         head = self._head(population, max(self.candidates, count))
         places = min(self.candidates, len(head))
-        # Not of one place a turn: where others have every second ticket, half of an even head would
+        # Not of one place a turn: if others have every second ticket, half of an even head would
         # never be asked. Steps of the golden section come to all places alike (Weyl 1916).
         start = int(population.turn // self.proposals * _GOLDEN % 1 * places)
         turned = head[start:places] + head[:start] + head[places:]

@@ -79,7 +79,7 @@ class Uct:
         return then_best([node], population, count)
 
     def _descend(self, population: Population, node: Elite, line: set[str]) -> Elite | None:
-        """The child to go on with; None where the program itself is to be expanded."""
+        """The child to go on with; None if the program itself is to be expanded."""
         children = self._alive(population, population.children(node.program), line)
         visits = population.visits(node.program)
         seen = _seen(visits)

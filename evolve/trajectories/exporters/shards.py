@@ -1,4 +1,4 @@
-"""Shards of rows on disk: JSON lines while an export is under way, parquet where it is asked for.
+"""Shards of rows on disk: JSON lines while an export is under way, parquet if it is asked for.
 
 Rows become visible in the folder of an export only with all others: an export is built beside its
 folder and takes its place by one rename. Output is committed unit by unit (a run, a view of tasks)

@@ -1,7 +1,7 @@
 """Rewards of single steps, as papers define them.
 
 All go by a whole verdict: a program that is not correct, not custom, or refuted since has failed,
-also where a paper's own checker would have let it pass. Every speedup enters as `worth` has it.
+also if a paper's own checker would have let it pass. Every speedup enters as `worth` has it.
 """
 
 import math
@@ -66,7 +66,7 @@ def autotriton(step: Step) -> float | None:
 def cuda_agent(step: Step) -> float | None:
     """Milestones: -1 failed, 1 correct, 2 more than 5 % faster than eager, 3 also than compile.
 
-    None for a program that is faster than eager where `compile` was not measured.
+    None for a program that is faster than eager if `compile` was not measured.
     """
     found = grade(step)
     if found is not Grade.CORRECT:

@@ -147,7 +147,7 @@ class Recipe:
             after: a number that `passed` was told for the first run, to go on from there with the
                 tally as it was then.
             passed: called with numbers of steps at which the rows can be resumed; never in the
-                middle of a row from several steps, nor where a filter remembers any.
+                middle of a row from several steps, nor if a filter remembers any.
 
         Raises:
             UsageError: the recipe makes no rows of this kind.

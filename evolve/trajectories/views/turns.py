@@ -56,8 +56,8 @@ def score_of(step: Step) -> float | None:
 def wanted(step: Step) -> bool | None:
     """True for a correct program that is the first, a repair, or faster than its parent.
 
-    False for one that failed or is slower; None in between, where the intervals do not tell, and
-    if there is no verdict that says anything.
+    False for one that failed or is slower; None in between, if the intervals do not tell, and if
+    there is no verdict that says anything.
     """
     found = grade(step)
     if found is not Grade.CORRECT:

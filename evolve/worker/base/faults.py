@@ -97,8 +97,8 @@ def tells_of_a_full_device(fault: CandidateFault, capacity: int) -> bool:
     """Whether it says that it found no more memory free on the GPU than it asked for.
 
     As the driver words it, or as torch does, rounding both figures, anywhere in the text: its
-    feedback is cut short. An honest program finds this where others fill the device, but any
-    program may say so. One that asks for more than the `capacity` is the cause itself.
+    feedback is cut short. An honest program finds this if others fill the device, but any program
+    may say so. One that asks for more than the `capacity` is the cause itself.
     """
     if fault.status is not Status.OOM:
         return False

@@ -1,6 +1,6 @@
 """GPUs and their tools as this interpreter finds them, even if parts are broken.
 
-Opens no device and needs none, so that it also speaks where nothing can be judged.
+Opens no device and needs none, so that it also speaks if nothing can be judged.
 """
 
 import csv

@@ -245,8 +245,8 @@ def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
 def _averages(lowering: Any, *, is_left: bool) -> Callable[..., Any]:
     """Inductor's own averages, or where windows are large calls that templates stand for.
 
-    It leaves them to torch only where the stride is not the window's size, and else has a program
-    for each window.
+    It leaves them to torch only if the stride is not the window's size, and else has a program for
+    each window.
     """
     own = lowering._avg_poolnd
 

@@ -48,7 +48,7 @@ class Device(Protocol):
         gives_calls: Whether calls of a block that are launch-bound are given to a process one by
             one, so that none can be merged.
         stack_samples: Blocks of a round that show whose code the candidate's process executes; none
-            where that code only starts kernels of the device.
+            if that code only starts kernels of the device.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
@@ -213,7 +213,7 @@ class Device(Protocol):
 
 
 def open_device(kind: str) -> Device:
-    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU where torch sees one).
+    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU if torch sees one).
 
     Raises:
         UsageError: there is no such device; the message lists torch's devices.

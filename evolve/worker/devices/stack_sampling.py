@@ -44,9 +44,9 @@ def at_work(pid: int) -> str:
     """The computing thread of a stopped process.
 
     Returns:
-        `OWN` if a thread executes code that is not known to be a library's, else the file
-        name of the library that one executes; `HIDDEN` where we may not look, though outputs can be
-        read of it; empty if no thread computes.
+        `OWN` if a thread executes code that is not known to be a library's, else the file name of
+        the library that one executes; `HIDDEN` if we may not look, though outputs can be read of
+        it; empty if no thread computes.
     """
     try:
         places = _executed(pid)

@@ -25,9 +25,9 @@ class Block:
     """One timed block of calls, in seconds.
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
-    by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` the code at work, if its stack was sampled (`stack_sampling`); `idle` the times of as
-    many blocks without calls right after it as requested.
+    by call; `late` processor time used after the run, if the device does not exclude that; `seen`
+    the code at work, if its stack was sampled (`stack_sampling`); `idle` the times of as many
+    blocks without calls right after it as requested.
     """
 
     run: float

@@ -1,8 +1,8 @@
 """How much memory a candidate takes for itself, by the kernel's books and from outside (Linux).
 
-The kernel marks the most pages that a process has held at once. A process can lower its own mark
-by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
-or has another process work for it; both are seen, and then nothing is known.
+The kernel marks the most pages that a process has held at once. A process can lower its own mark by
+a file in /proc, which Landlock keeps from it, and leaves it behind if it replaces its program or
+has another process work for it; both are seen, and then nothing is known.
 
 A process controls its own pages, so three ways to evade the accounting are not seen: it can give
 back pages that it was born with, code and heap of over a hundred megabytes, to take others in their
@@ -69,7 +69,7 @@ def scratch_bytes(
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
     To a MiB. Memory allocated before counts, and so does its code. None if the system does not keep
-    books that it cannot reach, or where the call is not right: this is no check, and changes no
+    books that it cannot reach, or if the call is not right: this is no check, and changes no
     verdict. If it takes much longer than in the checks there is none either: others wait.
     """
     if Mechanism.LANDLOCK not in Mechanism(session.launcher.mechanisms):

@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, where the tool is there.
+"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, if the tool is there.
 
 It runs inside of the candidate's sandbox (`tool_process`), on the smallest case. `memcheck` finds
 reads and writes out of bounds, also those that hit other mapped memory; `racecheck` finds hazards

@@ -4,8 +4,8 @@ The judge writes the inputs of a call and says so; the runner makes the call and
 outputs lie; only then come the inputs of the next. So calls cannot be merged into one. A runner's
 words there are only places of outputs.
 
-Each side spins for as long as the other needs on a core of its own, and sleeps (futex) where that
-one has none: a busy host may have given both the same.
+Each side spins for as long as the other needs on a core of its own, and sleeps (futex) if that one
+has none: a busy host may have given both the same.
 """
 
 import contextlib

@@ -188,8 +188,8 @@ class Judge:
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
         """How many times as fast as eager each baseline is, measured once in a session.
 
-        None with a label where one failed. A candidate's ratio to eager over this one is an
-        indirect comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
+        None with a label if one failed. A candidate's ratio to eager over this one is an indirect
+        comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
 
         Raises:
             UsageError: there is no such baseline, or not on this device.

@@ -266,7 +266,7 @@ def _stubbed(
 ) -> list[bool | None]:
     """Whether cases are right without the candidate's kernels, up to one that does not end.
 
-    A fresh process is asked where the source cannot be loaded twice, and where an outcome is right:
+    A fresh process is asked if the source cannot be loaded twice, and if an outcome is right:
     leftovers of the first load may have made it, such as operators, which have one name each.
     """
     with contextlib.suppress(CandidateFault):

@@ -194,7 +194,7 @@ class Launcher:
         return self._tried_twice(start)
 
     def _tried_twice(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
-        """The runner, or else another, of a fresh zygote where the first one's was to blame."""
+        """The runner, or else another, of a fresh zygote if the first one's was to blame."""
         try:
             return start()
         except (ConnectionError, InfraFault):

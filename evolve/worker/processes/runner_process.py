@@ -275,7 +275,7 @@ class RunnerProcess:
             case: Of the model.
             kind: The work: `calls`, one `graph` of them, or `nothing`.
             layout: Number of the layout of the inputs.
-            trees: Of that layout where it is new, else none.
+            trees: Of that layout if it is new, else none.
             sequence: Number of the window.
             seconds: That getting ready may take.
         """
@@ -303,7 +303,7 @@ class RunnerProcess:
         """Stop the process where it is; those it has started go on.
 
         Returns:
-            Whether it stands by then. Longer than a moment it takes where a thread is deep in the
+            Whether it stands by then. Longer than a moment it takes if a thread is deep in the
             kernel, or if it evades signals.
         """
         _signal(self.pid, signal.SIGSTOP)

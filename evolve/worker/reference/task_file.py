@@ -80,7 +80,7 @@ class TaskCase:
         return model
 
     def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
-        """The same as its constructor leaves it, in a mode of torch where one is given."""
+        """The same as its constructor leaves it, in a mode of torch if one is given."""
         with mode or contextlib.nullcontext():
             arguments = self.init_inputs(seed)
             with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
@@ -129,8 +129,8 @@ class TaskCase:
 class TaskFile(Generic[CaseT]):
     """A task whose file has been executed; with its effective `precision` and `accumulation`.
 
-    The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
-    keeps the default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
+    The file's `PRECISION` applies if the task says `task`, its `ACCUMULATION` if the task keeps the
+    default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
     """
 
     task: Task

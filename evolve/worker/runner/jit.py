@@ -26,7 +26,7 @@ class Compiling:
         """Inside, `tell` is called before a kernel is compiled, and `come_back` after it.
 
         Not for compilations of other threads or children, since both talk to the judge, nor while a
-        CUDA graph is recorded, where the device cannot be waited for.
+        CUDA graph is recorded, if the device cannot be waited for.
         """
         self._install()
         self._thread = _this_thread()

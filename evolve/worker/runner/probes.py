@@ -238,7 +238,7 @@ def _triton_stubs(skipped: list[str]) -> Stubs:
 
 
 def _torch_stubs(skipped: list[str]) -> Stubs:
-    """Extensions of `torch.utils.cpp_extension`, where the candidate has it imported."""
+    """Extensions of `torch.utils.cpp_extension`, if the candidate has it imported."""
     extension = sys.modules.get("torch.utils.cpp_extension")
     if extension is None:
         return []

@@ -82,7 +82,7 @@ class KernelProfile:
     """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
-    of vendors' libraries, `torch` that in torch's own that compute, where those take longer than
+    of vendors' libraries, `torch` that in torch's own that compute, if those take longer than
     launches; the rest are copies, or of unknown origin. `compiled` describes the own kernel that
     took longest.
     """
@@ -128,8 +128,8 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 def _session() -> profile:
     """The inner profiler of `torch.profiler.profile`.
 
-    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s where
-    no bytecode is kept (torch 2.13 and 2.11).
+    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s if no
+    bytecode is kept (torch 2.13 and 2.11).
     """
     return profile(use_cpu=False, use_device="cuda", use_kineto=True)
 

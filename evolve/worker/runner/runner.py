@@ -13,12 +13,11 @@ Commands (tuples, the first item names them) and what is answered:
                 comes from the folder `build`; with `stub`, custom kernels do nothing from then on:
                 `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
-    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
-                where it may leave the device to compile kernels, for each of them ASIDE and BACK,
-                which is answered by a command without a meaning
-    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
-    open_profiler
-                get ready for the next -> ACK
+    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it, if
+                it may leave the device to compile kernels, for each of them ASIDE and BACK, which
+                is answered by a command without a meaning account     what torch computed in the
+                last call with `trap`: `("account",)` -> TEXT open_profiler get ready for the next
+                -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     isolated    a forward in a separate process, under a tool:

@@ -34,7 +34,7 @@ class Zygote:
         ahead: one that imports already, and had only some of the variables when it began.
 
     Raises:
-        OSError: from every method, where the zygote has died.
+        OSError: from every method, if the zygote has died.
     """
 
     def __init__(

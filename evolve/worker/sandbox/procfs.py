@@ -67,7 +67,7 @@ def children(pid: int) -> list[int]:
 def flocks(file: os.stat_result) -> list[int]:
     """Processes that have taken a lock of this file by flock; waiting ones are not listed.
 
-    Those of other containers are left out, and all where the file system gives files another device
+    Those of other containers are left out, and all if the file system gives files another device
     number than its own.
     """
     of_file = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"

@@ -1,9 +1,9 @@
 """The guard: a small trusted process between the zygote and each runner.
 
 It builds the sandbox, watches the runner's memory, collects the candidate's output, and ends the
-candidate with everything that it started: by closing the process namespace where there is one, else
-as the subreaper of all descendants. How the runner ended (its *fate*) is known from `waitpid` here
-and told to the judge over a socket that no runner holds.
+candidate with everything that it started: by closing the process namespace if there is one, else as
+the subreaper of all descendants. How the runner ended (its *fate*) is known from `waitpid` here and
+told to the judge over a socket that no runner holds.
 """
 
 import contextlib

@@ -152,7 +152,7 @@ class Batch:
         return self._ends_at - RESERVE_S - time.monotonic()
 
     def _living_judge(self, place: Place) -> JudgeProcess:
-        """The judge of a place, started and greeted where none is running.
+        """The judge of a place, started and greeted if none is running.
 
         All of them are started before the first is waited for.
         """
@@ -229,7 +229,7 @@ class Batch:
     def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
         """After a failure of our own: once more at the end, or after so many never again.
 
-        Where it would only fail again by then (not `at_once`), the end is that of a later start.
+        If it would only fail again by then (not `at_once`), the end is that of a later start.
         """
         if self._answers.of(request).failures < MAX_FAILURES:
             if at_once:

@@ -125,7 +125,7 @@ class CandidateSession:
         """A process that has executed and compiled the candidate; for `keep`, and for its checks.
 
         Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
-        compiled, and while Triton compiles, where that disturbs no timing.
+        compiled, and while Triton compiles, if that disturbs no timing.
         """
         candidate.build = self.builds.finished(candidate.build_key(self.device.device_class))
         is_new = candidate.build is None
@@ -287,8 +287,8 @@ class CandidateSession:
         """The compiled reference, by variant, or the reason for none; kept like a build.
 
         A few processes share the variants, as each takes seconds for imports. Of the device they
-        have the models only, so where work on the CPU disturbs no timing, the lock is not held
-        while they think.
+        have the models only, so if work on the CPU disturbs no timing, the lock is not held while
+        they think.
         """
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
@@ -353,7 +353,7 @@ class CandidateSession:
     ) -> Iterator[RunnerProcess]:
         """The same as `loaded`; others may be timed whenever nothing is asked of it.
 
-        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        Not if work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
         with self.unless_aside(), start() as runner:
@@ -363,7 +363,7 @@ class CandidateSession:
         """A tool's report on one call, for `tool_process.read`; in a separate process.
 
         Raises:
-            CandidateFault: the candidate fails where it has not failed without the tool.
+            CandidateFault: the candidate fails if it has not failed without the tool.
         """
         with (
             torch.no_grad(),  # which is a setting of each thread

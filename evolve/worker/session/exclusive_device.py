@@ -68,7 +68,7 @@ class DeviceLock:
     def alone(
         self, mine: Collection[RunnerProcess] = (), *, settles: bool = False
     ) -> Iterator[Turn]:
-        """The device for these processes and us; they are dead where it ends with an error.
+        """The device for these processes and us; they are dead if it ends with an error.
 
         Args:
             mine: The processes.

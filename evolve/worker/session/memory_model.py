@@ -13,8 +13,8 @@ _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
 _TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
 _PEAKS = 2  # of the reference's live memory: workspaces, and other algorithms
-# In the judge: inputs, the outcome, values compared with it, the fp64 truth (four where outputs are
-# in half precision), and temporaries.
+# In the judge: inputs, the outcome, values compared with it, the fp64 truth (four if outputs are in
+# half precision), and temporaries.
 _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
@@ -252,7 +252,7 @@ def opponents_at_once(
 def rounds_at_once(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """How many of an evaluation's rounds are made ready together.
 
-    One, unless there will be many: then as many as the device wants, or fewer where their processes
+    One, unless there will be many: then as many as the device wants, or fewer if their processes
     would take so much of its memory that no check could run beside them.
     """
     if fidelity is not Fidelity.VERIFY:

@@ -146,8 +146,8 @@ class Timekeeper:
         Opponents that the device has no room for beside each other follow one another, each
         interleaved with the candidate and the reference as the first are.
 
-        Fills `timing`, its device time also where the candidate fails. Ends at an interim
-        analysis that shows less than one of the `target_speedups` (`EvaluationRequest`).
+        Fills `timing`, its device time also if the candidate fails. Ends at an interim analysis
+        that shows less than one of the `target_speedups` (`EvaluationRequest`).
 
         Raises:
             CandidateFault: the candidate failed in a timed run.
@@ -263,7 +263,7 @@ class Timekeeper:
         timing: Timing,
         served: "WeakSet[RunnerProcess]",
     ) -> None:
-        """Further rounds, not scored, where a library may be at work in the candidate's place.
+        """Further rounds, not scored, if a library may be at work in the candidate's place.
 
         None if the times are of no interest. Faults of the judge end them, and earlier measurements
         stay valid.

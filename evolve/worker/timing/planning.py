@@ -107,7 +107,7 @@ def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:
 def lengthened(
     cases: Sequence[TimedCase], pairs: Sequence[Measured], is_short: bool
 ) -> list[TimedCase]:
-    """The cases, with longer blocks where a side was slow in the checks and is not when timed.
+    """The cases, with longer blocks if a side was slow in the checks and is not when timed.
 
     A first call may be; of blocks that short, the window's overhead and a process's latency would
     decide. Makes the blocks.
@@ -136,7 +136,7 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 def with_blocks(
     cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
 ) -> list[TimedCase]:
-    """The cases, with all blocks that there are where a round was unsteady and its sides close.
+    """The cases, with all blocks that there are if a round was unsteady and its sides close.
 
     On a noisy virtual machine the ratio of a round varies by 9 % with 8 blocks and by 4 % with
     24, for twice the time.

@@ -41,8 +41,8 @@ KINDS: Mapping[torch.dtype, str] = {
 class Cost:
     """Of one call: bytes moved, bytes of the outputs among them, operations by kind of operand.
 
-    Kinds are the values of `KINDS`, and `tf32` where torch lets a GPU read fp32 that way.
-    `operations` are all of them, as `work` counts; one for each element where that cannot count.
+    Kinds are the values of `KINDS`, and `tf32` if torch lets a GPU read fp32 that way. `operations`
+    are all of them, as `work` counts; one for each element if that cannot count.
     """
 
     moved_bytes: int

@@ -65,7 +65,7 @@ class Roofline:
         self._known: dict[tuple[str, int | str], float | None] = {}
 
     def copy_rate(self, size: int) -> float:
-        """Bytes read and written per second by a copy, where `size` bytes are in use."""
+        """Bytes read and written per second by a copy, if `size` bytes are in use."""
         return self._memory_rate(_COPY, size)
 
     def write_rate(self, size: int) -> float:
@@ -101,7 +101,7 @@ class Roofline:
         return max(found, default=(None, kind))
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
-        """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
+        """The time of one call of `cost`, if `calls` with inputs of their own follow another."""
         memory = self.copy_rate(max(1, cost.moved_bytes) * calls)
         rates = {kind: self._fastest(kind, accumulation) for kind in cost.flops}
         known = {kind: rate for kind, (rate, _) in rates.items() if rate}

@@ -152,7 +152,7 @@ def enough(ratio: Ratio, target_half_width: float) -> bool:
 def is_settled(
     ratio: Ratio, fidelity: Fidelity, interim: int, may_lose: bool, wanted: float
 ) -> bool:
-    """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
+    """Narrow enough, or (if that `may` be) clearly slower: then width is of no interest.
 
     A search or a screen is content with twice the half-width `wanted` of a verification. The last
     look of a verification, with many pairs, is for sides that are close: on an unsteady host they

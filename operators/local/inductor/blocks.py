@@ -135,8 +135,8 @@ def _shared(
 def _columns_of(size: int) -> int:
     """Columns of a block that reduces over rows, as Inductor's heuristic (2.13) has them.
 
-    Few where there are few, so that all multiprocessors have some; 64 and more where loads of that
-    many neighbours leave enough blocks.
+    Few if there are few, so that all multiprocessors have some; 64 and more if loads of that many
+    neighbours leave enough blocks.
     """
     if size <= 1024:
         return max(2, min(8, _power_above(size // 128)))

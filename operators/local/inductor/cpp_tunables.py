@@ -1,7 +1,7 @@
 """Tunables in C++ of Inductor beside the chunks of parallel loops.
 
 Each is a constant of the program, by default one with the behaviour that Inductor wrote. Lines are
-rewritten where they are known word for word; all others stay.
+rewritten if they are known word for word; all others stay.
 """
 
 import re
@@ -118,7 +118,7 @@ def opened(lines: Sequence[str]) -> list[str]:
 
 
 def _with_streams(lines: Sequence[str]) -> list[str]:
-    """Whole vectors that go where the function reads nothing are stored by `stream_store`."""
+    """Whole vectors that go if the function reads nothing are stored by `stream_store`."""
     found = [_stream(line, lines) for line in lines]
     if found == list(lines):
         return found
@@ -174,7 +174,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def closing(lines: Sequence[str], start: int) -> int | None:
-    """The line that closes the scope that a line opens; None where it opens none."""
+    """The line that closes the scope that a line opens; None if it opens none."""
     if start >= len(lines) or lines[start].strip() != "{":
         return None
     depth = 0

@@ -50,7 +50,7 @@ def cpp_calls(code: OutputCode) -> Iterator[tuple[str, tuple[ast.expr, ...]]]:
 
 
 def launch_of(node: ast.stmt) -> Launch | None:
-    """The launch that a statement is; None where it is none."""
+    """The launch that a statement is; None if it is none."""
     match node:
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run"), args=arguments)
@@ -142,7 +142,7 @@ class Body:
         return self._rewriter.renamed.get(name, name)
 
     def _freed(self, name: str) -> str:
-        """The buffer that is freed as its last name goes; empty where it stays."""
+        """The buffer that is freed as its last name goes; empty if it stays."""
         root = self._root(name)
         left = self._names.setdefault(root, {name})
         left.discard(name)

@@ -226,7 +226,7 @@ def _grid(raw: RawKernel, sizes: Mapping[str, int], prefix: str) -> str:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Names of parameters, and functions where ours or the language's own will do."""
+    """Names of parameters, and functions if ours or the language's own will do."""
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._renamed = renamed

@@ -1,9 +1,9 @@
 """Programs of many launches replay them as a CUDA graph.
 
-A launch takes the host 10 to 30 us, so that of a network of hundreds of kernels on few images a
-GPU waits for the host. Inputs are copied to where the graph reads them, outcomes from where it
-leaves them, both of which is little for such a network. Where a graph is being recorded around it
-anyway, the launches are part of that one. An exported operator (`evolve best --as torch-op`) sets
+A launch takes the host 10 to 30 us, so that of a network of hundreds of kernels on few images a GPU
+waits for the host. Inputs are copied to where the graph reads them, outcomes from where it leaves
+them, both of which is little for such a network. If a graph is being recorded around it anyway, the
+launches are part of that one. An exported operator (`evolve best --as torch-op`) sets
 `replays_graph` to False, since it is given its parameters anew in each call.
 """
 
@@ -53,7 +53,7 @@ _CLONED = {
 
 
 def recording(methods: Sequence[str], outcomes: Sequence[str]) -> list[str]:
-    """Methods to add to a module so that its launches are recorded; none where they are few.
+    """Methods to add to a module so that its launches are recorded; none if they are few.
 
     Args:
         methods: those it has, `forward` and the methods it calls.

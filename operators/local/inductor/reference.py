@@ -35,7 +35,7 @@ class Reference:
 
 
 def read_reference(task: str) -> Reference:
-    """Take a task's text apart. Raises NotConvertible where it has no plain class `Model`."""
+    """Take a task's text apart. Raises NotConvertible if it has no plain class `Model`."""
     module = ast.parse(task)
     model = next(
         (n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None

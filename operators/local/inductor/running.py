@@ -1,11 +1,11 @@
 """Running maxima and minima with their places, as a loop keeps them.
 
-Inductor compares values and places at every step, as it has to where parts of a row are put
-together. Where places are counted as a loop goes, those that come are higher than those that are
-kept, so a comparison of values is enough: a value takes over if it is larger, or the first NaN.
-Places that are worked out, such as those of a matrix that is read column by column, come in any
-order, and stay with the comparison of both. KernelBench's 1/51 and 1/52 took 3.8 times as long as
-torch on an H200 before, and 0.8 since.
+Inductor compares values and places at every step, as it has to if parts of a row are put together.
+If places are counted as a loop goes, those that come are higher than those that are kept, so a
+comparison of values is enough: a value takes over if it is larger, or the first NaN. Places that
+are worked out, such as those of a matrix that is read column by column, come in any order, and stay
+with the comparison of both. KernelBench's 1/51 and 1/52 took 3.8 times as long as torch on an H200
+before, and 0.8 since.
 """
 
 import ast

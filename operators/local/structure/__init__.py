@@ -30,5 +30,5 @@ REWRITES: Mapping[str, Callable[[TritonProgram, str], str]] = {
 }
 """By name: functions from a program and the name of a kernel to a source.
 
-They raise NotApplicable with the reason, and UsageError where the source cannot be read.
+They raise NotApplicable with the reason, and UsageError if the source cannot be read.
 """

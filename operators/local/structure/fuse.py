@@ -98,7 +98,7 @@ def _joined(first: str, second: str) -> str:
 
 
 def _part(program: TritonProgram, name: str) -> _Part:
-    """Raises NotApplicable where the kernel is not elementwise over one dimension."""
+    """Raises NotApplicable if the kernel is not elementwise over one dimension."""
     if name not in program.kernels:
         raise NotApplicable(f"{name} is no Triton kernel")
     kernel, launches = program.kernel(name), program.launches(name)
@@ -270,7 +270,7 @@ class _Fusion:
         return kept
 
     def _load(self, part: _Part, value: ast.expr) -> tuple[str, str] | None:
-        """The tensor and the place that a value is loaded from, where neither kernel writes."""
+        """The tensor and the place that a value is loaded from, if neither kernel writes."""
         if not isinstance(value, ast.Call) or ast.unparse(value.func) != "tl.load":
             return None
         tensor, _ = _place(part, value, "tl.load")

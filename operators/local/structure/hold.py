@@ -102,7 +102,7 @@ def _rows(kernel: ast.FunctionDef) -> _Rows:
 
 
 def _require_masks(kernel: ast.FunctionDef, rows: _Rows) -> None:
-    """Where the block is longer than the row, all that a loop touches has to be masked."""
+    """If the block is longer than the row, all that a loop touches has to be masked."""
     if rows.whole == rows.size:
         return
     for loop in (node for node in kernel.body if isinstance(node, ast.For)):

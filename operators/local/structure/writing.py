@@ -42,7 +42,7 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
 
 
 def _as_written(node: ast.stmt, lines: Sequence[str]) -> list[str]:
-    """The statement's lines, or nothing where they say something else."""
+    """The statement's lines, or nothing if they say something else."""
     if not hasattr(node, "lineno"):
         return []
     text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))

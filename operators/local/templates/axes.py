@@ -55,7 +55,7 @@ class Images:
         ]
 
     def divided(self, divisor: int, modulus: int) -> str:
-        """The index divided, then modulo something else (0: not); empty where it has no name."""
+        """The index divided, then modulo something else (0: not); empty if it has no name."""
         found = {
             (1, self.size): _PLACE,
             (self.size, self.channels): _CHANNEL,
@@ -74,7 +74,7 @@ class Images:
 
 
 def images_of(ours: Launch, out: Tensor) -> Images | None:
-    """Of a convolution's launch; None where its result is no such images, or has no places."""
+    """Of a convolution's launch; None if its result is no such images, or has no places."""
     sizes = ours.constants.get("OUTPUT")
     if not ours.kernel.startswith("conv_") or not isinstance(sizes, tuple):
         return None
@@ -141,7 +141,7 @@ class Axes:
         return _WHOLE in axes or (_CHANNEL in axes and bool(axes & _ACROSS))
 
     def mask(self, address: ast.expr, mask: ast.expr) -> ast.expr | None:
-        """A mask of the shape of an address; None where there is none."""
+        """A mask of the shape of an address; None if there is none."""
         if self.is_whole(address):
             return inside_block(mask)
         axes = self._of(address)
@@ -180,7 +180,7 @@ class Axes:
 
 
 def inside_block(mask: ast.expr) -> ast.expr:
-    """A mask that holds the block's too; Inductor leaves it out where blocks divide the size."""
+    """A mask that holds the block's too; Inductor leaves it out if blocks divide the size."""
     own = ast.Name(MASK, ast.Load())
     if isinstance(mask, ast.Constant):
         return own

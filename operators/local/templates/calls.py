@@ -86,7 +86,7 @@ class Calls:
         }
 
     def replacement(self, node: ast.stmt) -> Replacement | None:
-        """For a statement that a template can do; None where it is none, or of something else."""
+        """For a statement that a template can do; None if it is none, or of something else."""
         match node:
             case ast.Expr(
                 value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner)) as f) as call
@@ -243,7 +243,7 @@ def _tuple(node: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _first(several: str, statements: Iterable[Statement]) -> str:
-    """The name of the first of several tensors; empty where anything else is made of them."""
+    """The name of the first of several tensors; empty if anything else is made of them."""
     found: list[str] = []
     for node in (statement.node for statement in statements):
         match node:

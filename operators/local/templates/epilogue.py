@@ -1,7 +1,7 @@
 """A pointwise kernel of Inductor in the tail of the kernel of ours whose result it reads.
 
-Where it reads the result element by element, in the order of memory, its body can follow in
-registers: its index becomes the place of the result in memory, its load the result itself.
+If it reads the result element by element, in the order of memory, its body can follow in registers:
+its index becomes the place of the result in memory, its load the result itself.
 """
 
 import ast
@@ -35,7 +35,7 @@ def fused(
     launch: RawLaunch,
     known: dict[str, str],
 ) -> Launch | None:
-    """The launch with the kernel in its tail; None where that cannot be.
+    """The launch with the kernel in its tail; None if that cannot be.
 
     Args:
         ours: writes the result, its last pointer.
@@ -114,7 +114,7 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _count(raw: RawKernel) -> int:
-    """Of elements that a kernel works on; 0 where its body does not say."""
+    """Of elements that a kernel works on; 0 if its body does not say."""
     for node in raw.function.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="xnumel")], value=ast.Constant(value=int(size))):

@@ -18,7 +18,7 @@ _CHECKS = ("assert_size_stride", "assert_alignment")
 def fuse(
     found: Found, kernels: Mapping[str, RawKernel], tensors: Tensors, names: dict[str, str]
 ) -> Found:
-    """The statements with kernels in tails where that can be.
+    """The statements with kernels in tails if that can be.
 
     A launch with a tail stands where the kernel stood that went into it: its other operands exist
     by then. Nothing but room for results and other shapes may come between. Room for a result that
@@ -76,7 +76,7 @@ def _kept(statement: Statement, new: Replacement | None) -> tuple[ast.stmt, ...]
 
 
 def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
-    """The statement that reads the result, 0 where there is none to fuse, and buffers freed before.
+    """The statement that reads the result, 0 if there is none to fuse, and buffers freed before.
 
     Further names of the result, in any shape, are added to `names`.
     """

@@ -43,7 +43,7 @@ class Launch:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Where launches are many, those that agree in this share their tunables.
+        """If launches are many, those that agree in this share their tunables.
 
         What blocks may be depends on how wide a row is that is held whole, on whether the elements
         of a row lie beside each other, and on the divisors of a run of taps; and precisions differ

@@ -33,11 +33,11 @@ class Products:
 
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
-        convolutions: the same for convolutions, where it is something else.
+        convolutions: the same for convolutions, if it is something else.
         exact: keys of convolutions for which it is not (`convolution_key`).
-        fused: whether pointwise kernels go into the tails of ours where they can.
-        how: products are computed, where they are large enough: `even`, work cut evenly among
-            programs (stream-K), or `packed`, operands cut into narrower parts beforehand.
+        fused: whether pointwise kernels go into the tails of ours if they can.
+        how: products are computed, if they are large enough: `even`, work cut evenly among programs
+            (stream-K), or `packed`, operands cut into narrower parts beforehand.
         multiprocessors: of the device.
     """
 
@@ -103,7 +103,7 @@ def _choices(kernel: Kernel) -> int:
 
 
 class _Prefixes:
-    """Of names of tunables. Launches that agree have one, and where there are many all of a family.
+    """Of names of tunables. Launches that agree have one, and if there are many all of a family.
 
     Args:
         launches: all of the program.

@@ -19,7 +19,7 @@ class Tensor:
     Attributes:
         pointer: an expression whose first element is the tensor's.
         shape: of the tensor, stride in elements; both may differ from those of `pointer`.
-        dtype: as in `torch.float32`; empty where the code does not say.
+        dtype: as in `torch.float32`; empty if the code does not say.
     """
 
     pointer: ast.expr
@@ -54,7 +54,7 @@ class Tensors:
             self._learn(statement.node)
 
     def __getitem__(self, node: ast.expr) -> Tensor | None:
-        """The tensor that an expression stands for; None where its shape is not known."""
+        """The tensor that an expression stands for; None if its shape is not known."""
         match node:
             case ast.Name(id=name):
                 return self._known.get(name)
@@ -76,7 +76,7 @@ class Tensors:
 
     @property
     def dtype(self) -> str:
-        """Of the first tensor of floating point; that of most tasks where there is none."""
+        """Of the first tensor of floating point; that of most tasks if there is none."""
         dtypes = (tensor.dtype for tensor in self._known.values())
         return next((dtype for dtype in dtypes if "float" in dtype), FLOAT32)
 

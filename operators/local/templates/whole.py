@@ -27,9 +27,9 @@ def launches(
     multiprocessors: int,
     losses: dict[str, int],
 ) -> tuple[Launch, ...] | None:
-    """For a call of one of the operators; None where a tensor is not known or not in order.
+    """For a call of one of the operators; None if a tensor is not known or not in order.
 
-    So it is where a device is too small for it.
+    So it is if a device is too small for it.
 
     Args:
         call: of the operator.

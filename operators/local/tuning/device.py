@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one device; where nothing is known, those of an H100 or H200, than which few have more.
+    """Of one device; if nothing is known, those of an H100 or H200, than which few have more.
 
     Attributes:
         shared_memory: bytes that a block may have.

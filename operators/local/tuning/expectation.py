@@ -15,7 +15,7 @@ it misses the usual targets:
   attention's values and scores, and rows are those of the tile that has too few most;
 - without products 1 to 8 elements for a thread: two loads of 16 bytes of float32 at the most.
 
-Where threads, rows or elements are too few for it, half of a device takes twice the time; any other
+If threads, rows or elements are too few for it, half of a device takes twice the time; any other
 octave costs a tenth. Launches are taken to be equally long, as by the surrogate's covariance;
 unknown ones count for nothing. For a program without launches in the form of our templates, nothing
 is expected.
@@ -113,7 +113,7 @@ def _number(*values: TunableValue) -> Vector:
 
 
 def _counts(launch: Launch, numbers: Mapping[str, Vector]) -> tuple[ast.expr, ...]:
-    """By axis, as expressions of the module's numbers; none where the grid is anything else."""
+    """By axis, as expressions of the module's numbers; none if the grid is anything else."""
     try:
         for each in launch.counts:
             _count(each, numbers)

@@ -93,7 +93,7 @@ def needs(source: str) -> Sequence[Need]:
 
 
 def launched(source: str) -> Sequence[tuple[Need, Launch]]:
-    """Every launch of a Triton program; none where the source is something else."""
+    """Every launch of a Triton program; none if the source is something else."""
     try:
         program = TritonProgram(source)
     except UsageError:

@@ -167,8 +167,8 @@ def _fit(
     """With an unknown constant for the mean (Rasmussen and Williams, section 2.7).
 
     The evidence knows that the constant is not certain; the improvement takes it for certain.
-    Tables of an H200 are done as well either way, but where nothing is expected, looks that add
-    its variance go further away at first.
+    Tables of an H200 are done as well either way, but if nothing is expected, looks that add its
+    variance go further away at first.
     """
     covariance = spread**2 * alike + _NOISE**2 * np.eye(len(targets))
     factor: Matrix = np.linalg.cholesky(covariance).astype(np.float64)

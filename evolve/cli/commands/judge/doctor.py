@@ -1,6 +1,6 @@
 """`evolve doctor`: the capabilities of this machine, missing parts, and remedies.
 
-Needs nothing but the standard library until it asks the worker, so that it also speaks where the
+Needs nothing but the standard library until it asks the worker, so that it also speaks if the
 installation is broken.
 """
 
@@ -46,7 +46,7 @@ OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the findings; 1 where a search lacks something, 2 where the device asked for does."""
+    """Print the findings; 1 if a search lacks something, 2 if the device asked for does."""
     arguments = parser("doctor", "Say what this machine offers and what is missing.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")

@@ -198,5 +198,5 @@ def _place(options: argparse.Namespace) -> Place:
 
 
 def split_step_or_file(target: str) -> tuple[str | None, int | None]:
-    """RUN:SEQ where the text has that shape; else it is the name of a file."""
+    """RUN:SEQ if the text has that shape; else it is the name of a file."""
     return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)

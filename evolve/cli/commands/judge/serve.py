@@ -83,7 +83,7 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The token that clients have to show; None where there is none.
+    """The token that clients have to show; None if there is none.
 
     Raises:
         UsageError: the file cannot be read, or is too short for a token.
@@ -108,7 +108,7 @@ def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise UsageError where a server without a token could be reached from other machines."""
+    """Raise UsageError if a server without a token could be reached from other machines."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"host={host}: a server that other machines reach needs a token, since its clients "

@@ -52,7 +52,7 @@ FINDINGS = "findings.jsonl"  # one line for every file, in the export too
 
 
 def main(words: Sequence[str]) -> int:
-    """Read a folder, audit its tasks where that is asked for, and write those that are sound."""
+    """Read a folder, audit its tasks if that is asked for, and write those that are sound."""
     options = _parse(words)
     if FORMATS[TARGETS[options.to]].parquet:
         require_pyarrow()

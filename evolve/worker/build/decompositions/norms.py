@@ -101,7 +101,7 @@ def _layer(node: Any) -> _Norm | None:
 
 
 def _group(node: Any) -> _Norm | None:
-    """Of groups of channels; of each channel alone where it is an instance norm."""
+    """Of groups of channels; of each channel alone if it is an instance norm."""
     if not is_call(node, "group_norm.default", "instance_norm.default"):
         return None
     given = arguments(node)

@@ -6,10 +6,10 @@ has the GPU copy fresh inputs there, overwrite the second-level cache and write 
 inputs, and signals; the runner has its stream wait for that number, launches its calls, and signals
 that they are done; the judge reads secret pieces of a few outputs of its own choice and stops the
 clock (t1). So what the host takes to launch the first calls passes while inputs are copied, on all
-sides, and launches count where they are slower than the GPU. Nothing can be computed before t0,
-since the values are not there: work that was queued before it and waits for them waits as all do.
-Nor after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to
-hold what was read.
+sides, and launches count if they are slower than the GPU. Nothing can be computed before t0, since
+the values are not there: work that was queued before it and waits for them waits as all do. Nor
+after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to hold
+what was read.
 
 Calls are handed over one by one, so that none can be made for those that follow. In a block that is
 not scored the judge pauses at secret calls: the outputs of the calls before have to be there then,
@@ -243,7 +243,7 @@ class CudaWindow:
     def _pieces(
         self, calls: Sequence[int], late: Sequence[int], layout: Layout
     ) -> Iterator[_Piece]:
-        """A secret piece of every output of some calls, twice where a pause follows one."""
+        """A secret piece of every output of some calls, twice if a pause follows one."""
         room = self._device.page_locked_bytes
         before = _before(late)
         most = min(_PIECE_BYTES, room.size // max(1, 2 * len(calls) * len(layout)))

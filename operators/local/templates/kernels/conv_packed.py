@@ -49,7 +49,7 @@ def conv_largest_kernel(
     """The largest of CHUNK elements of an image, of SIZE in all. X_STRIDE is as in `conv_kernel`.
 
     SIZES are those of an image's inner axes and STRIDES those of all four, in which channels count
-    like places; where elements lie side by side it is one axis.
+    like places; if elements lie side by side it is one axis.
     """
     image, chunk = (tl.program_id(0) // CHUNKS).to(tl.int64), tl.program_id(0) % CHUNKS
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
@@ -137,8 +137,8 @@ def conv_filters_kernel(
 ):
     """Cuts a phase's part of a filter, BLOCK elements at most, into parts.
 
-    The grid is (filters, groups, phases); where there is no tap there are zeros.
-    RUN is (taps, elements of a tap, whether the last tap comes first, elements with their room).
+    The grid is (filters, groups, phases); if there is no tap there are zeros. RUN is (taps,
+    elements of a tap, whether the last tap comes first, elements with their room).
     """
     SIZE: tl.constexpr = RUNS[0] * RUNS[1] * RUNS[2] * RUN[3]
     column, group, phase = tl.program_id(0), tl.program_id(1), tl.program_id(2)

@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def row_start(rows, VIEW: tl.constexpr):
-    """Where rows begin; in 64 bits where 32 are too few."""
+    """Where rows begin; in 64 bits if 32 are too few."""
     if VIEW[0] * VIEW[1] >= 2**31:
         rows = rows.to(tl.int64)
     return rows // VIEW[2] * (VIEW[1] * VIEW[2]) + rows % VIEW[2]
@@ -81,7 +81,7 @@ def norm_moments(
     BLOCK_K: tl.constexpr,
     PASSES: tl.constexpr,
 ):
-    """Means over elements in [start, stop), 0 where they are not asked for; sums of terms."""
+    """Means over elements in [start, stop), 0 if they are not asked for; sums of terms."""
     mean = tl.zeros([BLOCK_M], tl.float32)
     terms = tl.zeros([BLOCK_M], tl.float32)
     if KIND == "layer":
@@ -113,7 +113,7 @@ def norm_output(
     inside,
     AFFINE: tl.constexpr,
 ):
-    """Normalised elements, with weight and bias where there are any."""
+    """Normalised elements, with weight and bias if there are any."""
     value = (x - mean) * factor
     place = rows % AFFINE[0] * AFFINE[1] + k // AFFINE[2]
     if weight_ptr is not None:

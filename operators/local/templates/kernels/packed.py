@@ -4,7 +4,7 @@ A float32 is nearly the sum of two float16 if it is not far below the largest of
 `a`, a column of `b`): of numbers above 2^-17 of that, 22 of 24 bits are kept, and smaller ones are
 off by 2^-39 of it at most. So every line is multiplied by the power of two that brings its largest
 near the largest float16, and sums by the inverses. Errors are relative to the largest of a line
-then: where one element is larger than others by 2^40, those count for nothing.
+then: if one element is larger than others by 2^40, those count for nothing.
 
 `fp16x3` adds three products of such parts where `bf16x6`, whose parts have the range of float32,
 adds six. After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
@@ -42,7 +42,7 @@ def power_of_two(exponent):
 
 @triton.jit
 def shrunk(exponent):
-    """Two to an exponent of 0 at most, or nothing where that is less than the smallest float32."""
+    """Two to an exponent of 0 at most, or nothing if that is less than the smallest float32."""
     return tl.where(exponent < -126, 0.0, power_of_two(tl.maximum(exponent, -126)))
 
 

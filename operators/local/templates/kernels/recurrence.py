@@ -69,7 +69,7 @@ def weights_of(
 
 @triton.jit
 def biases_of(bias_ptr, units, gate, SHAPE: tl.constexpr, GATES: tl.constexpr):
-    """For one gate of units of this direction; zeros where there is no bias."""
+    """For one gate of units of this direction; zeros if there is no bias."""
     value = (units * 0).to(tl.float32)
     if bias_ptr is not None:
         place = bias_ptr + (tl.program_id(1) * GATES + gate) * SHAPE[2] + units

@@ -31,7 +31,7 @@ def launch(
     scale: float | None,
     precisions: Sequence[str],
 ) -> Launch | None:
-    """For out = softmax(q @ k' * scale) @ v; None where batches or heads do not go with each other.
+    """For out = softmax(q @ k' * scale) @ v; None if batches or heads do not go with each other.
 
     Args:
         q: batch x heads x queries x features.

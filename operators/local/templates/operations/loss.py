@@ -30,7 +30,7 @@ def launches(
         out: one element.
         shape: of the terms.
         term: statements of a function of a, b and c that returns a term, or three of them.
-        outcome: statements of a function of a row's sums; empty where terms are summed at once.
+        outcome: statements of a function of a row's sums; empty if terms are summed at once.
         scale: of the sum.
         known: numbers of such texts, to which a new one is added.
     """
@@ -100,7 +100,7 @@ def cross_entropy(
 def _by_rows(
     tensors: Sequence[Tensor | None], shape: Sequence[int], *, is_flat: bool
 ) -> tuple[int, int, list[tuple[int, int]]]:
-    """Rows, columns, and the strides of tensors by them; one row where none is broadcast."""
+    """Rows, columns, and the strides of tensors by them; one row if none is broadcast."""
     rows, columns = math.prod(shape[:-1]), math.prod(shape[-1:])
     known = [tensor for tensor in tensors if tensor is not None]
     if is_flat and all(math.prod(tensor.shape) == rows * columns for tensor in known):

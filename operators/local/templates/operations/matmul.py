@@ -39,8 +39,8 @@ def launches(
         out: rows x columns.
         precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
-        how: `even` cuts the work evenly among as many programs as a device takes at once,
-            `packed` the operands into parts beforehand; each where there is enough to do.
+        how: `even` cuts the work evenly among as many programs as a device takes at once, `packed`
+            the operands into parts beforehand; each if there is enough to do.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)

@@ -24,7 +24,7 @@ _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for whi
 
 
 def launches(product: Matrices) -> tuple[Launch, ...]:
-    """With both operands cut, or one of a narrow product; nothing where neither pays.
+    """With both operands cut, or one of a narrow product; nothing if neither pays.
 
     16 bits are multiplied as they are.
     """
@@ -38,7 +38,7 @@ def launches(product: Matrices) -> tuple[Launch, ...]:
 
 
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
-    """How products of parts may be made where `tl.dot` may be so precise, the first to begin with.
+    """How products of parts may be made if `tl.dot` may be so precise, the first to begin with.
 
     A product that begins with tf32 may begin with one part; one with that choice keeps it.
     """
@@ -151,8 +151,8 @@ class _Operand:
         pointer: of its first element.
         name: for its parts.
         shape: lines (rows of `a`, columns of `b`) and depth.
-        stride: in elements, of a matrix, a line and of the depth; the first is 0 where there is
-            one matrix for the whole batch.
+        stride: in elements, of a matrix, a line and of the depth; the first is 0 if there is one
+            matrix for the whole batch.
         batch: number of matrices of the result.
     """
 

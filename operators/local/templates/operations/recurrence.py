@@ -28,7 +28,7 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
 ) -> tuple[Launch, ...] | None:
-    """For the states of a layer, step by step; None where a device cannot hold its weights at once.
+    """For the states of a layer, step by step; None if a device cannot hold its weights at once.
 
     Args:
         operands: the inputs' part of the gates, the weight and the bias of a state, the first state
