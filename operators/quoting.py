@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 class Quoted(str):
-    """Text that may stand in a prompt as it is: `quote` made it, or a template of ours."""
+    """Text that may stand in a prompt as it is: `quote` made it, or one of our templates."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ def quote(text: str, what: str) -> Quoted:
 
     Args:
         text: of unknown origin.
-        what: the kind of text, in a word or two of ours.
+        what: the kind of text, in a word or two.
     """
     shown = visible(text).strip("\n")
     mark = framed_digest("quote", shown)[:8]

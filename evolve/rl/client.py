@@ -39,7 +39,7 @@ class Client:
         token: that it asks for; None for the content of EVOLVE_SERVE_TOKEN.
         token_file: a file whose first line is the token instead.
         rewards: of every candidate, pinned: `kevin@1`.
-        baseline: of speedups, overriding that of submissions; None to keep theirs.
+        baseline: of speedups, overriding that of submissions; None to keep it.
         pins: whose verdicts are wanted, by `evaluator` and `device_class`; see `GET /v1/service`.
         patience_s: how long to wait for the outcome of a call.
         again: how often to submit a candidate anew that the server has given up for its own fault.

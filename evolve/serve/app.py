@@ -43,7 +43,7 @@ def create_app(
     """The application over a service that has been started.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks that requests may name.
         token: required in requests; None if all may ask.
         hosts: names by which the server may be asked; empty for any.
@@ -67,7 +67,7 @@ class Api:
     """The operations of the native interface.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks that requests may name.
     """
 

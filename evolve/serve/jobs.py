@@ -42,7 +42,7 @@ CREATE TABLE jobs (
   number INTEGER PRIMARY KEY,    -- the order of arrival
   id TEXT NOT NULL UNIQUE,
   digest TEXT NOT NULL,          -- of the submission: an id stands for one only
-  key TEXT NOT NULL,             -- of what is judged: equal ones get equal verdicts
+  key TEXT NOT NULL,             -- of the program and its rules: equal ones get equal verdicts
   revision TEXT NOT NULL REFERENCES tasks,
   request BLOB NOT NULL,         -- compressed JSON
   state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed')),

@@ -224,7 +224,7 @@ def _reasons(reasons: Counter[str]) -> list[str]:
 
 
 def _said(text: str, what: str) -> list[str]:
-    """Text by another author, on lines below ours."""
+    """Text by another author, on lines below our own."""
     return quote(text, what).split("\n") if text else []
 
 

@@ -83,9 +83,9 @@ class TemplateSeed:
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, kind by kind; equal ones once.
 
-        Which of eager's convolutions round float32 to tf32 is known of a task; ours do as they do,
-        since the judge measures errors by the reference's own, and once none does. Operands are cut
-        in the layout that the reference has, if the compiler has code for that.
+        It is known which of a task's eager convolutions round float32 to tf32. Our kernels do the
+        same, since the judge measures errors by the reference's own; one variant rounds none.
+        Operands are cut in the reference's layout, if the compiler has code for that.
         """
         seen: set[str] = set()
         failed: list[Compiled] = []

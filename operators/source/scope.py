@@ -1,4 +1,4 @@
-"""What an edit may change.
+"""The parts of a program that an edit may change.
 
 `free` leaves everything open. `strict` is the constraint set of Kernel-Smith (arXiv 2603.28342):
 signatures of kernels, launch grids, program ids and bounds masks stay as they are, everywhere, and

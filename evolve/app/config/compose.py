@@ -1,4 +1,4 @@
-"""Composition of a configuration: the one place that talks to Hydra, and puts its words in ours."""
+"""Composition of a configuration: the only place that calls Hydra, and rewords its messages."""
 
 import math
 import os
@@ -138,7 +138,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
         if litter is not None:
             overrides.append(f"hydra.sweep.dir={litter}")
         argv = ["evolve run", *overrides, *flags]
-        environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
+        environment = {"HYDRA_FULL_ERROR": "1"}  # raise with a better message
         with (
             _our_words(words),
             patch.object(sys, "argv", argv),

@@ -28,7 +28,7 @@ MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
-LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
+LATE_S = 12.0  # after a limit on wall time: running work is cancelled then
 UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]

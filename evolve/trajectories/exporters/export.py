@@ -108,7 +108,7 @@ class Counts:
 _LEARNED_FROM = "a turn that is not wanted, which this trainer would learn from"
 
 Progress = Callable[[str, float, int, int], None]
-"""Told about a unit of work: what it is, and how far the rows of its kind have come: as a share of
+"""Called for a unit of work: its name, and how far the rows of its kind have come: as a share of
 the steps, in steps that were looked at, and in rows."""
 
 

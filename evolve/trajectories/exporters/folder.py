@@ -14,7 +14,7 @@ from evolve.trajectories.exporters.shards import write_atomically
 
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """The folder `FOLDER.partial`, held by this process alone; what a killed export left is in it.
+    """The folder `FOLDER.partial`, locked; it may hold the output of a killed export.
 
     Raises:
         UsageError: the export is there already, another process is writing it, or its place is

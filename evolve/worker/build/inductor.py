@@ -151,7 +151,7 @@ def compile_model(
 
 
 def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
-    from torch._inductor import lowering  # noqa: F401 (what pooling is decomposed by looks there)
+    from torch._inductor import lowering  # noqa: F401 (the decomposition of pooling needs it)
     from torch._inductor.decomposition import select_decomp_table
     from torch.export import export
 

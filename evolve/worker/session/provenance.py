@@ -8,7 +8,7 @@ from evolve.worker.devices.base import Device
 from evolve.worker.session.rules import rules_digest
 
 JUDGE_VERSION = "2.0"
-"""What people call the judge. Counts changes of what its code does that change verdicts or times
+"""The judge's version for people. Counts changes of its code that change verdicts or times
 (families, stages, the clock, descriptors); each has a row in `examples/guides/judge_versions.md`.
 Changes of its numbers count by themselves, by `rules_digest`."""
 

@@ -185,7 +185,7 @@ class Measured:
 
 
 def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
-    """What is kept of a case's graphs: raw ms by side, a row for each round; why a side has none.
+    """A case's stored graph times: raw ms by side, a row for each round; why a side has none.
 
     Empty if the case is not recorded.
     """

@@ -1,6 +1,6 @@
 """Block sizes: which are worth trying for a kernel, and which to begin with.
 
-The choices are ours; Inductor's own heuristics pick one of about as many at run time.
+The choices are this project's; Inductor's own heuristics pick one of about as many at run time.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Kernels of Inductor as kernels of ours: plain `@triton.jit`, an explicit grid, open tunables."""
+"""Standalone kernels from Inductor's: plain `@triton.jit`, an explicit grid, open tunables."""
 
 import ast
 import copy
@@ -33,7 +33,7 @@ _IN_LANGUAGE = frozenset(
         *("sigmoid", "sin", "sqrt", "sqrt_rn"),
     )
 )
-_OTHER_NAMES = {"any": "any_of"}  # of device functions, where ours would hide a builtin
+_OTHER_NAMES = {"any": "any_of"}  # of device functions, if the plain name would hide a builtin
 _WITH_MATH_CHOICE = (  # their last argument is `use_fast_math`
     *("online_softmax_combine", "online_softmax_combine_with_sum", "online_softmax_reduce"),
 )
@@ -46,7 +46,7 @@ class Kernel:
     Attributes:
         name: the function's.
         definitions: source of it and of functions of its own, by name.
-        names: all names that its text has, device functions of ours among them.
+        names: all names that its text has, our device functions among them.
         positions: which of the arguments that Inductor passes remain.
         grid: an expression over the tunables.
         blocks: tunables with their choices, by parameter of the launch.
@@ -104,7 +104,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     Args:
         raw: the kernel.
         name: its new name.
-        pointers: names for its parameters, by position; the others keep theirs.
+        pointers: names for its parameters, by position; the others are unchanged.
         prefix: of the module constants that are its tunables.
 
     Raises:
@@ -113,7 +113,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     return _converted(raw, name, tuple(pointers.items()), prefix)
 
 
-@lru_cache(maxsize=128)  # programs of the same code, with other kernels of ours beside these
+@lru_cache(maxsize=128)  # programs of the same code, with other kernels of the project beside these
 def _converted(
     raw: RawKernel, name: str, pointer_names: tuple[tuple[int, str], ...], prefix: str
 ) -> Kernel:
@@ -226,7 +226,7 @@ def _grid(raw: RawKernel, sizes: Mapping[str, int], prefix: str) -> str:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Names of parameters, and functions if ours or the language's own will do."""
+    """Names of parameters, and functions if our functions or the language's own will do."""
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._renamed = renamed

@@ -10,12 +10,12 @@ from operators.local.inductor.reference import Reference, bound
 def require_good_names(source: str, reference: Reference, task: str) -> None:
     """Leftovers of Inductor's run time would fail later: raise now.
 
-    Names bound in the reference's own text must keep their meaning, and so must ours. Names that
-    nothing binds in the task's text belong to code that is never run (KernelBench 3/29).
+    Names bound in the reference's own text must keep their meaning, and so must our names. Names
+    that nothing binds in the task's text belong to code that is never run (KernelBench 3/29).
 
     Raises:
         NotConvertible: the program reads a name that nothing binds, or a name stands for something
-            of the reference and for something of ours.
+            of the reference and for one of our definitions.
     """
     tree = ast.parse(source)
     if unknown := _unknown(tree) - _unbound(ast.parse(task)):
@@ -50,7 +50,7 @@ def _unknown(tree: ast.Module) -> set[str]:
 
 
 def _bound_twice(tree: ast.Module, reference: Reference) -> set[str]:
-    """Of the reference's text, which stands there unchanged, no statement is ours."""
+    """Of the reference's text, which stands there unchanged, no statement is generated."""
     names = reference.bound | frozenset(reference.names)
     texts = (*reference.imports, *reference.definitions)
     theirs = {ast.unparse(ast.parse(text)) for text in texts}

@@ -1,4 +1,4 @@
-"""Inductor's own templates of matrix products and convolutions, with what it fused into them.
+"""Inductor's own templates of matrix products and convolutions, with their fusions.
 
 Inductor settles blocks, grid and arithmetic when it writes such a kernel; here they are open again.
 """

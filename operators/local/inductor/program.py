@@ -39,7 +39,7 @@ _LIBDEVICE = "from triton.language.extra import libdevice"
 
 
 Substitute = Callable[[CompiledCase, OutputCode, set[str]], tuple[OutputCode, dict[str, Kernel]]]
-"""Puts launches of kernels of ours in the place of calls of vendors' libraries.
+"""Puts launches of our kernels in the place of calls of vendors' libraries.
 
 It is given a case, its code and the names that are taken, to which it adds; the kernels that it
 answers, by names of their own, have no `launch`: the statements say all.

@@ -109,7 +109,7 @@ def _text(task: str, node: ast.stmt) -> str:
 
 
 def _needed(task: str, nodes: list[ast.stmt], needed: set[str]) -> tuple[list[str], set[str]]:
-    """Text of the definitions that the names need, theirs included, and all names then needed."""
+    """Text of all definitions that the names need, directly or not, and all names then needed."""
     wanted: set[int] = set()
     grown = True
     while grown:

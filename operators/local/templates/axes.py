@@ -1,4 +1,4 @@
-"""What expressions of a tail have of a block of results: all of it, one of its axes, or nothing.
+"""The part of a block of results that a tail's expressions have: all, one axis, or nothing.
 
 A convolution knows channels for rows of its block, images and places for columns. The kernels that
 follow it divide the index of an element by sizes to find the same. A tail that does so takes the

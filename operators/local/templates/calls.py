@@ -211,7 +211,7 @@ class Calls:
         return Replacement((launch,), tuple(_room(name, known[3], known[0])))
 
     def _whole(self, name: str, call: ast.Call) -> Replacement | None:
-        """For an operator of ours, which nothing else can do."""
+        """For one of our operators, which nothing else implements."""
         out = self._result(name)
         found = None
         if out is not None:

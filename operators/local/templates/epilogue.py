@@ -1,4 +1,4 @@
-"""A pointwise kernel of Inductor in the tail of the kernel of ours whose result it reads.
+"""A pointwise kernel of Inductor in the tail of our kernel whose result it reads.
 
 If it reads the result element by element, in the order of memory, its body can follow in registers:
 its index becomes the place of the result in memory, its load the result itself.

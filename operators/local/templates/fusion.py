@@ -1,4 +1,4 @@
-"""Which kernels of output code go into the tail of a kernel of ours."""
+"""Which kernels of output code go into the tail of one of our kernels."""
 
 import ast
 from collections.abc import Mapping

@@ -19,7 +19,7 @@ from operators.local.templates.operations.matmul import How
 from operators.local.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
-_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share theirs
+_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share them
 
 
 def has_products(compiled: Compiled) -> bool:
@@ -35,7 +35,7 @@ class Products:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
         convolutions: the same for convolutions, if it is something else.
         exact: keys of convolutions for which it is not (`convolution_key`).
-        fused: whether pointwise kernels go into the tails of ours if they can.
+        fused: whether pointwise kernels go into the tails of our kernels if possible.
         how: products are computed, if they are large enough: `even`, work cut evenly among programs
             (stream-K), or `packed`, operands cut into narrower parts beforehand.
         multiprocessors: of the device.

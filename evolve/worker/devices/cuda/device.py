@@ -44,7 +44,7 @@ _WARM_SHARE = 8
 _JUDGE_SHARE = 0.72  # at most: the rest is for the runners
 _EXPECTING_SHARE = 14
 _ROOM_SHARE = (
-    0.55  # beside that, what stays warm twice (inputs, references), and preforked' contexts
+    0.55  # besides: warm tasks twice (inputs, references), and contexts of preforked processes
 )
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
@@ -87,7 +87,7 @@ class Lent:
 
 
 class CudaDevice:
-    """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
+    """One GPU. Runners see it alone, read copies of their inputs, and their outputs are read here.
 
     A runner maps two arenas of the judge for as long as it lives: inputs are copied to one, and its
     torch allocates from the other, the *pool*. So an output is read without the candidate's help,
