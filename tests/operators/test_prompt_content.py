@@ -18,6 +18,7 @@ import pytest
 
 from evolve.core.evaluation import Status
 from evolve.core.program import Program
+from evolve.core.protocols import Declined
 from evolve.core.task import Case
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Diagnosis, Knowledge, load, parse
@@ -26,7 +27,7 @@ from operators.prompting.diagnosis import bottleneck
 from operators.prompting.excerpts import differing
 from operators.prompting.precision import allowed_error
 from operators.quoting import shortened
-from tests.operators.history import prompt_of, request_of
+from tests.operators.history import History, prompt_of, request_of
 from tests.operators.prompt_states import (
     CPU,
     H100,
@@ -157,7 +158,11 @@ def test_the_device_block_holds_what_a_design_depends_on():
         assert words in said
     for words in ("driver", "cores", "memory_bytes", "g++", "half_width", "Linux"):
         assert words not in said
-    assert "measured rate of products (bf16x3): 240 TFLOP/s" in prompt("matmul")
+    assert "neither reading nor a copy exceeds: 3350 GB/s" in said
+    matmul = section(prompt("matmul"), "Device")
+    assert "measured rate of products (bf16x3): 240 TFLOP/s" in matmul
+    assert "`fp16x3` as fast as `bf16x3`, `tf32x3` and `bf16x6` half as fast" in matmul
+    assert "fp16x3" not in said  # softmax has no products
 
 
 def test_what_follows_from_the_model_is_said_before_the_first_verdict():
@@ -168,9 +173,10 @@ def test_what_follows_from_the_model_is_said_before_the_first_verdict():
 def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
     said = section(prompt("matmul"), "Baseline and ceiling")
     assert "PyTorch eager 2.71 ms" in said
-    assert re.search(r"157 MB to read and write and 137 GFLOP", said)
-    assert "0.571 ms (bf16x3 arithmetic)" in said
-    assert "41 % of that rate" in said
+    assert "memory 157 MB, 0.0541 ms at the copy rate" in said
+    assert "arithmetic 137 GFLOP, 0.571 ms in bf16x3" in said
+    assert "arithmetic sets the ceiling, 0.571 ms" in said
+    assert "41 % of the ceiling's rate" in said
     first = request_of(RewriteFull(), history_of(MATMUL.task).context(device=H100))
     assert "Baseline and ceiling" not in prompt_of(first)
 
@@ -389,5 +395,49 @@ def test_mates_are_those_that_win_where_the_parent_does_not():
     parents = [by_name["a"], by_name["b"]]
     asked = request_of(Crossover(mates="different"), history.context(parents, device=H100))
     assert f"program {by_name['c'].program[:8]} is the fastest in case tall" in prompt_of(asked)
-    plain = request_of(Crossover(), history.context(parents, device=H100))
-    assert f"program {by_name['c'].program[:8]}" not in section(prompt_of(plain), "The parents")
+    plain = history.context([by_name["a"], by_name["c"]], device=H100)
+    parents = section(prompt_of(request_of(Crossover(), plain)), "The parents")
+    assert f"program {by_name['b'].program[:8]}" not in parents
+
+
+def of_speed(*given: tuple[str, float]) -> History:
+    """A run with programs of these texts and speedups, the first being the best."""
+    history = history_of(SOFTMAX.task)
+    for source, speedup in given:
+        plant(history, source, verdict(8.0 / speedup, 8.0, 0.5, "memory", ""), note="")
+    return history
+
+
+ANOTHER = SOFTMAX_KERNEL.replace("total = tl.zeros", "rest = tl.zeros").replace("total", "rest")
+
+
+@pytest.mark.parametrize("mates", ["selected", "different"])
+@pytest.mark.parametrize(
+    "second",
+    [
+        (SOFTMAX_KERNEL.replace("WARPS = 8", "WARPS = 16"), 3.9),  # a value of a tunable
+        (SOFTMAX_KERNEL + "# said otherwise\n", 3.9),
+        (ANOTHER, 0.35 * 4),  # another program, and slower everywhere
+        (ANOTHER, 4 / 13),
+    ],
+)
+def test_a_crossover_is_declined_if_the_second_parent_has_nothing_to_give(mates, second):
+    history = of_speed((SOFTMAX_KERNEL, 4.0), second)
+    for parents in (history.elites(), history.elites()[::-1]):
+        declined = Crossover(mates=mates).propose(history.context(parents, device=H100))
+        assert isinstance(declined, Declined), declined
+        assert "lacks" in declined.reason
+
+
+@pytest.mark.parametrize("mates", ["selected", "different"])
+def test_a_slower_parent_with_parts_of_its_own_is_crossed(mates):
+    history = of_speed((SOFTMAX_KERNEL, 4.0), (ANOTHER, 3.0))
+    for parents in (history.elites(), history.elites()[::-1]):
+        assert request_of(Crossover(mates=mates), history.context(parents, device=H100))
+
+
+def test_of_three_parents_only_those_that_have_something_to_give_are_shown():
+    history = of_speed((SOFTMAX_KERNEL, 4.0), (ANOTHER, 3.0), (ANOTHER + "# too\nX = 1\n", 0.4))
+    asked = request_of(Crossover(count=3), history.context(history.elites(), device=H100))
+    shown = section(prompt_of(asked), "The parents")
+    assert [f"program {e.program[:8]}" in shown for e in history.elites()] == [True, True, False]
