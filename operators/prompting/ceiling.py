@@ -74,6 +74,12 @@ def traffic_share(evaluation: Evaluation) -> float | None:
     return int(found[2]) / 100 if found else None
 
 
+def arithmetic_share(evaluation: Evaluation) -> float:
+    """How near the first case that the judge tells of is to the device's rate of products."""
+    found = _ARITHMETIC.search(evaluation.feedback)
+    return int(found[1]) / 100 if found else 0.0
+
+
 def judged_best(context: Context) -> Evaluation | None:
     """The evaluation of the best program of the run, else of its newest correct one."""
     if context.elites:

@@ -228,10 +228,10 @@ def hostile_run() -> History:
     history = History()
     first = history.add(PLAIN + f'DOC = """{HOSTILE}"""\n', note=HOSTILE)
     history.add(
-        constants_set(PLAIN, BLOCK=32), [first.program], operator="edit",
+        constants_set(PLAIN, BLOCK=128), [first.program], operator="edit",
         status=Status.RUNTIME_EXCEPTION, feedback=HOSTILE, note=HOSTILE,
     )  # fmt: skip
-    history.add(constants_set(PLAIN, BLOCK=64), [first.program], operator="edit", note=HOSTILE)
+    history.add(constants_set(PLAIN, BLOCK=32), [first.program], operator="edit", note=HOSTILE)
     history.fail(HOSTILE, [first.program], operator="edit")
     return history
 

@@ -110,6 +110,7 @@ def _checked(
     hidden = workshop.hidden(partial(case.check, family, number))
     outcome = workshop.outcome(runner, case, hidden)
     _require(candidate, outcome.verdict, case, family)
+    candidate.terms = max(candidate.terms, hidden.expected.reduction)
     suite = True
     if family == "task":
         with workshop.on_device():
