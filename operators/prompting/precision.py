@@ -14,7 +14,7 @@ from operators.prompting.shapes import dimensions
 OWN_ERROR = 4  # times the reference's
 LARGEST = 8  # single error over the root mean square of a block
 MOST_TERMS = 1 << 16
-LONGEST = "the longest sum of this task"
+LONGEST = "the longest sum, as the judge counts it"
 _BASE, _WALK, _OPERANDS = 16, 2, 2.5
 _UNITS = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 _MOST_NAMED = 5

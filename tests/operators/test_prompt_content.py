@@ -156,7 +156,10 @@ def test_the_allowed_error_is_that_of_the_longest_sum_once_a_verdict_tells_it():
     found = verdict(1.0, 2.0, 0.5, "memory", "", longest_sum=315.0)
     plant(history, SOFTMAX_KERNEL, found, note="")
     said = prompt_of(request_of(RewriteFull(), history.context(history.elites(), device=H100)))
-    assert f"So for the longest sum of this task, 315 terms: {allowed_error(315):.2g}." in said
+    assert (
+        f"So for the longest sum, as the judge counts it, 315 terms: {allowed_error(315):.2g}."
+        in said
+    )
     assert "sums over" not in said
     assert "longest_sum" not in said
 
