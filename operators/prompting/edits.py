@@ -28,7 +28,7 @@ _NEXT = {
     "FUNCTION": ("REPLACE",),
     "=======": ("REPLACE",),
 }
-_MOST_NAMED = 12  # definitions, in a refusal
+_MAX_NAMED = 12  # definitions, in a refusal
 
 
 class EditFault(StrEnum):
@@ -185,7 +185,7 @@ def _redefined(
     known = definitions(source)
     found = named(known, edit.name)
     if not found:
-        names = ", ".join(each.name for each in known[:_MOST_NAMED]) or "none"
+        names = ", ".join(each.name for each in known[:_MAX_NAMED]) or "none"
         wrong = f"edit {number}: no function {edit.name} in the program; it has {names}"
         return Refusal(EditFault.MISSING, wrong)
     if len(found) > 1:
