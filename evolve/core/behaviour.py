@@ -12,7 +12,6 @@ _EVERYWHERE = frozenset(
     (
         *("language", "memory_access", "parallelism", "compute_pattern", "precision_path"),
         *("kernels", "speed_of_light", "compile_s", "worst_case", "log_speedup", "length", "error"),
-        "longest_sum",
     )
 )
 
