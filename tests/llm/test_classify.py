@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from evolve.llm.faults import (
     FOR_PEOPLE,
     LONGEST_MESSAGE,
-    LONGEST_RETRY_AFTER_S,
     RETRIED,
     FaultKind,
     classify,
 )
+from evolve.llm.waits import LONGEST_WAIT_S
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=126))
@@ -39,7 +39,7 @@ def test_every_refusal_is_one_short_line_with_a_finite_wait(status, body, after,
     assert fault.kind is not FaultKind.UNREACHABLE
     assert "\n" not in fault.message
     assert len(fault.message) <= LONGEST_MESSAGE + 3
-    assert fault.retry_after_s is None or 0 <= fault.retry_after_s <= LONGEST_RETRY_AFTER_S
+    assert fault.retry_after_s is None or 0 <= fault.retry_after_s <= LONGEST_WAIT_S
 
 
 @given(st.text(), st.booleans())
