@@ -1,8 +1,8 @@
 """What the body of a reply says, in whichever of the usual shapes.
 
 Errors come as OpenAI's `{"error": {"message", "type", "code"}}`, as `{"error": "text"}` (Ollama,
-LM Studio), `{"message", "code"}` (vLLM before 0.10, Bedrock, Mistral), `{"detail": [...]}` (FastAPI),
-in a list (Gemini), or around the text of an error of another provider (OpenRouter's `metadata.raw`).
+LM Studio), `{"message", "code"}` (vLLM, Bedrock, Mistral), `{"detail": [...]}` (FastAPI), in a list
+(Gemini), or around the text of another provider's error (OpenRouter's `metadata.raw`).
 `tests/llm/endpoint_replies.py` names the sources.
 """
 
@@ -113,8 +113,10 @@ def said(text: str) -> Said:
     error = error_of(body) or (body if isinstance(body, Mapping) else None)
     if error is None:
         return Said()
-    named = {name: str(error.get(name) or "") for name in ("code", "type", "param")}
-    return Said(message_of(error), **named)
+    details = error.get("details")
+    inner = details.get("error_code") if isinstance(details, Mapping) else None  # Anthropic
+    named = {name: str(error.get(name) or "") for name in ("type", "param")}
+    return Said(message_of(error), code=str(error.get("code") or inner or ""), **named)
 
 
 def with_plain_text(turn: Mapping[str, Any]) -> dict[str, Any]:

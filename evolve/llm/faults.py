@@ -106,7 +106,7 @@ _FILTERED = re.compile(
 # Not "exceeded your current quota": Gemini says so of requests per minute, too.
 _QUOTA = re.compile(
     r"insufficient[_ ](quota|balance|funds|credit)|credit balance|key limit exceeded|"
-    r"billing_hard_limit|spend(ing)? limit",
+    r"billing_hard_limit|spend(ing)?[_ ]limit|credit_balance|api usage limits",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api[_ ]?key[_ ](not valid|invalid)|(invalid|incorrect) api[_ ]?key", re.I)
@@ -143,7 +143,10 @@ def classify(error: BaseException, *, sent: bool) -> Fault:
         return Fault(FaultKind.UNREACHABLE, message)
     if response is not None:
         kind = _by_status(response.status_code, f"{message} {said(body).words}")
-        return Fault(kind, message, wait_of(response.headers, body), body)
+        wait_s = wait_of(response.headers, body)
+        if response.status_code == HTTPStatus.PAYMENT_REQUIRED and wait_s is not None:
+            kind = FaultKind.RATE_LIMIT  # OpenRouter, while calls under way hold the money
+        return Fault(kind, message, wait_s, body)
     if "Empty or invalid response from LLM endpoint" in message:
         return Fault(FaultKind.NOT_A_MODEL, message)
     if sent or names & _CERTAINLY_SENT:

@@ -26,7 +26,8 @@ _REFUSED = re.compile(
     r"(un|not |n.t )support|unrecognized|unknown|unexpected|extra.(inputs|forbidden)|"
     r"not (permitted|allowed|accept)|(does not|only) accept|deprecated|only the default|"
     r"(may|can|must) only be|cannot (both )?be|use only one|not compatible|not available|"
-    r"unsupported|only \S{1,20} (is|are) allowed|must be (set to )?1\b|property .{0,60}is missing from|invalid.(parameter|argument)",
+    r"unsupported|only \S{1,20} (is|are) allowed|must be (set to )?1\b|"
+    r"invalid.(parameter|argument)|property .{0,60}is missing from",
     re.IGNORECASE,
 )
 _SYSTEM = re.compile(
@@ -50,7 +51,7 @@ _WINDOW = tuple(
     for pattern in (
         r"maximum context length (?:of|is)\D{0,8}(\d+)",
         r"(\d+) maximum context length",
-        r'"n_ctx"\s*:\s*(\d+)',
+        r'"n_ctx\\?"\s*:\s*(\d+)',
         r"context length \((\d+)",
         r"context length of (?:only )?(\d+)",
         r"maximum allowed length \((\d+)",
@@ -69,9 +70,10 @@ _PROMPT = tuple(
         r"prompt contains (?:at least )?(\d+)",
         r"(\d+) tokens? (?:from|in) the (?:input )?(?:messages|prompt)",
         r"messages resulted in (\d+)",
-        r'"n_prompt_tokens"\s*:\s*(\d+)',
+        r'"n_prompt_tokens\\?"\s*:\s*(\d+)',
         r"(?:input|input length|request|token count) \((\d+)",
         r"keep the first (\d+)",
+        r"n_keep: (\d+)",
         r"prompt is too long: (\d+)",
         r"\((\d+) of text input",
         r"given: (\d+)",

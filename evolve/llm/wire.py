@@ -7,6 +7,7 @@ connections by one function; the transport that this function returns is wrapped
 
 import importlib
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 from evolve.llm.bodies import error_of, loaded, message_of, status_of, with_plain_text
 
 _TEXTS = ("content", "reasoning_content", "reasoning", "tool_calls")
+_BROKEN_OFF = re.compile(r"error|abort|cancel|insufficient|timeout|context_window", re.IGNORECASE)
 _MOST_EVENTS = 8  # before the first text, that are looked at for an error
 _BODY_HEADERS = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 
@@ -116,10 +118,10 @@ def as_meant(body: Any) -> tuple[int, Any]:
 def _error_of_choice(choice: Any) -> Mapping[str, Any] | None:
     if not isinstance(choice, Mapping):
         return None
-    error = error_of(choice)
-    if error is None and choice.get("finish_reason") == "error":
-        return {"message": "the answer ended in an error", "code": 502}
-    return error
+    finish = str(choice.get("finish_reason"))
+    if _BROKEN_OFF.search(finish):  # LiteLLM makes a "stop" of words that it does not know
+        return error_of(choice) or {"message": f"it ended with '{finish}'", "code": 502}
+    return error_of(choice)
 
 
 def has_text(body: Mapping[str, Any]) -> bool:
