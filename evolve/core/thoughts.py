@@ -83,8 +83,8 @@ def _without_blocks(reply: str, thoughts: list[str]) -> str:
             break
         before, start = rest[: opened.start()], opened.end()
         end = _end(opened["name"]).search(rest, start)
-        is_weak = bool(before.strip() or _WEAK.search(opened["name"]))
-        if (end is None and is_weak) or len(_FENCE.findall(before)) % 2:  # inside of a program
+        is_open = end is None and _WEAK.search(opened["name"])
+        if is_open or len(_FENCE.findall(before)) % 2:  # inside of a program
             continue
         thoughts.append(rest[start : end.start() if end else len(rest)])
         rest, start = before + (rest[end.end() :] if end else ""), len(before)

@@ -79,7 +79,8 @@ def message_of(error: Any, depth: int = _NESTED) -> str:
     if not isinstance(error, Mapping) or not depth:
         return ""
     if "loc" in error and "msg" in error:  # FastAPI: where in the body, and what about it
-        return ".".join(map(str, error["loc"])) + f": {error['msg']}"
+        where = error["loc"] if isinstance(error["loc"], list) else [error["loc"]]
+        return ".".join(map(str, where)) + f": {error['msg']}"
     said = next(filter(None, (message_of(each, depth - 1) for each in _inside(error))), "")
     raw = (error.get("metadata") or {}) if _GENERIC.match(said) else {}
     detail = message_of(raw.get("raw"), depth - 1) if isinstance(raw, Mapping) else ""
@@ -144,4 +145,7 @@ def _texts(parts: list[Any], types: tuple[str, ...]) -> Iterator[str]:
             yield part
         elif isinstance(part, Mapping) and part.get("type", "text") in types:
             held = next((part[name] for name in (*types, "text", "summary") if part.get(name)), "")
-            yield held if isinstance(held, str) else "".join(_texts(list(held), _PARTS))
+            if isinstance(held, str):
+                yield held
+            elif isinstance(held, list):
+                yield "".join(_texts(held, _PARTS))

@@ -51,7 +51,7 @@ _WINDOW = tuple(
     for pattern in (
         r"maximum context length (?:of|is)\D{0,8}(\d+)",
         r"(\d+) maximum context length",
-        r'"n_ctx\\?"\s*:\s*(\d+)',
+        r"\bn_ctx\W{1,5}(\d+)",
         r"context length \((\d+)",
         r"context length of (?:only )?(\d+)",
         r"maximum allowed length \((\d+)",
@@ -70,7 +70,7 @@ _PROMPT = tuple(
         r"prompt contains (?:at least )?(\d+)",
         r"(\d+) tokens? (?:from|in) the (?:input )?(?:messages|prompt)",
         r"messages resulted in (\d+)",
-        r'"n_prompt_tokens\\?"\s*:\s*(\d+)',
+        r"\bn_prompt_tokens\W{1,5}(\d+)",
         r"(?:input|input length|request|token count) \((\d+)",
         r"keep the first (\d+)",
         r"n_keep: (\d+)",

@@ -143,8 +143,14 @@ def _turn(choice: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def _plain(choice: Any) -> Any:
+    """A choice in plain text. One that was broken off reads as cut, which LiteLLM understands."""
     name, turn = _turn(choice)
-    return choice | {name: with_plain_text(turn)} if name else choice
+    if not name:
+        return choice
+    is_broken = _BROKEN_OFF.search(str(choice.get("finish_reason")))
+    return (
+        choice | {name: with_plain_text(turn)} | ({"finish_reason": "length"} if is_broken else {})
+    )
 
 
 async def _streamed(response: Any) -> Any:
