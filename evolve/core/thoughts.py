@@ -33,7 +33,7 @@ _GEMMA_END = re.compile(r"<channel\|>")
 _CONTROL = re.compile(r"(?:<\|end\|><\|start\|>assistant|<\|(?:end|return)\|>)\s*$")
 _STRIPPED = re.compile(r"\s*analysis(?=[A-Z\W]).*?assistantfinal", re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3}|~{3})", re.MULTILINE)
-_MOST_BLOCKS = 64
+_MAX_BLOCKS = 64
 _GRANITE = re.compile(
     r"\s*Here(?: is|'s) my thought process:(.*?)Here(?: is|'s) my response:", re.DOTALL
 )
@@ -77,7 +77,7 @@ def _without_channels(reply: str, thoughts: list[str]) -> str:
 def _without_blocks(reply: str, thoughts: list[str]) -> str:
     """Without reasoning between marks: at the start, and between parts of the answer."""
     rest, start = reply, 0
-    for _ in range(_MOST_BLOCKS):
+    for _ in range(_MAX_BLOCKS):
         opened = _OPEN.search(rest, start)
         if opened is None:
             break

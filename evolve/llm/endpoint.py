@@ -27,12 +27,12 @@ from evolve.llm.remedies import remedy
 from evolve.llm.settings import ModelSettings
 
 FIRST_WAIT_S = 1.0
-LONGEST_WAIT_S = 60.0
-MOST_REFUSALS = {FaultKind.BAD_REQUEST: 3, FaultKind.TOO_LONG: 2}
+MAX_WAIT_S = 60.0
+MAX_REFUSALS = {FaultKind.BAD_REQUEST: 3, FaultKind.TOO_LONG: 2}
 """In a row; then it is the settings' fault."""
 
-MOST_CUT = 5  # answers in a row that end before their first word
-MOST_FORMS = 6  # of one request, that are tried where the endpoint refuses the first
+MAX_CUT = 5  # answers in a row that end before their first word
+MAX_FORMS = 6  # of one request, that are tried where the endpoint refuses the first
 
 _log = logging.getLogger(__name__)
 
@@ -117,10 +117,10 @@ class Endpoint:
     ) -> ModelReply:
         """As `LanguageModel.complete`."""
         call = _Call(request, sample, commit)
-        if self._cut >= MOST_CUT:
+        if self._cut >= MAX_CUT:
             self._cut = 0
             raise UsageError(
-                f"{self.name}: {MOST_CUT} answers in a row reached llm.max_tokens="
+                f"{self.name}: {MAX_CUT} answers in a row reached llm.max_tokens="
                 f"{self.settings.max_tokens} before their first word; raise llm.max_tokens, or "
                 "set llm.reasoning_effort=low; then `evolve resume` goes on"
             )
@@ -172,7 +172,7 @@ class Endpoint:
 
     def _has_other_form(self, call: "_Call", fault: Fault) -> bool:
         """Whether the request can be sent in another form, after a refusal that says so."""
-        if call.forms >= MOST_FORMS:
+        if call.forms >= MAX_FORMS:
             return False
         estimate = prompt_estimate(call.request.messages)
         found = learned(call.quirks, fault, call.arguments, estimate)
@@ -218,7 +218,7 @@ class Endpoint:
     def _backoff(self, attempts: int) -> float:
         """Seconds, doubling with every attempt, and random so that calls do not come in step."""
         doubled = self._first_wait_s * 2 ** min(attempts - 1, 20)
-        return random.uniform(0.5, 1.0) * min(doubled, LONGEST_WAIT_S)
+        return random.uniform(0.5, 1.0) * min(doubled, MAX_WAIT_S)
 
     def _ended(self, fault: Fault) -> ModelReply:
         """The result of a fault that is not retried. Raises UsageError if a person is needed."""
@@ -227,7 +227,7 @@ class Endpoint:
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
         self._answered(fault.kind)
         tries = self._refusals.get(fault.kind, 0)
-        if fault.kind in FOR_PEOPLE or tries >= MOST_REFUSALS.get(fault.kind, tries + 1):
+        if fault.kind in FOR_PEOPLE or tries >= MAX_REFUSALS.get(fault.kind, tries + 1):
             said = remedy(fault, self.settings, tries)
             raise UsageError(f"{self.name}: {said}; then `evolve resume` goes on")
         reply = ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")

@@ -17,8 +17,8 @@ from evolve.llm.bodies import said
 from evolve.llm.secrets import scrub
 from evolve.llm.waits import wait_of
 
-LONGEST_MESSAGE = 300
-_LONGEST_BODY = 20_000
+MAX_MESSAGE = 300
+_MAX_BODY = 20_000
 
 
 class FaultKind(StrEnum):
@@ -171,7 +171,7 @@ def _real_response(error: BaseException) -> Any | None:
 def _body(response: Any) -> str:
     """The text of a response's body; empty if it was not read."""
     try:
-        return str(response.text)[:_LONGEST_BODY] if response is not None else ""
+        return str(response.text)[:_MAX_BODY] if response is not None else ""
     except RuntimeError:  # of httpx: a stream that was not read
         return ""
 
@@ -212,4 +212,4 @@ def one_line(text: str) -> str:
     """The first line without keys: LiteLLM adds tracebacks and the prompt in further ones."""
     text = scrub(text.strip().partition("\n")[0].partition("Traceback (most recent")[0].strip())
     text = re.sub(r"^((litellm\.)?\w+(Error|Exception)(: | - ))+", "", text)
-    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "..."
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."

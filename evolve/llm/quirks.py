@@ -13,7 +13,7 @@ from typing import Any
 from evolve.llm.bodies import said
 from evolve.llm.faults import Fault, FaultKind
 
-LEAST_ANSWER = 512  # tokens: with less room than this a prompt counts as too long
+MIN_ANSWER = 512  # tokens: with less room than this a prompt counts as too long
 LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the bound on an answer
 DROPPED = (
     *("temperature", "top_p", "seed", "stop", "reasoning_effort", "stream_options"),
@@ -35,7 +35,7 @@ _SYSTEM = re.compile(
     r"roles must alternate|only user and assistant roles",
     re.IGNORECASE,
 )
-_MOST = tuple(
+_ANSWER_LIMITS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), less)
     for pattern, less in (
         (r"max_tokens: \d+ > (\d+)", 0),
@@ -46,7 +46,7 @@ _MOST = tuple(
         (r"max_?output_?tokens.{0,120}?\d+ \(inclusive\) to (\d+) \(exclusive\)", 1),
     )
 )
-_WINDOW = tuple(
+_WINDOWS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"maximum context length (?:of|is)\D{0,8}(\d+)",
@@ -63,7 +63,7 @@ _WINDOW = tuple(
         r"context (?:window|length|size)\D{0,24}(\d{3,})",
     )
 )
-_PROMPT = tuple(
+_PROMPTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"\((\d+) in the messages",
@@ -90,7 +90,7 @@ class Quirks:
     Attributes:
         left_out: names of parameters that are not sent.
         limit: by which name the bound on an answer is sent; None is LiteLLM's choice.
-        most_tokens: the largest bound on an answer.
+        max_answer: the largest bound on an answer.
         window: tokens of prompt and answer together.
         prompt_ratio: tokens of prompts, as the endpoint counts them, over our estimate; at least 1.
         merges_system: whether the system's message goes in front of the user's.
@@ -98,7 +98,7 @@ class Quirks:
 
     left_out: frozenset[str] = field(default_factory=frozenset)
     limit: str | None = None
-    most_tokens: int | None = None
+    max_answer: int | None = None
     window: int | None = None
     prompt_ratio: float = 1.0
     merges_system: bool = False
@@ -111,7 +111,7 @@ class Quirks:
             estimate: about the tokens of its prompt.
         """
         room = wanted if self.window is None else self.window - self.prompt(estimate) - _MARGIN
-        return max(min(wanted, room, self.most_tokens or wanted), 1)
+        return max(min(wanted, room, self.max_answer or wanted), 1)
 
     def prompt(self, estimate: int) -> int:
         """Tokens of a prompt as the endpoint counts them."""
@@ -134,8 +134,8 @@ class Quirks:
         said = [f"{name} is left out" for name in sorted(self.left_out - before.left_out)]
         if self.limit != before.limit:
             said.append(f"the bound on an answer is sent as {self.limit}")
-        if self.most_tokens != before.most_tokens:
-            said.append(f"an answer may have {self.most_tokens} tokens")
+        if self.max_answer != before.max_answer:
+            said.append(f"an answer may have {self.max_answer} tokens")
         if self.window != before.window:
             said.append(f"prompt and answer together may have {self.window} tokens")
         if self.merges_system:
@@ -165,7 +165,7 @@ def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int
     if fault.kind not in _LOOKED_AT:
         return None
     words = said(fault.body).words or fault.message
-    for find in (_window, _most, _limit, _roles, _names):
+    for find in (_window, _answer_limit, _limit, _roles, _names):
         found = find(quirks, words, fault, sent, estimate)
         if found is not None and found != quirks:
             return found
@@ -174,7 +174,7 @@ def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int
 
 def window_in(text: str) -> int | None:
     """How many tokens an endpoint says that it holds."""
-    return _number(_WINDOW, text)
+    return _number(_WINDOWS, text)
 
 
 def _window(
@@ -182,23 +182,23 @@ def _window(
 ) -> Quirks | None:
     """A window that leaves room for an answer to this prompt."""
     text = f"{words} {fault.body}"
-    window = _number(_WINDOW, text) if fault.kind is FaultKind.TOO_LONG else None
+    window = _number(_WINDOWS, text) if fault.kind is FaultKind.TOO_LONG else None
     if window is None:
         return None
-    counted = (_number(_PROMPT, text) or 0) * (_MORE if "at least" in words else 1)
+    counted = (_number(_PROMPTS, text) or 0) * (_MORE if "at least" in words else 1)
     ratio = max(quirks.prompt_ratio, counted / max(estimate, 1))
     if (window, ratio) == (quirks.window, quirks.prompt_ratio):  # and still it does not fit
         ratio *= _MORE
     found = replace(quirks, window=window, prompt_ratio=ratio)
-    return found if window - found.prompt(estimate) - _MARGIN >= LEAST_ANSWER else None
+    return found if window - found.prompt(estimate) - _MARGIN >= MIN_ANSWER else None
 
 
-def _most(
+def _answer_limit(
     quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
 ) -> Quirks | None:
-    for pattern, less in _MOST:
-        if (found := pattern.search(words)) and int(found[1]) - less >= LEAST_ANSWER:
-            return replace(quirks, most_tokens=int(found[1]) - less)
+    for pattern, less in _ANSWER_LIMITS:
+        if (found := pattern.search(words)) and int(found[1]) - less >= MIN_ANSWER:
+            return replace(quirks, max_answer=int(found[1]) - less)
     return None
 
 

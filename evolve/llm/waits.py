@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 from evolve.llm.bodies import error_of, loaded
 
-LONGEST_WAIT_S = 3600.0  # what an endpoint may ask for; a search asks again then
+MAX_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks again then
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = r"\d+(?:\.\d+)?\s?(?:ms|milliseconds?|seconds?|minutes?|hours?|days?|[smhd])"
@@ -100,4 +100,4 @@ def _number(text: str) -> float | None:
 
 
 def _within(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_WAIT_S)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

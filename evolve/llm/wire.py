@@ -19,7 +19,7 @@ from evolve.llm.bodies import error_of, loaded, message_of, status_of, with_plai
 
 _TEXTS = ("content", "reasoning_content", "reasoning", "tool_calls")
 _BROKEN_OFF = re.compile(r"error|abort|cancel|insufficient|timeout|context_window", re.IGNORECASE)
-_MOST_EVENTS = 8  # before the first text, that are looked at for an error
+_MAX_EVENTS = 8  # before the first text, that are looked at for an error
 _BODY_HEADERS = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 
 
@@ -167,7 +167,7 @@ async def _streamed(response: Any) -> Any:
             refused.headers["content-type"] = "application/json"
             return refused
         is_silent = event is None or bool(event.get("choices") and not has_text(event))
-        if not is_silent or len(head) >= _MOST_EVENTS:
+        if not is_silent or len(head) >= _MAX_EVENTS:
             break
     stream = _stream_class()(head, lines, response.aclose)
     return _response(response, HTTPStatus.OK, stream=stream)

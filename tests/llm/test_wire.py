@@ -21,7 +21,7 @@ from tests.llm.endpoint_replies import answer
 
 NAMES = st.sampled_from(
     ["choices", "error", "message", "code", "type", "delta", "content", "text", "thinking",
-     "detail", "usage", "completion_tokens", "finish_reason", "metadata", "raw", "loc", "msg", "details"]
+     "detail", "usage", "completion_tokens", "finish_reason", "metadata", "raw", "loc", "msg"]
 )  # fmt: skip
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("error")
 JSON = st.recursive(
