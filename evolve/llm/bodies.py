@@ -50,6 +50,8 @@ def error_of(body: Any) -> Mapping[str, Any] | None:
         return error
     if isinstance(error, str) and error:
         return {"message": error, "code": body.get("code") or body.get("status")}
+    if isinstance(base := body.get("base_resp"), Mapping) and base.get("status_code"):  # MiniMax
+        return {"message": str(base.get("status_msg") or "")}
     if body.get("object") == "error" or body.get("type") == "error" or "detail" in body:
         return {"message": body.get("message") or body.get("detail")} | dict(body)
     return None

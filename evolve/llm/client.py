@@ -30,6 +30,9 @@ CONNECT_S = 20.0
 MAX_TOKENS = 10**9
 """Of one call: an endpoint that counts more counts wrongly, and is charged as reserved."""
 
+MAX_COST_USD = 1e4
+"""Of one call: an endpoint that charges more is misread, and the call is charged by its tokens."""
+
 _CRASHES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What LiteLLM raises by mistake, on replies that it does not expect."""
 
@@ -334,7 +337,9 @@ def _detail(counted: Any, group: str, name: str, *, most: int) -> int | None:
 
 
 def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | None) -> float | None:
-    """By the user's price, else by LiteLLM's, which knows of tiers and cache writes.
+    """By the user's price, else as OpenRouter says that it charged, else by LiteLLM's.
+
+    LiteLLM's knows of tiers and cache writes, and not which provider OpenRouter took.
 
     Of the counts that were found possible, and None rather than an error: the answer is paid for.
     """
@@ -342,6 +347,8 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
         return None
     if settings.own_price is not None:
         return settings.own_price.cost(usage)
+    if settings.provider == "openrouter" and (charged := _charged(counted)) is not None:
+        return charged
     if settings.listing is None or settings.ceiling is None:
         return None
     left = usage.prompt - (usage.cached or 0)
@@ -361,6 +368,12 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
         said = scrub(str(error)).partition("\n")[0]
     _log.warning("%s: the cost of a call is not known: %s", settings.model, said)
     return None
+
+
+def _charged(counted: Any) -> float | None:
+    """`usage.cost` in USD; None if it is not given, or cannot be."""
+    cost = getattr(counted, "cost", None)
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < MAX_COST_USD else None
 
 
 def _trace(response: Any, choice: Any) -> TokenTrace | None:

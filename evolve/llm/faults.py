@@ -95,7 +95,7 @@ _TOO_LONG = re.compile(
     r"context[_ ](length|window|limit|size)|maximum context|prompt is too long|too many tokens|"
     r"input (is )?too long|input tokens exceed|maximum number of tokens|maximum allowed length|"
     r"exceed[a-z]* (the )?(available |model.s )?context|too large for model|"
-    r"max_new_tokens. must be <=",
+    r"max_new_tokens. must be <=|must have less than \d+ tokens",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
@@ -106,7 +106,8 @@ _FILTERED = re.compile(
 # Not "exceeded your current quota": Gemini says so of requests per minute, too.
 _QUOTA = re.compile(
     r"insufficient[_ ](quota|balance|funds|credit)|credit balance|key limit exceeded|"
-    r"billing_hard_limit|spend(ing)?[_ ]limit|credit_balance|api usage limits",
+    r"billing_hard_limit|spend(ing)?[_ ]limit|credit_balance|api usage limits|"
+    r"余额不足",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api[_ ]?key[_ ](not valid|invalid)|(invalid|incorrect) api[_ ]?key", re.I)
@@ -116,11 +117,13 @@ _NO_MODEL = re.compile(
     r"deploymentnotfound",
     re.IGNORECASE,
 )
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _REFUSALS = (400, 403, 422, 429)
 _BY_WORDS = (  # the first that fits; llama.cpp before b6500 says 500 of a prompt that is too long
     (FaultKind.QUOTA, _REFUSALS, _QUOTA),
     (FaultKind.FILTERED, _REFUSALS, _FILTERED),
     (FaultKind.TOO_LONG, (400, 422, 500), _TOO_LONG),
+    (FaultKind.TOO_LONG, (429,), _TOO_LARGE),  # than a minute's tokens: no waiting helps
     (FaultKind.AUTHENTICATION, (400,), _BAD_KEY),
     (FaultKind.NO_SUCH_MODEL, (400, 422), _NO_MODEL),
 )

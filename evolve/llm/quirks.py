@@ -20,6 +20,7 @@ DROPPED = (
     *("logprobs", "return_token_ids"),
 )
 _MARGIN = 16  # tokens that a server adds by itself
+_MIN_RATIO = 0.5  # of a count to our estimate, which is rather too high
 _MORE = 1.2  # than a count that is a lower bound, or turned out too low
 
 _REFUSED = re.compile(
@@ -42,7 +43,8 @@ _ANSWER_LIMITS = tuple(
         (r"range of max_\w*tokens is \[\d+, ?(\d+)\]", 0),
         (r"at most (\d+) completion tokens", 0),
         (r"maximum tokens you requested exceeds the model limit of (\d+)", 0),
-        (r"max_\w*tokens\W{0,3} (?:\w+ ){0,3}(?:less than or equal to|at most|<=)\W*(\d+)", 0),
+        (r"\bmax_\w*tokens\b.{0,60}?(?:less than or equal to|at most|<=)\W*(\d+)", 0),
+        (r"\bmax_\w*tokens\b.{0,60}? between \d+ and (\d+)", 0),
         (r"max_?output_?tokens.{0,120}?\d+ \(inclusive\) to (\d+) \(exclusive\)", 1),
     )
 )
@@ -60,6 +62,9 @@ _WINDOWS = tuple(
         r"available context size \((\d+)",
         r"maximum number of tokens allowed \((\d+)",
         r"max_new_tokens. must be <= (\d+)",
+        r"max size: (\d+) tokens",
+        r"less than (\d+) tokens",
+        r"\(TPM\): Limit (\d+)",
         r"context (?:window|length|size)\D{0,24}(\d{3,})",
     )
 )
@@ -80,6 +85,7 @@ _PROMPTS = tuple(
         r"context limit: (\d+) \+",
     )
 )
+_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound, where no part is
 _LOOKED_AT = frozenset({FaultKind.BAD_REQUEST, FaultKind.TOO_LONG, FaultKind.OVERLOADED})
 
 
@@ -92,7 +98,7 @@ class Quirks:
         limit: by which name the bound on an answer is sent; None is LiteLLM's choice.
         max_answer: the largest bound on an answer.
         window: tokens of prompt and answer together.
-        prompt_ratio: tokens of prompts, as the endpoint counts them, over our estimate; at least 1.
+        prompt_ratio: tokens of prompts, as the endpoint counts them, over our estimate.
         merges_system: whether the system's message goes in front of the user's.
     """
 
@@ -185,12 +191,21 @@ def _window(
     window = _number(_WINDOWS, text) if fault.kind is FaultKind.TOO_LONG else None
     if window is None:
         return None
-    counted = (_number(_PROMPTS, text) or 0) * (_MORE if "at least" in words else 1)
-    ratio = max(quirks.prompt_ratio, counted / max(estimate, 1))
+    bound = sent.get("max_tokens") or sent["extra_body"][quirks.limit]
+    counted = _number(_PROMPTS, text) or max(_all(text) - bound, 0)
+    counted = counted * (_MORE if "at least" in words else 1)
+    least = _MIN_RATIO if quirks.window is None and counted else quirks.prompt_ratio
+    ratio = max(least, counted / max(estimate, 1))
     if (window, ratio) == (quirks.window, quirks.prompt_ratio):  # and still it does not fit
         ratio *= _MORE
     found = replace(quirks, window=window, prompt_ratio=ratio)
-    return found if window - found.prompt(estimate) - _MARGIN >= MIN_ANSWER else None
+    has_room = window - found.prompt(estimate) - _MARGIN >= MIN_ANSWER
+    return found if has_room and found.bound(bound, estimate) < bound else None
+
+
+def _all(text: str) -> int:
+    found = _TOGETHER.search(text)
+    return int(found[1]) if found else 0
 
 
 def _answer_limit(
@@ -226,11 +241,16 @@ def _names(
 ) -> Quirks | None:
     """Parameters that are refused by name; of two that exclude each other, the later one."""
     asked = {**sent, **(sent.get("extra_body") or {})}
-    named = [n for n in DROPPED if n in asked and re.search(rf"\b{n}\b", words)]
+    named = [n for n in DROPPED if n in asked and _spelled(n).search(words)]
     if not named or not _REFUSED.search(words):
         return None
     exclusive = len(named) > 1 and re.search(r"both|only one", words)
     return replace(quirks, left_out=quirks.left_out | set(named[1:] if exclusive else named))
+
+
+def _spelled(name: str) -> re.Pattern[str]:
+    """A parameter's name as endpoints spell it: `reasoning_effort`, `reasoningEffort`."""
+    return re.compile(rf"\b{name.replace('_', '_?')}\b", re.IGNORECASE)
 
 
 def _number(patterns: Sequence[re.Pattern[str]], text: str) -> int | None:
