@@ -16,7 +16,7 @@ from operators.prompting.reply_handling import Answering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossover(Answering):
-    """Asks for a program that joins what was measured to be good in each of its parents.
+    """Asks for a program that joins the measured strengths of its parents.
 
     Parents that have nothing which the fastest one lacks (`operators.llm.mates.has_to_give`) are
     left out; it declines if no other is left.
@@ -66,7 +66,7 @@ class Crossover(Answering):
 
 
 def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
-    """What one of the programs measurably does better than all others, in words."""
+    """The aspects in which one of the programs measurably beats all others, in words."""
     for one in shown:
         rivals = [other for other in shown if other is not one]
         if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
@@ -79,7 +79,7 @@ def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
 
 
 def _kernels(one: Exhibit, rivals: Sequence[Exhibit]) -> Iterator[str]:
-    """What its kernels do faster than those of the same name in all others."""
+    """Its kernels that are faster than those of the same name in all others."""
     wins = [faster_kernels(one.evaluation, rival.evaluation) for rival in rivals]
     for name in wins[0] if wins else ():
         if all(name in each for each in wins):

@@ -82,7 +82,7 @@ def faster_kernels(
 
 
 def kernel_times(evaluation: Evaluation | None) -> dict[str, float]:
-    """The time of each kernel by name, in ms; empty where the judge does not say it."""
+    """The time of each kernel by name, in ms; empty if the judge does not say it."""
     found: dict[str, float] = {}
     for name, time, unit in _KERNEL.findall("" if evaluation is None else evaluation.feedback):
         found[name] = found.get(name, 0.0) + float(time) * (1.0 if unit == "ms" else 1e-3)
