@@ -172,7 +172,7 @@ def _shared_names(texts: dict[Path, str]) -> int:
 def _anys(trees: dict[Path, ast.Module]) -> int:
     """Lines of signatures and annotated fields that name `Any`."""
     found = 0
-    for path, tree in trees.items():
+    for tree in trees.values():
         marked: set[int] = set()
         for node in ast.walk(tree):
             types = [node.annotation] if isinstance(node, ast.AnnAssign | ast.arg) else []
