@@ -3,7 +3,9 @@
 import itertools
 import os
 import random
+import signal
 import socket
+import threading
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -57,6 +59,13 @@ def connect(address: str) -> bool:
             "install the same versions of Ray and Python here as there"
         ) from error
     return True
+
+
+def restore_sigterm() -> None:
+    """Put back the handler of SIGTERM, which Ray replaces by one that ends the process at once."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _require_listener(address: str) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 from evolve.core.devices import device_kind
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.cluster.connection import Wanted, connect, is_loss, ray_module, why_lost
+from evolve.evaluation.cluster.connection import (
+    Wanted,
+    connect,
+    is_loss,
+    ray_module,
+    restore_sigterm,
+    why_lost,
+)
 from evolve.evaluation.cluster.judge import SEATS
 from evolve.evaluation.cluster.remote import answer
 from evolve.evaluation.cluster.seat import LEAVE_S, Seat
@@ -86,6 +93,7 @@ class RayEvaluator(PooledEvaluator):
         connected = await asyncio.to_thread(connect, address)
         async with AsyncExitStack() as on_failure:
             if connected:
+                restore_sigterm()
                 on_failure.callback(ray_module().shutdown)
             evaluator = cls(Wanted.of(is_gpu, accelerator, judges), words, **settings)
             on_failure.push_async_callback(evaluator._leave)

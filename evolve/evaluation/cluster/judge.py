@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,9 @@ class Judge:
         self._heard = time.monotonic()
         self._end = end or _end_actor
         self._watch: asyncio.Task[None] | None = None
+        unused = threading.Timer(IDLE_S, self._end_if_unused)  # no loop runs yet
+        unused.daemon = True
+        unused.start()
 
     async def about(self) -> dict[str, str]:
         """Its version, host, node of Ray, and GPU among those of the node."""
@@ -143,6 +147,11 @@ class Judge:
         guest = self._guests.setdefault(search, _Guest(self._heard))
         guest.heard = self._heard
         return guest
+
+    def _end_if_unused(self) -> None:
+        """End if the search that asked for the judge ended before the judge had started."""
+        if self._watch is None:
+            self._end()
 
     async def _end_when_idle(self) -> None:
         """Forget searches that have ended without a word, and then end."""

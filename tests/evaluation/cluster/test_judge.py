@@ -9,6 +9,7 @@ Invariants:
 import asyncio
 import contextlib
 import os
+import threading
 
 import pytest
 
@@ -109,6 +110,13 @@ def test_an_interpreter_that_is_not_there_is_named():
             assert "device.python=./no-python" in why
 
     asyncio.run(run())
+
+
+def test_a_judge_that_no_search_has_waited_for_ends_too(monkeypatch):
+    monkeypatch.setattr(judging, "IDLE_S", 0.2)
+    ended = threading.Event()
+    Judge(ended.set)
+    assert ended.wait(10)
 
 
 def test_a_judge_without_searches_ends_after_some_time(monkeypatch):

@@ -2,10 +2,14 @@
 
 Invariants:
 - the search, its budget and its model calls are as on one machine;
-- no reply is asked for twice, and no program judged twice, because a node died.
+- no reply is asked for twice, and no program judged twice, because a node died;
+- a signal ends a run in order, also while it waits for a judge, for which no node is started then.
 """
 
 import asyncio
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
 from tests.cli.test_compiler_seeds import TASK
 from tests.evaluation.cluster.conftest import WORDS, lines
+from tests.worker.serving import ROOT
 
 START = "import triton\n\n\nclass ModelNew:\n    NUMBER = 0\n"
 
@@ -71,6 +76,26 @@ def test_a_node_that_dies_while_a_model_is_asked_costs_neither_a_reply_nor_a_ver
     replies = {f"m{number}" for number in server.log.delivered}
     assert len(server.log.requests) == len(server.log.delivered)
     assert len(replies & set(judged)) >= 20
+
+
+@pytest.mark.slow  # a real cluster
+@pytest.mark.timeout(300)
+def test_a_run_that_is_stopped_while_it_waits_for_a_judge_leaves_none_behind(nodes):
+    import ray
+
+    Path("mine.py").write_text(TASK)
+    words = ["cluster=ray", f"cluster.address={nodes.address}", "cluster.judges=1", "device=cuda"]
+    command = [sys.executable, "-m", "evolve", "run", "task=./mine.py", "initial=[]", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert "waiting for a GPU of the cluster" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+    assert process.returncode == 75
+    assert said == "evolve: SIGTERM: stopped before the run began\n"
+    ray.init(nodes.address, namespace="other", log_to_driver=False)
+    named = ray.util.list_named_actors(all_namespaces=True)
+    assert not any(each["name"].startswith("judge-GPU-") for each in named)
 
 
 @pytest.mark.parametrize(
