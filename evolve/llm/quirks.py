@@ -1,8 +1,8 @@
-"""What an endpoint does not take of a request, as it says when it refuses one.
+"""Parameters, roles and lengths that an endpoint refuses, learned from its errors.
 
-Servers differ in the parameters, roles and lengths that they accept, and say so in an error. Where
-the error names a remedy, or a limit, the request is sent again in another form, and so are all that
-follow. `tests/llm/endpoint_replies.py` names the sources of what is recognised here.
+Servers differ in them, and say so in an error. If the error names a remedy, or a limit, the request
+is sent again in another form, and so are all later ones. `tests/llm/endpoint_replies.py` names the
+sources of the errors that are recognised here.
 """
 
 import re
@@ -85,13 +85,13 @@ _PROMPTS = tuple(
         r"context limit: (\d+) \+",
     )
 )
-_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound, where no part is
+_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound together
 _LOOKED_AT = frozenset({FaultKind.BAD_REQUEST, FaultKind.TOO_LONG, FaultKind.OVERLOADED})
 
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """What an endpoint was found not to take.
+    """Limits and refusals of an endpoint, as far as they are known.
 
     Attributes:
         left_out: names of parameters that are not sent.
@@ -110,7 +110,7 @@ class Quirks:
     merges_system: bool = False
 
     def bound(self, wanted: int, estimate: int) -> int:
-        """The bound on the answer to send: what is wanted, as far as there is room.
+        """The bound on the answer to send: the wanted one, as far as there is room.
 
         Args:
             wanted: tokens of the answer that the request allows.
@@ -136,7 +136,7 @@ class Quirks:
         return sent | ({"extra_body": body} if body or "extra_body" in sent else {})
 
     def news(self, before: "Quirks") -> str:
-        """What was learned since, as a phrase."""
+        """The difference from an earlier state, as a phrase."""
         said = [f"{name} is left out" for name in sorted(self.left_out - before.left_out)]
         if self.limit != before.limit:
             said.append(f"the bound on an answer is sent as {self.limit}")
@@ -160,10 +160,10 @@ class Quirks:
 
 
 def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int) -> Quirks | None:
-    """What a refusal adds to what is known; None if it names nothing that can be sent otherwise.
+    """Knowledge after a refusal; None if it names nothing that can be sent in another form.
 
     Args:
-        quirks: what was known when the request was sent.
+        quirks: the knowledge with which the request was sent.
         fault: the refusal.
         sent: the arguments of the request.
         estimate: about the tokens of its prompt.
