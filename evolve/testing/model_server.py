@@ -3,13 +3,13 @@
     with ModelServer(["first", Refusal(429, retry_after=0.2), "second"]) as server:
         ...  # llm.model=openai/scripted llm.api_base=<server.api_base>, and any key
 
-What it does with a request follows from a script: a sequence of replies, used in order with the
-last one repeated, or a function from the `Request` to a reply. A plain string is an ordinary
-answer. Each fault is a reply of its own: `Refusal` (an error status), `Broken` (a body that is not
-what it should be) and `Hang`. `Raw` is a response as it stands.
+Its reaction to a request follows from a script: a sequence of replies, used in order with the last
+one repeated, or a function from the `Request` to a reply. A plain string is an ordinary answer.
+Each fault is a reply of its own: `Refusal` (an error status), `Broken` (an invalid body) and
+`Hang`. `Raw` is a complete response.
 
-The server counts what it has delivered in full, so that a test can compare what a client stored,
-and was charged for, with what was really sent.
+The server counts what it has delivered in full, so that a test can compare a client's records and
+charges with the completions sent.
 """
 
 import json
@@ -46,11 +46,11 @@ _TICK_S = 0.05  # how soon a wait sees that the server closes or the client is g
 
 @dataclass(slots=True)
 class Log:
-    """What a server has seen and sent.
+    """A server's record of requests and replies.
 
     `delivered` holds the completions that were sent in full, by number of their request; `replies`
-    counts what the script had the server do, by kind (`answer`, `429`, `malformed`, ...);
-    `connections` how often a client connected.
+    counts the script's replies, by kind (`answer`, `429`, `malformed`, ...); `connections` how
+    often a client connected.
     """
 
     requests: list[Request] = field(default_factory=list)
@@ -65,7 +65,7 @@ class ModelServer:
     """The server, a context manager. When it is left, its threads and sockets are gone.
 
     Args:
-        script: what to reply; see the module.
+        script: the replies; see the module.
         port: 0 takes a free one.
     """
 
@@ -107,7 +107,7 @@ class ModelServer:
         return request
 
     def reply(self, request: Request) -> Reply:
-        """What the script has for a request."""
+        """The script's answer to a request."""
         script = self._script
         said = script(request) if callable(script) else script[min(request.number, len(script) - 1)]
         reply = Answer(said) if isinstance(said, str) else said
@@ -121,7 +121,7 @@ class ModelServer:
             self.log.delivered[request.number] = answer
 
     def leave(self) -> None:
-        """The request is dealt with, in whatever way."""
+        """The request is done, in any way."""
         with self._lock:
             self.log.under_way -= 1
 

@@ -22,9 +22,9 @@ MAX_PROSE_CHARS = 300
 _PYTHON = frozenset({"", "python", "py", "python3", "triton"})
 _PATCH = frozenset({"diff", "patch"})
 _MODEL = re.compile(r"^(?:class[ \t]+ModelNew\b|ModelNew[ \t]*[:=])", re.MULTILINE)
-_DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?SEARCH\b)", re.MULTILINE)
+_DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?(?:SEARCH|FUNCTION)\b)", re.MULTILINE)
 _PROSE_END = re.compile(
-    r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?SEARCH\b|class[ \t]+ModelNew\b)", re.MULTILINE
+    r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?(?:SEARCH|FUNCTION)\b|class[ \t]+ModelNew\b)", re.MULTILINE
 )
 _PART = re.compile(r"^#+[ \t]*(analysis|design|code)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
 
