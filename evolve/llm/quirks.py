@@ -15,6 +15,7 @@ from evolve.llm.faults import Fault, FaultKind
 
 MIN_ANSWER = 512  # tokens: with less room than this a prompt counts as too long
 LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the bound on an answer
+_LIMIT = re.compile(rf"\b({'|'.join(LIMITS)})\b")
 DROPPED = (
     *("temperature", "top_p", "seed", "stop", "reasoning_effort", "stream_options"),
     *("logprobs", "return_token_ids"),
@@ -156,7 +157,23 @@ class Quirks:
         rest = [dict(message) for message in messages if message["role"] != "system"]
         if system and rest and rest[0]["role"] == "user":
             rest[0]["content"] = f"{system}\n\n{rest[0]['content']}"
-        return rest if rest else [{"role": "user", "content": system}]
+        elif system:
+            rest.insert(0, {"role": "user", "content": system})
+        return rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal, and the request that it is for."""
+
+    quirks: Quirks
+    fault: Fault
+    sent: Mapping[str, Any]
+    estimate: int
+
+    @property
+    def words(self) -> str:
+        return said(self.fault.body).words or self.fault.message
 
 
 def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int) -> Quirks | None:
@@ -170,9 +187,9 @@ def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int
     """
     if fault.kind not in _LOOKED_AT:
         return None
-    words = said(fault.body).words or fault.message
+    refusal = _Refusal(quirks, fault, sent, estimate)
     for find in (_window, _answer_limit, _limit, _roles, _names):
-        found = find(quirks, words, fault, sent, estimate)
+        found = find(refusal)
         if found is not None and found != quirks:
             return found
     return None
@@ -183,17 +200,16 @@ def window_in(text: str) -> int | None:
     return _number(_WINDOWS, text)
 
 
-def _window(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _window(refusal: _Refusal) -> Quirks | None:
     """A window that leaves room for an answer to this prompt."""
-    text = f"{words} {fault.body}"
-    window = _number(_WINDOWS, text) if fault.kind is FaultKind.TOO_LONG else None
+    quirks, text = refusal.quirks, f"{refusal.words} {refusal.fault.body}"
+    window = _number(_WINDOWS, text) if refusal.fault.kind is FaultKind.TOO_LONG else None
     if window is None:
         return None
+    sent, estimate = refusal.sent, refusal.estimate
     bound = sent.get("max_tokens") or sent["extra_body"][quirks.limit]
     counted = _number(_PROMPTS, text) or max(_all(text) - bound, 0)
-    counted = counted * (_MORE if "at least" in words else 1)
+    counted = counted * (_MORE if "at least" in refusal.words else 1)
     least = _MIN_RATIO if quirks.window is None and counted else quirks.prompt_ratio
     ratio = max(least, counted / max(estimate, 1))
     if (window, ratio) == (quirks.window, quirks.prompt_ratio):  # and still it does not fit
@@ -208,38 +224,31 @@ def _all(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _answer_limit(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _answer_limit(refusal: _Refusal) -> Quirks | None:
     for pattern, less in _ANSWER_LIMITS:
-        if (found := pattern.search(words)) and int(found[1]) - less >= MIN_ANSWER:
-            return replace(quirks, max_answer=int(found[1]) - less)
+        if (found := pattern.search(refusal.words)) and int(found[1]) - less >= MIN_ANSWER:
+            return replace(refusal.quirks, max_answer=int(found[1]) - less)
     return None
 
 
-def _limit(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _limit(refusal: _Refusal) -> Quirks | None:
     """The other name of the bound on an answer. Each is tried once."""
-    named = [name for name in LIMITS if re.search(rf"\b{name}\b", words)]
-    if not named or not _REFUSED.search(words) or quirks.limit is not None:
-        return None
     # "max_tokens is not supported, use max_completion_tokens": the first is the refused one.
-    first = min(named, key=lambda name: re.search(rf"\b{name}\b", words).start())  # type: ignore[union-attr]
-    return replace(quirks, limit=LIMITS[1 - LIMITS.index(first)])
+    named = _LIMIT.search(refusal.words)
+    if not named or not _REFUSED.search(refusal.words) or refusal.quirks.limit is not None:
+        return None
+    return replace(refusal.quirks, limit=LIMITS[1 - LIMITS.index(named[0])])
 
 
-def _roles(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
-    has_system = any(message["role"] == "system" for message in sent["messages"])
-    return replace(quirks, merges_system=True) if has_system and _SYSTEM.search(words) else None
+def _roles(refusal: _Refusal) -> Quirks | None:
+    has_system = any(message["role"] == "system" for message in refusal.sent["messages"])
+    is_refused = has_system and _SYSTEM.search(refusal.words)
+    return replace(refusal.quirks, merges_system=True) if is_refused else None
 
 
-def _names(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _names(refusal: _Refusal) -> Quirks | None:
     """Parameters that are refused by name; of two that exclude each other, the later one."""
+    quirks, words, sent = refusal.quirks, refusal.words, refusal.sent
     asked = {**sent, **(sent.get("extra_body") or {})}
     named = [n for n in DROPPED if n in asked and _spelled(n).search(words)]
     if not named or not _REFUSED.search(words):
