@@ -15,7 +15,9 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
 )
-_TURN = re.compile(r"<(?=[|\uff5c])|\[(?=/?INST\])|<(?=/?(?:think|start_of_turn|end_of_turn)>)")
+_TURN = re.compile(
+    r"<(?=[|\uff5c])|\[(?=/?(?:INST|THINK)\])|<(?=/?(?:think|start_of_turn|end_of_turn)>)"
+)
 
 
 def visible(text: str) -> str:

@@ -5,7 +5,7 @@ The bodies are those of the OpenAI chat completions API, with the fields that vL
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -91,14 +91,33 @@ class Hang:
     seconds: float = 600.0
 
 
-Reply = Answer | Refusal | Broken | Hang
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A response as it stands, for what no other reply here can say.
+
+    Args:
+        body: JSON data, or a text that is sent as it is; a sequence of either, if `events`.
+        status: of HTTP.
+        headers: beside the length and the type.
+        events: whether `body` is sent as server-sent events, one for each of its items.
+        delivers: whether it holds an answer, which counts as a delivery.
+    """
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    events: bool = False
+    delivers: bool = False
+
+
+Reply = Answer | Refusal | Broken | Hang | Raw
 Script = Sequence[str | Reply] | Callable[[Request], str | Reply]
 
 
 def kind(reply: Reply) -> str:
     """A word for a reply: `answer`, `hang`, `429`, `malformed`, ..."""
     match reply:
-        case Refusal(status):
+        case Refusal(status) | Raw(status=status):
             return str(status)
         case Broken():
             return reply.value

@@ -6,7 +6,7 @@
 Its reaction to a request follows from a script: a sequence of replies, used in order with the last
 one repeated, or a function from the `Request` to a reply. A plain string is an ordinary answer.
 Each fault is a reply of its own: `Refusal` (an error status), `Broken` (an invalid body) and
-`Hang`.
+`Hang`. `Raw` is a complete response.
 
 The server counts what it has delivered in full, so that a test can compare a client's records and
 charges with the completions sent.
@@ -29,6 +29,7 @@ from evolve.testing.model_replies import (
     Answer,
     Broken,
     Hang,
+    Raw,
     Refusal,
     Reply,
     Request,
@@ -38,7 +39,7 @@ from evolve.testing.model_replies import (
     kind,
 )
 
-__all__ = ["Answer", "Broken", "Hang", "Log", "ModelServer", "Refusal", "Request"]
+__all__ = ["Answer", "Broken", "Hang", "Log", "ModelServer", "Raw", "Refusal", "Request"]
 
 _TICK_S = 0.05  # how soon a wait sees that the server closes or the client is gone
 
@@ -53,7 +54,7 @@ class Log:
     """
 
     requests: list[Request] = field(default_factory=list)
-    delivered: dict[int, Answer] = field(default_factory=dict)
+    delivered: dict[int, Answer | Raw] = field(default_factory=dict)
     replies: Counter[str] = field(default_factory=Counter)
     connections: int = 0
     under_way: int = 0
@@ -114,7 +115,7 @@ class ModelServer:
             self.log.replies[kind(reply)] += 1
         return reply
 
-    def deliver(self, request: Request, answer: Answer) -> None:
+    def deliver(self, request: Request, answer: Answer | Raw) -> None:
         """Count a completion whose last byte has been handed over."""
         with self._lock:
             self.log.delivered[request.number] = answer
@@ -186,6 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
         match reply:
             case Refusal():
                 self._refuse(reply)
+            case Raw():
+                self._send_raw(reply)
+                if reply.delivers:
+                    self.server.scripted.deliver(request, reply)
             case Hang(seconds):
                 self._wait(seconds)
                 self.close_connection = True
@@ -216,6 +221,15 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self._send(refusal.status, json.dumps({"error": error}).encode(), headers=wait)
 
+    def _send_raw(self, raw: Raw) -> None:
+        items = raw.body if raw.events else [raw.body]
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
+        if raw.events:
+            body = "".join(f"data: {text}\n\n" for text in texts)
+            self._send(raw.status, body.encode(), "text/event-stream", headers=raw.headers)
+        else:
+            self._send(raw.status, texts[0].encode(), headers=raw.headers)
+
     def _break(self, how: Broken) -> None:
         head = {"id": "broken", "object": "chat.completion", "created": 0, "model": "scripted"}
         whole = json.dumps(head | {"choices": []}).encode()
@@ -237,8 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
         self,
         status: int,
         body: bytes,
-        *,
         content_type: str = "application/json",
+        *,
         length: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:

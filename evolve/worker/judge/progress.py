@@ -56,6 +56,8 @@ class Progress:
         margin = worst(self.candidate.margin if self.candidate else None, self.timing.margin)
         if margin is not None:
             found["error"] = float(f"{margin:.4g}")
+        if self.candidate and self.candidate.terms:
+            found["longest_sum"] = float(self.candidate.terms)
         if self.scratch_bytes is not None:
             found["memory_bytes"] = float(self.scratch_bytes)
         return found

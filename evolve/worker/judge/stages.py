@@ -118,6 +118,7 @@ def _checked(
     hidden = session.hidden(partial(case.check, family, number))
     outcome = session.outcome(runner, case, hidden)
     _require(candidate, outcome.verdict, case, family)
+    candidate.terms = max(candidate.terms, hidden.expected.reduction)
     suite = True
     if family == "task":
         with session.on_device():

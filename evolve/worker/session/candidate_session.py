@@ -59,6 +59,7 @@ class Candidate:
     language: Language = field(init=False)
     build: str | None = None
     margin: float | None = None  # the worst of its outcomes in the checks
+    terms: int = 0  # of the longest sum that the reference took in them
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
     custom: bool | None = None  # whether custom kernels make its outcome, as known so far
