@@ -49,7 +49,7 @@ NEWEST_TESTED = {"torch": (2, 13), "triton": (3, 9)}
 
 def main(words: Sequence[str]) -> int:
     """Print the findings; 1 if a search lacks something, 2 if the device asked for does."""
-    arguments = parser("doctor", "Say what this machine offers and what is missing.")
+    arguments = parser("doctor", "Check this machine: capabilities and missing parts.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
     arguments.add_argument(
