@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.cluster import pulls, start_pull
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
@@ -126,6 +127,8 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     if not is_gpu and (include or flags):
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
         raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
+    if pulls(config):
+        return await start_pull(config, kind)
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 SLOTS, LATENCY_S = int(sys.argv[1]), float(sys.argv[2])
 HELLO = {
-    "device_class": "stub",
+    "device_class": os.environ.get("STUB_CLASS", "stub"),
     "slots": SLOTS,
     "evaluator_version": os.environ.get("STUB_VERSION", "stub-1"),
     "sandbox": "none",
@@ -52,7 +52,12 @@ def verdict(params: dict) -> dict:
         "ratios": ratios,
         "cases": [case],
         "custom": None if status else True,
+        "suite": None,
         "labels": [],
+        "environment": {},
+        "samples": {},
+        "durations_s": {},
+        "device_time_s": 0.0,
         "feedback": f"stub: {status}" if status else "",
         "descriptors": {"coverage": float("nan") if "# nan" in source else 0.5}
         if not status and "# unprofiled" not in source

@@ -10,7 +10,7 @@ from evolve.store import RunRow
 
 # Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
 # and behind which walls it is judged, and who else is told.
-MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
+MAY_DIFFER = ("termination", "llm", "device", "cluster", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
 _TOLD = 3  # settings that a list of runs names
 APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began

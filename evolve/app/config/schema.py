@@ -99,6 +99,16 @@ class Device:
     run: str | None = None
 
 
+@dataclass
+class Cluster:
+    """Where workers are; with `none` on this machine, and nothing else may be set then."""
+
+    kind: str = "none"
+    listen: str | None = None
+    token_file: str | None = None
+    lease: str | None = None
+
+
 class ModelKind(Enum):
     """Who answers operators: a model, several, or the recorded answers of a run."""
 
@@ -202,6 +212,7 @@ class RunConfig:
     trackers: dict[str, Any] = field(default_factory=dict)
     termination: Termination = field(default_factory=Termination)
     device: Device = field(default_factory=Device)
+    cluster: Cluster = field(default_factory=Cluster)
     sandbox: Sandbox = field(default_factory=Sandbox)
     cuda: Cuda = field(default_factory=Cuda)
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -1,0 +1,207 @@
+"""Judges elsewhere: what `cluster` says, and a worker for the search of another host."""
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import evolve
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.serve.token import read_token
+
+if TYPE_CHECKING:
+    from evolve.serve.pull.evaluator import PullEvaluator
+    from evolve.serve.pull.puller import Puller
+
+LEASES_S = (1.0, 600.0)
+EXTRA = "cluster=pull needs uvicorn; `pip install 'evolve-kernels[serve]'` brings it"
+# What is set where the worker runs, with the value that says nothing.
+THERE: dict[str, dict[str, Any]] = {
+    "device": {"ids": None, "slots": None, "half_width": None, "python": None},
+    "sandbox": {"require": "none", "read": []},
+    "cuda": {"include": [], "flags": []},
+}
+
+
+def pulls(config: Mapping[str, Any]) -> bool:
+    """Whether workers of other hosts judge; `evolve serve` and `evolve work` have no cluster.
+
+    Raises:
+        UsageError: a kind that is not known, or settings that it has no use for.
+    """
+    if "cluster" not in config:
+        return False
+    cluster = config["cluster"]
+    kind = cluster["kind"]
+    given = {name: cluster[name] for name in ("listen", "token_file", "lease")}
+    if kind not in ("none", "pull"):
+        raise UsageError(f"cluster.kind={kind}: take cluster=none or cluster=pull")
+    if kind == "none" and (idle := [name for name, value in given.items() if value is not None]):
+        raise UsageError(
+            f"cluster.{idle[0]}={given[idle[0]]} has no effect without cluster=pull; add that, or "
+            "leave it out"
+        )
+    return kind == "pull"
+
+
+async def start_pull(config: Mapping[str, Any], kind: str) -> "PullEvaluator":
+    """The judge of `cluster=pull`, once a worker has come.
+
+    Raises:
+        UsageError: settings that cannot be, or have no effect.
+    """
+    cluster = config["cluster"]
+    for group, idle in THERE.items():
+        for name, nothing in idle.items():
+            if config[group][name] != nothing:
+                raise UsageError(
+                    f"{group}.{name}={config[group][name]} has no effect with cluster=pull; give "
+                    "it to `evolve work`, where candidates run"
+                )
+    host, port = _address(cluster["listen"])
+    lease_s = _lease(cluster["lease"])
+    try:
+        from evolve.serve.pull.evaluator import PullEvaluator
+    except ModuleNotFoundError as error:
+        if error.name != "uvicorn":
+            raise
+        raise UsageError(EXTRA) from error
+    token = _token(cluster["token_file"], "cluster.token_file")
+    return await PullEvaluator.start(kind=kind, host=host, port=port, token=token, lease_s=lease_s)
+
+
+def _token(path: str | None, field: str) -> str:
+    from evolve.serve.pull.protocol import TOKEN_VARIABLE
+
+    token = read_token(path, os.environ, variable=TOKEN_VARIABLE, field=field)
+    if token is None:
+        raise UsageError(
+            f"{field} is not set: search and workers share a token, since candidates go to whoever "
+            f"shows it; make one by `umask 077; openssl rand -hex 24 > token`, or set "
+            f"{TOKEN_VARIABLE}"
+        )
+    return token
+
+
+def _address(listen: str | None) -> tuple[str, int]:
+    host, _, port = (listen or "").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(
+            f"cluster.listen={listen}: it is HOST:PORT, e.g. 127.0.0.1:8700, or [::1]:8700"
+        )
+    return host, int(port)
+
+
+def _lease(text: str | None) -> float:
+    from evolve.search.termination import parse_duration
+
+    least, most = LEASES_S
+    lease_s = parse_duration(text or "")
+    if not least <= lease_s <= most:
+        raise UsageError(f"cluster.lease={text}: it goes from {least:g}s to {most / 60:g}m")
+    return lease_s
+
+
+async def work(
+    config: Mapping[str, Any],
+    *,
+    server: str,
+    token_file: str | None,
+    idle_s: float,
+    say: Callable[[str], None],
+) -> None:
+    """Judge for searches at an address, one after the other, until cancelled.
+
+    Args:
+        config: `device`, `sandbox` and `cuda` of this worker.
+        server: the address of the search.
+        token_file: has the token that it asks for (None: the environment has it).
+        idle_s: ends it when no search has been there for so long; may be infinite.
+        say: takes lines for people.
+
+    Raises:
+        UsageError: the search refuses this worker, or was never there in that time.
+        EvaluatorUnavailable: no judge comes up, or none is left.
+    """
+    from evolve.app.device import start_evaluator
+    from evolve.evaluation import LocalEvaluator
+    from evolve.serve.pull.link import Link, NoSearch
+    from evolve.serve.pull.protocol import VERSION
+    from evolve.serve.pull.puller import Puller
+
+    if config["device"]["kind"] == "replay":
+        raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
+    url = _url(server)
+    token = _token(token_file, "--token-file")
+    where = f"--token-file {token_file}" if token_file else "the environment"
+    async with AsyncExitStack() as stack:
+        link = Link(url, token, where, idle_s, say)
+        stack.push_async_callback(link.close)
+        try:
+            await link.ask("/v1/check", {"protocol": VERSION, "version": evolve.__version__})
+            evaluator = await start_evaluator(config)
+            stack.push_async_callback(evaluator.close)
+            assert isinstance(evaluator, LocalEvaluator)
+            host = stack.enter_context(_own_name())
+            pullers = [
+                Puller(link, place, f"{host} {place.name}", say) for place in evaluator.places
+            ]
+            await _serve(pullers, say)
+        except NoSearch as error:
+            if not link.was_there:
+                raise UsageError(
+                    f"{error}; check the address and whether the search runs"
+                ) from error
+            say(str(error))
+
+
+async def _serve(pullers: "Sequence[Puller]", say: Callable[[str], None]) -> None:
+    """Until all have ended; one whose judge has failed leaves the others at work."""
+    running = {asyncio.create_task(puller.run()) for puller in pullers}
+    try:
+        while running:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                error = task.exception()
+                if error and not (running and isinstance(error, EvaluatorUnavailable)):
+                    raise error
+                say(str(error))
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _url(server: str) -> str:
+    scheme, mark, rest = server.partition("://")
+    if not mark or scheme not in ("http", "https"):
+        raise UsageError(
+            f"--server {server}: it begins with http:// or https://, e.g. http://{rest or server}"
+        )
+    if not rest or "@" in rest:
+        raise UsageError(
+            "--server: give http://HOST:PORT as the search prints it; a token belongs into "
+            "--token-file"
+        )
+    return server.rstrip("/")
+
+
+@contextmanager
+def _own_name() -> Iterator[str]:
+    """A name that no other worker of this host has, and that the next one gets after a crash.
+
+    It is bound as an abstract socket, which the kernel lets go of with the process.
+    """
+    host = socket.gethostname()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mark:
+        for number in itertools.count(1):
+            try:
+                mark.bind(f"\0evolve-work-{number}")
+            except OSError:
+                continue
+            yield host if number == 1 else f"{host}#{number}"
+            return
