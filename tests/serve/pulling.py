@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from evolve.core.evaluation import Fidelity
@@ -170,52 +170,24 @@ async def _end(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-@contextlib.contextmanager
-def work(
-    folder: Path,
-    port: int,
-    *words: str,
-    slots: int = 1,
-    latency_s: float = 0.0,
-    version: str = "stub-1",
-    device_class: str = "cpu-stub",
-) -> Iterator[Forked]:
-    """`evolve work` in a process of its own over a stub judge, whose files lie in the folder."""
-    process = start_work(
-        folder,
-        port,
-        *words,
-        slots=slots,
-        latency_s=latency_s,
-        version=version,
-        device_class=device_class,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(10)
-
-
 def start_work(
     folder: Path,
     port: int,
     *words: str,
     slots: int = 1,
     latency_s: float = 0.0,
-    version: str = "stub-1",
+    token: str = TOKEN,
     device_class: str = "cpu-stub",
 ) -> Forked:
-    token = token_file(folder)
+    """`evolve work` in a process of its own over a stub judge, whose files lie in the folder."""
     judge = [sys.executable, "-SE", str(WORKER), str(slots), str(latency_s)]
     python = folder / "stub-python"
-    python.write_text(
-        f"#!/bin/sh\nSTUB_VERSION={version} STUB_CLASS={device_class} exec {shlex.join(judge)}\n"
-    )
+    python.write_text(f"#!/bin/sh\nSTUB_CLASS={device_class} exec {shlex.join(judge)}\n")
     python.chmod(0o700)
+    token_file(folder, token)
     return start(
         "evolve",
-        *("work", "--server", f"http://127.0.0.1:{port}", "--token-file", str(token)),
+        *("work", "--server", f"http://127.0.0.1:{port}", "--token-file", "token"),
         *("device=cpu", f"device.python={python}", *words),
         cwd=folder,
         env={**os.environ, "EVOLVE_CLUSTER_TOKEN": ""},

@@ -284,24 +284,24 @@ def test_nothing_is_answered_without_the_token():
     run(test())
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/hello", {"name": "x", "instance": "y", "facts": {}}),
-        ("/v1/hello", {"name": "x", "instance": "y", "facts": HELLO, "holds": [1]}),
-        ("/v1/hello", {"name": 7, "instance": "y", "facts": HELLO}),
-        ("/v1/poll", {"session": "none", "has": []}),
-        ("/v1/answer", {"id": "x", "key": "y"}),
-        ("/v1/answer", {"id": "x", "key": "y", "error": {"kind": "x"}}),
-        ("/v1/answer", {"id": "x", "key": "y", "result": {}}),
-    ],
-)
-def test_malformed_requests_are_refused(path, body):
+MALFORMED = [
+    ("/v1/hello", {"name": "x", "instance": "y", "facts": {}}),
+    ("/v1/hello", {"name": "x", "instance": "y", "facts": HELLO, "holds": [1]}),
+    ("/v1/hello", {"name": 7, "instance": "y", "facts": HELLO}),
+    ("/v1/poll", {"session": "none", "has": []}),
+    ("/v1/answer", {"id": "x", "key": "y"}),
+    ("/v1/answer", {"id": "x", "key": "y", "error": {"kind": "x"}}),
+    ("/v1/answer", {"id": "x", "key": "y", "result": {}}),
+]
+
+
+def test_malformed_requests_are_refused():
     async def test():
-        port = free_port()
-        async with working(port, Judge()), searching(port):
-            told = {"protocol": 1, "version": evolve.__version__}
-            assert (await Hand(port).post(path, **told, **body)).status_code == 422
+        port, told = free_port(), {"protocol": 1, "version": evolve.__version__}
+        async with working(port, Judge()), searching(port) as judge:
+            for path, body in MALFORMED:
+                assert (await Hand(port).post(path, **told, **body)).status_code == 422, body
+            assert judge.slots == 1
 
     run(test())
 

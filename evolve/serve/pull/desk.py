@@ -185,6 +185,8 @@ class Desk:
                     await session.changed.wait()
         except TimeoutError:
             found = {}
+        if "bye" in found:
+            self._sessions.pop(session.id, None)
         return found
 
     def answer(self, id_: str, key: str, result: Any, error: Exception | None) -> bool:
@@ -223,13 +225,16 @@ class Desk:
         session.out = why
         session.changed.set()
 
-    def close(self) -> None:
+    async def close(self, patience_s: float) -> None:
         """Tell all workers that the search is over; calls under way raise EvaluatorUnavailable."""
         self._closed = True
         for session in self._sessions.values():
             session.changed.set()
             for waiting in list(session.calls.values()):
                 _fail(waiting, EvaluatorUnavailable(CLOSED))
+        ends = asyncio.get_running_loop().time() + patience_s
+        while self._sessions and asyncio.get_running_loop().time() < ends:
+            await asyncio.sleep(0.01)
 
     def _lose(self, waiting: Waiting, why: str) -> None:
         """Have a call asked of another worker, unless its answer comes before that."""

@@ -13,7 +13,7 @@ from evolve.serve.pull.app import PullApp
 from evolve.serve.pull.link import LONGEST_PAUSE_S
 from evolve.serve.pull.reception import Reception
 
-FAREWELL_S = 0.5  # for workers to hear that the search is over
+FAREWELL_S = 1.0  # for workers to hear that the search is over
 GATHER_S = LONGEST_PAUSE_S + 0.5  # all workers that an earlier search had are back by then
 MISSING = "start `evolve work` on a host with the device"
 
@@ -65,10 +65,8 @@ class PullEvaluator(PooledEvaluator):
 
     async def close(self) -> None:
         """Tell the workers that the search is over, and end the server."""
-        self._reception.desk.close()
+        await self._reception.desk.close(FAREWELL_S)
         await super().close()
-        if self._reception.has_workers:
-            await asyncio.sleep(FAREWELL_S)
         await self._stack.aclose()
 
     async def _open(

@@ -55,7 +55,6 @@ class Link:
         self._http = httpx.AsyncClient(
             base_url=url,
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-            timeout=httpx.Timeout(REQUEST_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             verify=ssl.create_default_context() if url.startswith("https") else False,
         )
@@ -63,8 +62,15 @@ class Link:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request, as often as it takes.
+    async def ask(
+        self, path: str, body: Mapping[str, Any], patience_s: float = REQUEST_S
+    ) -> dict[str, Any]:
+        """The answer to a request, which is repeated as often as it takes.
+
+        Args:
+            path: of the operation.
+            body: plain data.
+            patience_s: after which a request is taken for lost.
 
         Raises:
             Gone: the session is not known.
@@ -75,7 +81,7 @@ class Link:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                response = await self._http.post(path, json=body)
+                response = await self._http.post(path, json=body, timeout=patience_s)
             except httpx.TransportError as error:
                 self._away(f"{type(error).__name__} {error}".strip())
             else:

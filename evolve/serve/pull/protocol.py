@@ -67,8 +67,10 @@ def key_of(method: str, params: Mapping[str, Any]) -> str:
     """The key of a question.
 
     `params` of an evaluation have `repeat`: an instance that is measured again is another question.
+    Their `bars` may have risen since a worker was asked, and its answer is as good.
     """
-    return framed_digest(method, json.dumps(params, sort_keys=True))
+    asked = {name: value for name, value in params.items() if name != "bars"}
+    return framed_digest(method, json.dumps(asked, sort_keys=True))
 
 
 def may_be_kept(method: str, result: Any) -> bool:

@@ -13,7 +13,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.faults import CallFailed
 from evolve.evaluation.place import Place
 from evolve.serve.pull.link import Gone, Link, TooLarge
-from evolve.serve.pull.protocol import VERSION, Call, may_be_kept
+from evolve.serve.pull.protocol import POLLS_PER_LEASE, VERSION, Call, may_be_kept
 
 MOST_KEPT = 32  # answers, for a search that comes back and has lost them
 LEAVE_S = 2.0
@@ -49,6 +49,7 @@ class Puller:
         self._say = say
         self._instance = uuid.uuid4().hex
         self._session = ""
+        self._lease_s = 0.0
         self._slots = asyncio.Semaphore(place.slots)
         self._under_way: dict[str, UnderWay] = {}  # by key
         self._undelivered: set[str] = set()  # ids of calls whose answers are on the way
@@ -86,7 +87,7 @@ class Puller:
                 "holds": [*self._kept, *self._under_way],
             },
         )
-        self._session = told["session"]
+        self._session, self._lease_s = told["session"], told["lease_s"]
         self._say(f"{self._name} takes evaluations from {self._link.url}")
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
@@ -94,7 +95,9 @@ class Puller:
         while True:
             try:
                 told = await self._link.ask(
-                    "/v1/poll", {"session": self._session, "has": self._phases()}
+                    "/v1/poll",
+                    {"session": self._session, "has": self._phases()},
+                    patience_s=2 * self._lease_s / POLLS_PER_LEASE,
                 )
             except Gone:
                 self._session = ""

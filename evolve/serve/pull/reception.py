@@ -92,10 +92,6 @@ class Reception:
         self._places: dict[str, Place] = {}  # by session
         self._entering = asyncio.Lock()
 
-    @property
-    def has_workers(self) -> bool:
-        return bool(self._places)
-
     async def enter(
         self, name: str, instance: str, facts: Mapping[str, Any], holds: Collection[str]
     ) -> Session:
