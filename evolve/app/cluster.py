@@ -18,42 +18,65 @@ if TYPE_CHECKING:
 
 LEASES_S = (1.0, 600.0)
 EXTRA = "cluster=pull needs uvicorn; `pip install 'evolve-kernels[serve]'` brings it"
-# What is set where the worker runs, with the value that says nothing.
+SETTINGS = {
+    "ray": ("address", "accelerator", "judges"),
+    "pull": ("listen", "token_file", "lease"),
+}
+"""The settings of each kind of cluster; of another kind they have no effect."""
+
 THERE: dict[str, dict[str, Any]] = {
     "device": {"ids": None, "slots": None, "half_width": None, "python": None},
     "sandbox": {"require": "none", "read": []},
     "cuda": {"include": [], "flags": []},
 }
+"""What is set where a worker runs, with the value that sets nothing."""
 
 
-def pulls(config: Mapping[str, Any]) -> bool:
-    """Whether workers of other hosts judge; `evolve serve` and `evolve work` have no cluster.
+def cluster_of(config: Mapping[str, Any]) -> str:
+    """The kind of cluster that judges; `none` for this machine, as in `evolve serve` and `work`.
 
     Raises:
-        UsageError: a kind that is not known, or settings that it has no use for.
+        UsageError: settings that have no effect.
     """
     if "cluster" not in config:
-        return False
-    cluster = config["cluster"]
-    kind = cluster["kind"]
-    given = {name: cluster[name] for name in ("listen", "token_file", "lease")}
-    if kind not in ("none", "pull"):
-        raise UsageError(f"cluster.kind={kind}: take cluster=none or cluster=pull")
-    if kind == "none" and (idle := [name for name, value in given.items() if value is not None]):
+        return "none"
+    cluster, device = config["cluster"], config["device"]
+    given = {name: cluster[name] for names in SETTINGS.values() for name in names}
+    kind = str(cluster["kind"])
+    for owner, names in SETTINGS.items():
+        for name in names if owner != kind else ():
+            if given[name] is not None:
+                raise UsageError(
+                    f"cluster.{name}={given[name]} has no effect without cluster={owner}; add "
+                    "that, or leave it out"
+                )
+    if kind != "none" and device["kind"] == "replay":
+        raise UsageError(f"cluster={kind} has no effect with device=replay; leave one of them out")
+    if kind == "ray":
+        _check_ray(cluster, device)
+    if kind == "pull":
+        _check_pull(config)
+    return kind
+
+
+def _check_ray(cluster: Mapping[str, Any], device: Mapping[str, Any]) -> None:
+    if device["ids"] is not None:
         raise UsageError(
-            f"cluster.{idle[0]}={given[idle[0]]} has no effect without cluster=pull; add that, or "
-            "leave it out"
+            f"device.ids={list(device['ids'])} has no effect with cluster=ray, where Ray chooses; "
+            "cluster.judges=N says how many"
         )
-    return kind == "pull"
+    if cluster["judges"] is not None and cluster["judges"] < 1:
+        raise UsageError(
+            f"cluster.judges={cluster['judges']}: it goes from 1; leave it out for all"
+        )
+    if device["kind"] == "cpu" and cluster["accelerator"] is not None:
+        raise UsageError(
+            f"cluster.accelerator={cluster['accelerator']} has no effect with device=cpu; leave it "
+            "out, or take device=cuda"
+        )
 
 
-async def start_pull(config: Mapping[str, Any], kind: str) -> "PullEvaluator":
-    """The judge of `cluster=pull`, once a worker has come.
-
-    Raises:
-        UsageError: settings that cannot be, or have no effect.
-    """
-    cluster = config["cluster"]
+def _check_pull(config: Mapping[str, Any]) -> None:
     for group, idle in THERE.items():
         for name, nothing in idle.items():
             if config[group][name] != nothing:
@@ -61,6 +84,18 @@ async def start_pull(config: Mapping[str, Any], kind: str) -> "PullEvaluator":
                     f"{group}.{name}={config[group][name]} has no effect with cluster=pull; give "
                     "it to `evolve work`, where candidates run"
                 )
+
+
+async def start_pull(cluster: Mapping[str, Any], kind: str) -> "PullEvaluator":
+    """The judge of `cluster=pull`, once a worker has come.
+
+    Args:
+        cluster: its settings.
+        kind: of device, which workers have to have.
+
+    Raises:
+        UsageError: settings that cannot be.
+    """
     host, port = _address(cluster["listen"])
     lease_s = _lease(cluster["lease"])
     try:

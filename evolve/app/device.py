@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evolve.app.cluster import pulls, start_pull
+from evolve.app.cluster import SETTINGS, cluster_of, start_pull
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
@@ -42,11 +42,19 @@ def kind_of(config: Mapping[str, Any]) -> str:
     """
     device = config["device"]
     _check(device)
+    cluster = cluster_of(config)
     if device["kind"] == "replay":
         from evolve.store import Store
 
         with Store.open(config["store"]["path"], read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
+    if cluster != "none":
+        return CUDA.name if device["kind"] == "auto" else device_kind(device["kind"]).name
+    if device["python"] is not None and shutil.which(device["python"]) is None:
+        raise UsageError(
+            f"device.python={device['python']}: there is no such program; give the path of a "
+            "Python interpreter with torch installed"
+        )
     return kind_here(device["kind"], device["python"])
 
 
@@ -127,11 +135,25 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     if not is_gpu and (include or flags):
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
         raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
-    if pulls(config):
-        return await start_pull(config, kind)
     if device["kind"] == "replay":
         recorded = Store.open(config["store"]["path"], read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
+    worker = {
+        "half_width": device["half_width"],
+        "sandbox_require": sandbox["require"],
+        "sandbox_read": sandbox["read"],
+        "cuda_include": include,
+        "cuda_flags": flags,
+    }
+    cluster = cluster_of(config)
+    if cluster == "pull":
+        return await start_pull(config["cluster"], kind)
+    if cluster == "ray":
+        from evolve.evaluation.cluster import start_cluster
+
+        settings = {name: config["cluster"][name] for name in SETTINGS["ray"]}
+        settings |= {"slots": device["slots"], "python": device["python"]}
+        return await start_cluster(kind, worker, **settings)
     if not is_gpu and device["ids"] is not None:
         raise UsageError(
             f"device.ids={device['ids']}: there is no GPU that torch sees; leave it out"
@@ -140,13 +162,9 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
         kind,
         ids=device["ids"] or (0,),
         slots=device["slots"],
-        half_width=device["half_width"],
         python=device["python"],
-        sandbox_require=sandbox["require"],
-        sandbox_read=sandbox["read"],
-        cuda_include=include,
-        cuda_flags=flags,
         compiles=compiles,
+        **worker,
     )
 
 
@@ -193,7 +211,7 @@ def _explained(
 
 def _check(device: Mapping[str, Any]) -> None:
     """Raise UsageError for settings that cannot be, or have no effect."""
-    kind, slots, python, ids = device["kind"], device["slots"], device["python"], device["ids"]
+    kind, slots, ids = device["kind"], device["slots"], device["ids"]
     half_width = device["half_width"]
     if slots is not None and slots < 1:
         raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
@@ -202,11 +220,6 @@ def _check(device: Mapping[str, Any]) -> None:
         raise UsageError(
             f"device.half_width={half_width}: it goes from {least} to {most}; 0.05 is an interval "
             "of 5 % to either side"
-        )
-    if python is not None and shutil.which(python) is None:
-        raise UsageError(
-            f"device.python={python}: there is no such program; give the path of a Python "
-            "interpreter with torch installed"
         )
     if ids is not None and (not ids or min(ids) < 0 or len({*ids}) < len(ids)):
         raise UsageError(

@@ -16,7 +16,7 @@ from evolve.evaluation.process import WorkerProcess
 from evolve.llm.secrets import is_secret_variable
 from evolve.worker.sandbox.packages import package_folders
 
-# The referee needs to find its libraries, compilers and caches; nothing else of the environment
+# The judge needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
@@ -78,7 +78,7 @@ class LocalEvaluator(PooledEvaluator):
             slots: candidates under way at once on each device (None: as many as it suggests);
                 compiling and checking overlap, timing does not.
             half_width: of an interval, relative, at which timing may stop (None: the device's own).
-            python: another interpreter for referees and runners, with torch in it.
+            python: another interpreter for judges and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
             cuda_include: folders of headers for CUDA C++.
@@ -90,15 +90,15 @@ class LocalEvaluator(PooledEvaluator):
             EvaluatorUnavailable: a worker does not come up.
             UsageError: the demanded device or sandbox tier is not to be had here.
         """
-        options = ["--device", device, "--sandbox-require", sandbox_require]
-        for path in sandbox_read:
-            options += ["--read", path]
-        options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
-        options += [f"--cuda-flag={flag}" for flag in cuda_flags]
-        if half_width is not None:
-            options += ["--half-width", str(half_width)]
-        if cache is not None:
-            options += ["--cache", str(cache)]
+        options = worker_options(
+            device=device,
+            half_width=half_width,
+            sandbox_require=sandbox_require,
+            sandbox_read=sandbox_read,
+            cuda_include=cuda_include,
+            cuda_flags=cuda_flags,
+            cache=cache,
+        )
         commands = {}
         for part, number in enumerate(ids):
             commands[f"{device_kind(device).title} {number}"] = [
@@ -129,6 +129,29 @@ class LocalEvaluator(PooledEvaluator):
         await super().close()
         if self._scratch is not None:
             self._scratch.cleanup()
+
+
+def worker_options(
+    *,
+    device: str,
+    half_width: float | None,
+    sandbox_require: str,
+    sandbox_read: Sequence[str],
+    cuda_include: Sequence[str],
+    cuda_flags: Sequence[str],
+    cache: Path | None = None,
+) -> list[str]:
+    """Words for `python -m evolve.worker serve`; `LocalEvaluator.start` says what each means."""
+    options = ["--device", device, "--sandbox-require", sandbox_require]
+    for path in sandbox_read:
+        options += ["--read", path]
+    options += [f"--cuda-include={Path(folder).absolute()}" for folder in cuda_include]
+    options += [f"--cuda-flag={flag}" for flag in cuda_flags]
+    if half_width is not None:
+        options += ["--half-width", str(half_width)]
+    if cache is not None:
+        options += ["--cache", str(cache)]
+    return options
 
 
 def worker_environment(package_path: str) -> dict[str, str]:

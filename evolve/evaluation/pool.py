@@ -11,7 +11,7 @@ from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, PlaceLost
 from evolve.evaluation.place import Place
 
 _REMEMBERED = 4096  # instances, by where they were judged last
-MOST_IN_A_ROW = 3  # instances under which a worker failed, with no answer in between
+MAX_CONSECUTIVE_FAILURES = 3  # instances under which a worker failed, with no answer in between
 MOST_LOST = 3  # places that one call may lose
 PATIENCE_S = 5.0  # without any place, before that is said
 ALIKE = {  # what all places have to say alike of themselves
@@ -155,8 +155,10 @@ class Pool:
                 failures += 1
                 if once:
                     raise
-                if len(place.blamed) >= MOST_IN_A_ROW:
-                    self._leave_out(place, f"it failed under {MOST_IN_A_ROW} in a row: {failure}")
+                if len(place.blamed) >= MAX_CONSECUTIVE_FAILURES:
+                    self._leave_out(
+                        place, f"it failed under {MAX_CONSECUTIVE_FAILURES} in a row: {failure}"
+                    )
                 if failures == 2 or isinstance(failure, CallOverdue):
                     raise
 

@@ -43,6 +43,11 @@ class PooledEvaluator:
         return max(1, sum(place.slots for place in self._pool.in_service))
 
     @property
+    def devices(self) -> int:
+        """How many judge now."""
+        return len(self._pool.in_service)
+
+    @property
     def device_class(self) -> str:
         return str(self.hello["device_class"])
 
@@ -62,7 +67,7 @@ class PooledEvaluator:
             "source": request.source,
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
-            "bars": dict(request.bars),
+            "target_speedups": dict(request.target_speedups),
             "repeat": request.repeat,
         }
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 
-SHORTEST_TOKEN = 16
+MIN_TOKEN = 16
 OPEN_TO_OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
@@ -30,9 +30,9 @@ def read_token(
         where = f"{field}={path}"
         token = _first_line(Path(path), where)
     token = token.strip()
-    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
-            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters; take what "
+            f"{where}: a token has at least {MIN_TOKEN} printable ASCII characters; take what "
             "`openssl rand -hex 24` prints"
         )
     return token or None

@@ -182,7 +182,7 @@ def start_work(
     """`evolve work` in a process of its own over a stub judge, whose files lie in the folder."""
     judge = [sys.executable, "-SE", str(WORKER), str(slots), str(latency_s)]
     python = folder / "stub-python"
-    python.write_text(f"#!/bin/sh\nSTUB_CLASS={device_class} exec {shlex.join(judge)}\n")
+    python.write_text(f"#!/bin/sh\nCUDA_STUB_CLASS={device_class} exec {shlex.join(judge)}\n")
     python.chmod(0o700)
     token_file(folder, token)
     return start(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 SLOTS, LATENCY_S = int(sys.argv[1]), float(sys.argv[2])
 HELLO = {
-    "device_class": os.environ.get("STUB_CLASS", "stub"),
+    "device_class": os.environ.get("CUDA_STUB_CLASS", "stub"),  # as a node has it
     "slots": SLOTS,
     "evaluator_version": os.environ.get("STUB_VERSION", "stub-1"),
     "sandbox": "none",
@@ -94,7 +94,7 @@ def evaluate(number: int, params: dict) -> None:
     found = verdict(params)
     if "# untimed" in source and ("_once" not in source or is_first("untimed", marker)):
         found |= {"status": "timing_unbounded", "ratios": {}}
-    for word in ("infra", "no_room"):
+    for word in ("infra", "device_oom"):
         if f"# {word}" in source:
             told = {"labels": [[word, "8 GiB"]], "feedback": "8 GiB"}
             found |= {"status": "infra", "ratios": {}, **told}
@@ -136,6 +136,8 @@ def main() -> None:
             say(number, result=HELLO)
         elif method == "audit":
             audit(number, params)
+        elif method == "compiled":
+            say(number, result={"default": {"reason": "the stub compiles nothing"}})
         elif method == "evaluate":
             threading.Thread(target=evaluate, args=(number, params), daemon=True).start()
 

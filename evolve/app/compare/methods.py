@@ -9,7 +9,7 @@ from evolve.store import RunRow
 
 OF_A_RUN = (  # settings that do not make another method of a search
     *("name", "seed", "on_exists", "audit", "termination", "device", "sandbox", "store"),
-    *("cuda", "trackers"),
+    *("cluster", "cuda", "trackers"),
 )
 
 

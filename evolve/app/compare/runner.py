@@ -27,7 +27,7 @@ from evolve.store import Store
 
 SAME = (  # what a method may not set for itself
     *("task", "task_config", "name", "on_exists", "seed", "termination", "device", "sandbox"),
-    *("cuda", "store", "baseline", "initial", "warm_start", "deterministic"),
+    *("cluster", "cuda", "store", "baseline", "initial", "warm_start", "deterministic"),
 )
 
 

@@ -99,11 +99,26 @@ class Device:
     run: str | None = None
 
 
+class ClusterKind(Enum):
+    """Whose devices judge: this machine's, those of a Ray cluster, or of workers that connect."""
+
+    none = "none"
+    ray = "ray"
+    pull = "pull"
+
+
 @dataclass
 class Cluster:
-    """Where workers are; with `none` on this machine, and nothing else may be set then."""
+    """Judges on other machines.
 
-    kind: str = "none"
+    `address`, `accelerator` and `judges` are for Ray (`evolve.evaluation.cluster`), the others for
+    workers that connect (`evolve.serve.pull`).
+    """
+
+    kind: ClusterKind = ClusterKind.none
+    address: str | None = None
+    accelerator: str | None = None
+    judges: int | None = None
     listen: str | None = None
     token_file: str | None = None
     lease: str | None = None

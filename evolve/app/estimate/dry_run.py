@@ -57,9 +57,9 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
         with frontend.doing("timing the reference against itself"):
             noise = await evaluator.noise(task)
         calls = await sample_calls(request.recorded, task, evaluator)
+        devices = evaluator.devices
     finally:
         await evaluator.close()
-    devices = len(config["device"]["ids"] or (0,))
     for line in forecast_lines(config["termination"], noise, calls, devices):
         frontend.say(line)
     if calls is not None:

@@ -6,6 +6,7 @@ their prompts know nothing of those that stand before them.
 """
 
 import math
+from collections.abc import Callable
 
 TYPICAL_CALL_S = 60.0
 """Taken for a call's time before the first one has ended."""
@@ -36,17 +37,17 @@ class Rounds:
         self._left = max(self._left - 1, 0)
 
 
-class Pace:
-    """Measures both sides in one sitting, in seconds of the event loop's clock.
+class LLMConcurrency:
+    """Measures both sides in one session, in seconds of the event loop's clock.
 
     Args:
         calls: how many calls may be under way at once.
-        judged_at_once: the slots of the judge.
+        judged_at_once: the slots of the judge as it is now.
     """
 
-    def __init__(self, calls: int, judged_at_once: int) -> None:
+    def __init__(self, calls: int, judged_at_once: Callable[[], int]) -> None:
         self._most_calls = calls
-        self._slots = judged_at_once
+        self._judged_at_once = judged_at_once
         self._calling_s = 0.0
         self._calls = 0
         self._programs = 0
@@ -75,7 +76,7 @@ class Pace:
     @property
     def ahead(self) -> int:
         """Calls and proposals on their way to the judge at most."""
-        return self._needed + BACKLOG * self._slots
+        return self._needed + BACKLOG * self._judged_at_once()
 
     @property
     def _needed(self) -> int:
@@ -83,5 +84,5 @@ class Pace:
         if not self._judging_s:
             return self._most_calls
         call_s = self._calling_s / max(self._programs, 1) or TYPICAL_CALL_S
-        needed = call_s * self._slots * self._judged / self._judging_s
+        needed = call_s * self._judged_at_once() * self._judged / self._judging_s
         return min(self._most_calls, math.ceil(needed))

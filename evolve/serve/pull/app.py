@@ -12,7 +12,7 @@ from evolve.serve.pull.desk import Session
 from evolve.serve.pull.protocol import VERSION
 from evolve.serve.pull.reception import FACTS, Reception
 
-MOST_HELD = 256  # keys that one hello may name
+MAX_HELD = 256  # keys that one hello may name
 _TOLD = {kind.__name__: kind for kind in (CallFailed, CallOverdue, UsageError, WorkerDied)}
 
 
@@ -72,7 +72,7 @@ class PullApp:
             raise Refused(422, "holds: a list of texts")
         _require_same_release(said)
         try:
-            session = await self._reception.enter(name, instance, facts, holds[-MOST_HELD:])
+            session = await self._reception.enter(name, instance, facts, holds[-MAX_HELD:])
         except UsageError as error:
             raise Refused(409, str(error)) from error
         except (EvaluatorUnavailable, PlaceLost) as error:

@@ -12,7 +12,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.evaluation.faults import CLOSED, CallOverdue, PlaceLost, WorkerDied
 from evolve.serve.pull.protocol import POLLS_PER_LEASE, Call, key_of
 
-MOST_LOST = 1024  # calls whose workers were lost, and whose answers may still come
+MAX_LOST = 1024  # calls whose workers were lost, and whose answers may still come
 SLACK_S = 60.0  # behind a call's deadline, which the worker keeps, for the way there and back
 
 
@@ -241,7 +241,7 @@ class Desk:
         if not waiting.answer.done():
             waiting.answer.set_exception(PlaceLost(why))
             self._lost[waiting.call.key] = []
-            while len(self._lost) > MOST_LOST:
+            while len(self._lost) > MAX_LOST:
                 self._lost.popitem(last=False)
 
     def _news(self, session: Session, has: Mapping[str, str]) -> dict[str, Any]:

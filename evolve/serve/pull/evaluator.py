@@ -10,11 +10,11 @@ from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.serve.guard import Guard
 from evolve.serve.http import listen, serving
 from evolve.serve.pull.app import PullApp
-from evolve.serve.pull.link import LONGEST_PAUSE_S
+from evolve.serve.pull.link import MAX_PAUSE_S
 from evolve.serve.pull.reception import Reception
 
 FAREWELL_S = 1.0  # for workers to hear that the search is over
-GATHER_S = LONGEST_PAUSE_S + 0.5  # all workers that an earlier search had are back by then
+GATHER_S = MAX_PAUSE_S + 0.5  # all workers that an earlier search had are back by then
 MISSING = "start `evolve work` on a host with the device"
 
 

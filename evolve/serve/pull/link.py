@@ -11,9 +11,9 @@ import httpx
 from evolve.core.errors import UsageError
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 2.0  # short: a search that is started again waits for all workers to be back
+MAX_PAUSE_S = 2.0  # short: a search that is started again waits for all workers to be back
 REQUEST_S = 30.0
-TOLD_EVERY_S = 60.0
+REPORT_INTERVAL_S = 60.0
 
 
 class Gone(Exception):
@@ -90,7 +90,7 @@ class Link:
                     return self._told(response)
                 self._away(f"it says {response.status_code}")
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def ask_once(self, path: str, body: Mapping[str, Any], patience_s: float) -> None:
         """A request of which no answer is needed."""
@@ -130,7 +130,7 @@ class Link:
         self._lost_at = self._lost_at or now
         if now - self._lost_at >= self._idle_s:
             raise NoSearch(f"no search at {self.url} for {self._idle_s:g} s: {why}")
-        if not self._told_at or now - self._told_at >= TOLD_EVERY_S:
+        if not self._told_at or now - self._told_at >= REPORT_INTERVAL_S:
             self._told_at = now
             self._say(f"no search at {self.url}: {why}; trying again")
 

@@ -67,9 +67,9 @@ def key_of(method: str, params: Mapping[str, Any]) -> str:
     """The key of a question.
 
     `params` of an evaluation have `repeat`: an instance that is measured again is another question.
-    Their `bars` may have risen since a worker was asked, and its answer is as good.
+    Their `target_speedups` may have risen since a worker was asked, and its answer is as good.
     """
-    asked = {name: value for name, value in params.items() if name != "bars"}
+    asked = {name: value for name, value in params.items() if name != "target_speedups"}
     return framed_digest(method, json.dumps(asked, sort_keys=True))
 
 

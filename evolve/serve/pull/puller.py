@@ -15,7 +15,7 @@ from evolve.evaluation.place import Place
 from evolve.serve.pull.link import Gone, Link, TooLarge
 from evolve.serve.pull.protocol import POLLS_PER_LEASE, VERSION, Call, may_be_kept
 
-MOST_KEPT = 32  # answers, for a search that comes back and has lost them
+MAX_KEPT = 32  # answers, for a search that comes back and has lost them
 LEAVE_S = 2.0
 
 
@@ -164,7 +164,7 @@ class Puller:
             return {"error": {"kind": type(error).__name__, "message": str(error)}}
         if may_be_kept(call.method, result):
             self._kept[call.key] = result
-            while len(self._kept) > MOST_KEPT:
+            while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return {"result": json.dumps(result)}
 

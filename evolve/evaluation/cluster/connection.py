@@ -1,0 +1,203 @@
+"""The way to a Ray cluster, and what it has."""
+
+import os
+import socket
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import evolve
+from evolve.core.errors import UsageError
+from evolve.llm.secrets import is_secret_variable
+
+NAMESPACE = f"evolve-kernels-{evolve.__version__}"  # of judges: those of a version work together
+PATIENCE_S = 5.0  # for a cluster's port
+GPU, CPU = "GPU", "CPU"
+_TYPE = "accelerator_type:"
+
+
+def ray_module() -> Any:
+    """Ray, imported when it is needed.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise UsageError(
+            f"cluster=ray needs Ray ({error}): pip install 'evolve-kernels[ray]'"
+        ) from error
+
+
+def connect(address: str) -> bool:
+    """Connect this process to a cluster; whether it was not connected before.
+
+    Raises:
+        UsageError: there is no cluster at the address, or one that this process cannot join.
+    """
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # or nodes run `uv run` again
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "(?s).*")  # Ray's reports of lost nodes
+    ray = ray_module()
+    if ray.is_initialized():
+        return False
+    _require_listener(address)
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UsageError(
+            f"cluster.address={address}: there is no Ray cluster that can be used "
+            f"({first_line(error)}); start one with `ray start --head`, or give the HOST:6379 of "
+            "one of the same versions of Ray and Python"
+        ) from error
+    return True
+
+
+def _require_listener(address: str) -> None:
+    """Raise UsageError where nothing listens at HOST:PORT: Ray itself would try for a minute."""
+    host, _, port = address.rpartition(":")
+    if not host and address in ("auto", "local"):
+        return
+    if not host or not port.isdigit() or "/" in host:
+        raise UsageError(
+            f"cluster.address={address}: give auto, on a node of the cluster, or HOST:6379"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"cluster.address={address}: no Ray cluster answers there ({error}); start one with "
+            "`ray start --head`, or give the address that this printed"
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception of Ray says, without what it says at length."""
+    return _lines(error)[0]
+
+
+def why_lost(error: BaseException) -> str:
+    """Why an actor does not answer."""
+    if getattr(error, "preempted", False):
+        return "its node was pre-empted"
+    if is_loss(error):
+        return "its node, or its process there, was lost"
+    return _lines(error)[-1]  # an exception, below where it comes from
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether an actor did run, or could."""
+    lost = ray_module().exceptions.RayActorError
+    return isinstance(error, lost) and not getattr(error, "actor_init_failed", False)
+
+
+def _lines(error: BaseException) -> list[str]:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines or [type(error).__name__]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The judges that a search wants of a cluster.
+
+    Attributes:
+        resource: what each has to itself: `GPU`, or one `CPU` of a node of its own.
+        accelerator: the type of GPU as Ray calls it, or empty where none is known.
+        count: how many, also if the cluster has to grow for that (None: one for each GPU or node
+            that is there, now or later).
+    """
+
+    resource: str
+    accelerator: str
+    count: int | None
+
+    @property
+    def stem(self) -> str:
+        """How their names begin."""
+        return f"judge-{self.accelerator or self.resource}-"
+
+    @classmethod
+    def of(cls, is_gpu: bool, accelerator: str | None, count: int | None) -> "Wanted":
+        """What settings and the cluster say together.
+
+        Raises:
+            UsageError: the cluster has GPUs of several types, or no GPU at all and will get none.
+        """
+        if not is_gpu:
+            return cls(CPU, "", count)
+        types = {name for node in _nodes(GPU) for name in _types(node)}
+        if accelerator is None and len(types) > 1:
+            raise UsageError(
+                f"the cluster has GPUs of several types, on which times differ: choose one by "
+                f"cluster.accelerator={' or '.join(sorted(types))}"
+            )
+        if not count and (not _nodes(GPU) or (accelerator and accelerator not in types)):
+            has = f"has {', '.join(sorted(types))}" if types else "has no such GPU"
+            what = f"cluster.accelerator={accelerator}" if accelerator else "device=cuda"
+            raise UsageError(
+                f"{what}: the cluster {has}; cluster.judges=N waits until N have joined, and "
+                "device=cpu needs none"
+            )
+        return cls(GPU, accelerator or next(iter(types), ""), count)
+
+    def names(self) -> list[str]:
+        """Names of the judges that there are and that there is room for."""
+        if self.count is not None:
+            return [f"{self.stem}{n}" for n in range(self.count)]
+        ray = ray_module()
+        named = ray.util.list_named_actors(all_namespaces=True)
+        have = {each["name"] for each in named if each["namespace"] == NAMESPACE}
+        have = {name for name in have if name.startswith(self.stem)}
+        nodes = [node for node in _nodes(self.resource) if self._fits(node)]
+        if self.resource == CPU:
+            room = len(nodes) - len(have)
+        else:
+            there = sum(int(node["Resources"][GPU]) for node in nodes)
+            room = min(there - len(have), int(ray.available_resources().get(GPU, 0)))
+        free = (f"{self.stem}{n}" for n in range(len(have) + max(0, room)))
+        new = [name for name in free if name not in have][: max(0, room)]
+        return sorted(have) + new
+
+    def judge(self, name: str) -> Any:
+        """The actor of this name, made if there is none.
+
+        No secret of this process is passed on to it, also if the job was given it for all of its
+        processes.
+        """
+        from evolve.evaluation.cluster.judge import Judge
+
+        hidden = {variable: "" for variable in os.environ if is_secret_variable(variable)}
+        asks: dict[str, Any] = (
+            {"num_gpus": 1, "num_cpus": 0} if self.resource == GPU else {"num_cpus": 1}
+        )
+        asks |= {"accelerator_type": self.accelerator} if self.accelerator else {}
+        actor = ray_module().remote(Judge)
+        return actor.options(
+            name=name,
+            namespace=NAMESPACE,
+            get_if_exists=True,
+            lifetime="detached",
+            max_restarts=-1,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": hidden},
+            **asks,
+        ).remote()
+
+    def _fits(self, node: dict[str, Any]) -> bool:
+        return not self.accelerator or self.accelerator in _types(node)
+
+
+def gpus_of(node_id: str) -> int:
+    """How many GPUs a node has."""
+    return next((int(n["Resources"][GPU]) for n in _nodes(GPU) if n["NodeID"] == node_id), 1)
+
+
+def _nodes(resource: str) -> list[dict[str, Any]]:
+    """The nodes that are alive and have some of a resource."""
+    nodes = ray_module().nodes()
+    return [node for node in nodes if node["Alive"] and node["Resources"].get(resource, 0) >= 1]
+
+
+def _types(node: dict[str, Any]) -> set[str]:
+    return {name.removeprefix(_TYPE) for name in node["Resources"] if name.startswith(_TYPE)}

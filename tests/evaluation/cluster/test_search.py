@@ -1,0 +1,109 @@
+"""A whole run with `cluster=ray`, by its configuration; a node dies while a model is asked.
+
+Invariants:
+- the search, its budget and its model calls are as on one machine;
+- no reply is asked for twice, and no program judged twice, because a node died.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.evaluation.cluster import connection
+from evolve.testing.model_server import ModelServer, Request
+from tests.cli.at_terminal import launch
+from tests.cli.recording import settings
+from tests.cli.test_compiler_seeds import TASK
+from tests.evaluation.cluster.conftest import WORDS, lines
+
+START = "import triton\n\n\nclass ModelNew:\n    NUMBER = 0\n"
+
+
+def stub_python() -> str:
+    """An interpreter of stub judges, whatever it is told to run."""
+    script = Path("stub-python").absolute()
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} {' '.join(WORDS)}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def run(*words: str) -> int:
+    Path("mine.py").write_text(TASK)
+    Path("start.py").write_text(START)
+    return asyncio.run(launch(settings("task=./mine.py", "name=mine", "cluster=ray", *words)))
+
+
+@pytest.mark.slow  # nodes of a real cluster
+@pytest.mark.timeout(300)
+def test_a_node_that_dies_while_a_model_is_asked_costs_neither_a_reply_nor_a_verdict(
+    nodes, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123456789abcdef")
+    first = nodes.add()
+    nodes.add()
+
+    def script(request: Request) -> str:
+        if request.number == 5:
+            nodes.kill(first)
+        number = request.number
+        source = START.replace("NUMBER = 0", f"NUMBER = {number + 1}  # marker m{number}")
+        return f"```python\n{source}```"
+
+    with ModelServer(script) as server:
+        status = run(
+            f"cluster.address={nodes.address}",
+            f"cluster.accelerator={nodes.accelerator}",
+            f"device.python={stub_python()}",
+            "device=cuda",
+            "initial=[start.py]",
+            "operators=llm",
+            "llm.model=openai/scripted",
+            f"llm.api_base={server.api_base}",
+            "llm.price.prompt=1",
+            "llm.price.completion=2",
+            "termination.evaluations=24",
+        )
+    assert status == 0
+    judged = lines("judged")
+    replies = {f"m{number}" for number in server.log.delivered}
+    assert len(server.log.requests) == len(server.log.delivered)
+    assert len(replies & set(judged)) >= 20
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cluster.address=127.0.0.1:1",), "cluster.address=127.0.0.1:1: no Ray cluster answers"),
+        (("cluster.address=10.0.0.1",), "give auto, on a node of the cluster, or HOST:6379"),
+        (("cluster.address=ray://head:10001",), "give auto, on a node of the cluster, or HOST:"),
+        (("cluster.judges=0",), "cluster.judges=0: it goes from 1"),
+        (("device=cpu", "cluster.accelerator=H100"), "has no effect with device=cpu"),
+        (("device=cuda", "device.ids=[0]"), "has no effect with cluster=ray"),
+        (("cluster=none", "cluster.judges=2"), "has no effect without cluster=ray"),
+        (("device=replay", "device.run=mine"), "cluster=ray has no effect with device=replay"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line_with_the_remedy(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(connection, "ray_module", _Ray)
+    with pytest.raises(UsageError) as error:
+        run(*words)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_without_ray_it_is_said_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'evolve-kernels\[ray\]'"):
+        run()
+
+
+class _Ray:
+    """Ray as far as it is asked before there is a connection."""
+
+    def is_initialized(self) -> bool:
+        return False
