@@ -1,4 +1,4 @@
-"""Judges elsewhere: what `cluster` says, and a worker for the search of another host."""
+"""Judges on other hosts: the settings of `cluster`, and a worker for a search on another host."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from evolve.serve.token import read_token
 
 if TYPE_CHECKING:
     from evolve.serve.pull.evaluator import PullEvaluator
-    from evolve.serve.pull.puller import Puller
+    from evolve.serve.pull.worker import PullWorker
 
 LEASES_S = (1.0, 600.0)
 EXTRA = "cluster=pull needs uvicorn; `pip install 'evolve-kernels[serve]'` brings it"
@@ -29,7 +29,7 @@ THERE: dict[str, dict[str, Any]] = {
     "sandbox": {"require": "none", "read": []},
     "cuda": {"include": [], "flags": []},
 }
-"""What is set where a worker runs, with the value that sets nothing."""
+"""Settings of the host that a worker runs on, with the value that sets nothing."""
 
 
 def cluster_of(config: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ def _check_pull(config: Mapping[str, Any]) -> None:
             if config[group][name] != nothing:
                 raise UsageError(
                     f"{group}.{name}={config[group][name]} has no effect with cluster=pull; give "
-                    "it to `evolve work`, where candidates run"
+                    "it to `evolve work`"
                 )
 
 
@@ -114,8 +114,8 @@ def _token(path: str | None, field: str) -> str:
     token = read_token(path, os.environ, variable=TOKEN_VARIABLE, field=field)
     if token is None:
         raise UsageError(
-            f"{field} is not set: search and workers share a token, since candidates go to whoever "
-            f"shows it; make one by `umask 077; openssl rand -hex 24 > token`, or set "
+            f"{field} is not set: search and workers need the same token; make one by "
+            "`umask 077; openssl rand -hex 24 > token`, or set "
             f"{TOKEN_VARIABLE}"
         )
     return token
@@ -164,9 +164,9 @@ async def work(
     """
     from evolve.app.device import start_evaluator
     from evolve.evaluation import LocalEvaluator
-    from evolve.serve.pull.link import Link, NoSearch
+    from evolve.serve.pull.client import NoSearch, SearchClient
     from evolve.serve.pull.protocol import VERSION
-    from evolve.serve.pull.puller import Puller
+    from evolve.serve.pull.worker import PullWorker
 
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
@@ -174,29 +174,29 @@ async def work(
     token = _token(token_file, "--token-file")
     where = f"--token-file {token_file}" if token_file else "the environment"
     async with AsyncExitStack() as stack:
-        link = Link(url, token, where, idle_s, say)
-        stack.push_async_callback(link.close)
+        client = SearchClient(url, token, where, idle_s, say)
+        stack.push_async_callback(client.close)
         try:
-            await link.ask("/v1/check", {"protocol": VERSION, "version": evolve.__version__})
+            await client.ask("/v1/check", {"protocol": VERSION, "version": evolve.__version__})
             evaluator = await start_evaluator(config)
             stack.push_async_callback(evaluator.close)
             assert isinstance(evaluator, LocalEvaluator)
             host = stack.enter_context(_own_name())
-            pullers = [
-                Puller(link, place, f"{host} {place.name}", say) for place in evaluator.places
+            workers = [
+                PullWorker(client, place, f"{host} {place.name}", say) for place in evaluator.places
             ]
-            await _serve(pullers, say)
+            await _serve(workers, say)
         except NoSearch as error:
-            if not link.was_there:
+            if not client.was_there:
                 raise UsageError(
                     f"{error}; check the address and whether the search runs"
                 ) from error
             say(str(error))
 
 
-async def _serve(pullers: "Sequence[Puller]", say: Callable[[str], None]) -> None:
-    """Until all have ended; one whose judge has failed leaves the others at work."""
-    running = {asyncio.create_task(puller.run()) for puller in pullers}
+async def _serve(workers: "Sequence[PullWorker]", say: Callable[[str], None]) -> None:
+    """Until all have ended. If the judge of one fails, the others go on."""
+    running = {asyncio.create_task(worker.run()) for worker in workers}
     try:
         while running:
             ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

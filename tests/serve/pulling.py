@@ -15,9 +15,9 @@ from evolve.core.task import Task
 from evolve.evaluation import Deadlines
 from evolve.evaluation.faults import CallFailed
 from evolve.evaluation.place import Place
+from evolve.serve.pull.client import SearchClient
 from evolve.serve.pull.evaluator import PullEvaluator
-from evolve.serve.pull.link import Link
-from evolve.serve.pull.puller import Puller
+from evolve.serve.pull.worker import PullWorker
 from tests.forked import Forked, start
 from tests.serve.serving import candidate
 
@@ -156,11 +156,15 @@ async def working(
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
         for number, each in enumerate((judge, *others)):
-            link = Link(f"http://127.0.0.1:{port}", TOKEN, "a test", float("inf"), lines.append)
-            stack.push_async_callback(link.close)
+            client = SearchClient(
+                f"http://127.0.0.1:{port}", TOKEN, "a test", float("inf"), lines.append
+            )
+            stack.push_async_callback(client.close)
             place = Place(f"{name} {number}" if others else name, each.start, Deadlines())
             await place.up()
-            tasks.append(asyncio.create_task(Puller(link, place, place.name, lines.append).run()))
+            tasks.append(
+                asyncio.create_task(PullWorker(client, place, place.name, lines.append).run())
+            )
             stack.push_async_callback(_end, tasks[-1])
         yield tasks[0]
 

@@ -287,6 +287,8 @@ def test_nothing_is_answered_without_the_token():
 MALFORMED = [
     ("/v1/hello", {"name": "x", "instance": "y", "facts": {}}),
     ("/v1/hello", {"name": "x", "instance": "y", "facts": HELLO, "holds": [1]}),
+    ("/v1/hello", {"name": "\x1b[2J", "instance": "y", "facts": HELLO}),
+    ("/v1/hello", {"name": "x", "instance": "y", "facts": HELLO | {"slots": 0}}),
     ("/v1/hello", {"name": 7, "instance": "y", "facts": HELLO}),
     ("/v1/poll", {"session": "none", "has": []}),
     ("/v1/answer", {"id": "x", "key": "y"}),
@@ -327,10 +329,12 @@ def test_evaluations_that_are_given_up_end_the_judge_and_the_next_one_is_judged(
     async def test():
         port, one = free_port(), Judge()
         one.go.clear()
-        async with working(port, one), searching(port, lease_s=20.0) as judge:
+        async with working(port, one), searching(port, lease_s=2.0) as judge:
             asked = asyncio.create_task(judge.evaluate(request(marker="m")))
             await until(lambda: one.asked)
+            await until(lambda: judge.phase_of("m"))
             asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
             judge.abandon()
             await until(lambda: not one.alive)
             one.go.set()

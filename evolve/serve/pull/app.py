@@ -1,4 +1,4 @@
-"""The HTTP side of a search whose workers fetch their evaluations (ASGI, behind a `Guard`)."""
+"""The HTTP interface of a search for workers that fetch evaluations (ASGI, behind a `Guard`)."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,10 +8,12 @@ import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.faults import CallFailed, CallOverdue, PlaceLost, WorkerDied
 from evolve.serve.asgi import Receive, Scope, Send
-from evolve.serve.pull.desk import Session
+from evolve.serve.pull.broker import Session
 from evolve.serve.pull.protocol import VERSION
-from evolve.serve.pull.reception import FACTS, Reception
+from evolve.serve.pull.registry import Registry
 
+MAX_SLOTS = 256  # of one worker
+MAX_TEXT = 200  # characters of a name
 MAX_HELD = 256  # keys that one hello may name
 _TOLD = {kind.__name__: kind for kind in (CallFailed, CallOverdue, UsageError, WorkerDied)}
 
@@ -28,11 +30,11 @@ class PullApp:
     """The operations of `evolve.serve.pull.protocol`.
 
     Args:
-        reception: of the workers.
+        registry: of the workers.
     """
 
-    def __init__(self, reception: Reception) -> None:
-        self._reception = reception
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._operations: Mapping[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "/v1/check": self._check,
             "/v1/hello": self._hello,
@@ -64,32 +66,34 @@ class PullApp:
     async def _hello(self, said: dict[str, Any]) -> dict[str, Any]:
         name, instance, holds = _text(said, "name"), _text(said, "instance"), said.get("holds", [])
         facts = said.get("facts")
-        if not isinstance(facts, dict) or not all(
-            isinstance(facts.get(field), kind) for field, kind in FACTS.items()
-        ):
-            raise Refused(422, f"facts: an object with {', '.join(FACTS)}")
+        if not isinstance(facts, dict):
+            raise Refused(422, "facts: an object")
+        for field in ("device_class", "evaluator_version"):
+            _text(facts, field)
+        if not isinstance(facts.get("slots"), int) or not 0 < facts["slots"] <= MAX_SLOTS:
+            raise Refused(422, f"slots: a number from 1 to {MAX_SLOTS}")
         if not isinstance(holds, list) or not all(isinstance(key, str) for key in holds):
             raise Refused(422, "holds: a list of texts")
         _require_same_release(said)
         try:
-            session = await self._reception.enter(name, instance, facts, holds[-MAX_HELD:])
+            session = await self._registry.enter(name, instance, facts, holds[-MAX_HELD:])
         except UsageError as error:
             raise Refused(409, str(error)) from error
         except (EvaluatorUnavailable, PlaceLost) as error:
             raise Refused(503, str(error)) from error
-        return {"session": session.id, "lease_s": self._reception.desk.lease_s}
+        return {"session": session.id, "lease_s": self._registry.broker.lease_s}
 
     async def _poll(self, said: dict[str, Any]) -> dict[str, Any]:
         has = said.get("has")
         if not isinstance(has, dict) or not all(isinstance(each, str) for each in has.values()):
             raise Refused(422, "has: an object of texts")
         session = self._session(said)
-        self._reception.look(session)
-        return await self._reception.desk.poll(session, has)
+        self._registry.look(session)
+        return await self._registry.broker.poll(session, has)
 
     async def _answer(self, said: dict[str, Any]) -> dict[str, Any]:
         id_, key = _text(said, "id"), _text(said, "key")
-        answer = self._reception.desk.answer
+        answer = self._registry.broker.answer
         match said:
             case {"result": str() as text}:
                 return {"accepted": answer(id_, key, _parsed(text), None)}
@@ -98,11 +102,11 @@ class PullApp:
         raise Refused(422, "result, or error with kind and message, is missing")
 
     async def _leave(self, said: dict[str, Any]) -> dict[str, Any]:
-        self._reception.desk.end(self._session(said), str(said.get("why") or "it was stopped"))
+        self._registry.broker.end(self._session(said), str(said.get("why") or "it was stopped"))
         return {}
 
     def _session(self, said: dict[str, Any]) -> Session:
-        session = self._reception.desk.get(_text(said, "session"))
+        session = self._registry.broker.get(_text(said, "session"))
         if session is None:
             raise Refused(410, "the lease has ended; say hello again")
         return session
@@ -133,6 +137,6 @@ def _read(body: bytes) -> dict[str, Any]:
 
 def _text(said: Mapping[str, Any], field: str) -> str:
     value = said.get(field)
-    if not isinstance(value, str) or not value:
-        raise Refused(422, f"{field}: a text is missing")
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_TEXT:
+        raise Refused(422, f"{field}: a printable text of at most {MAX_TEXT} characters")
     return value

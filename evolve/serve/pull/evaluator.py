@@ -1,4 +1,4 @@
-"""The judge of `cluster=pull`: workers on other hosts, which fetch what is to be judged."""
+"""The judge of `cluster=pull`: workers on other hosts, which fetch evaluations."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.serve.guard import Guard
 from evolve.serve.http import listen, serving
 from evolve.serve.pull.app import PullApp
-from evolve.serve.pull.link import MAX_PAUSE_S
-from evolve.serve.pull.reception import Reception
+from evolve.serve.pull.client import MAX_PAUSE_S
+from evolve.serve.pull.registry import Registry
 
 FAREWELL_S = 1.0  # for workers to hear that the search is over
 GATHER_S = MAX_PAUSE_S + 0.5  # all workers that an earlier search had are back by then
@@ -24,7 +24,7 @@ class PullEvaluator(PooledEvaluator):
     def __init__(self, kind: str, lease_s: float, deadlines: Deadlines) -> None:
         pool = Pool([], say, MISSING)
         super().__init__(pool, deadlines)
-        self._reception = Reception(pool, kind, lease_s)
+        self._registry = Registry(pool, kind, lease_s)
         self._stack = AsyncExitStack()
 
     @classmethod
@@ -65,7 +65,7 @@ class PullEvaluator(PooledEvaluator):
 
     async def close(self) -> None:
         """Tell the workers that the search is over, and end the server."""
-        await self._reception.desk.close(FAREWELL_S)
+        await self._registry.broker.close(FAREWELL_S)
         await super().close()
         await self._stack.aclose()
 
@@ -74,9 +74,9 @@ class PullEvaluator(PooledEvaluator):
     ) -> None:
         """Listen, and end leases from now on."""
         listener = self._stack.enter_context(listen(host, port, f"cluster.listen={host}:{port}"))
-        app = Guard(PullApp(self._reception), token=token, hosts=(), open_paths=())
+        app = Guard(PullApp(self._registry), token=token, hosts=(), open_paths=())
         await self._stack.enter_async_context(serving(app, listener))
-        sweeping = asyncio.create_task(self._reception.desk.sweep())
+        sweeping = asyncio.create_task(self._registry.broker.sweep())
         self._stack.callback(sweeping.cancel)
         name, bound = listener.getsockname()[:2]
         announce(f"workers connect to http://{f'[{name}]' if ':' in name else name}:{bound}")
@@ -84,9 +84,9 @@ class PullEvaluator(PooledEvaluator):
     async def _wait_for_workers(self, gather_s: float) -> None:
         """Until there is one, and all that an earlier search had have had time to come back.
 
-        What one of those has judged, or is at, is then asked of no other.
+        No other worker gets the evaluations that those have finished or under way.
         """
-        arrived = self._reception.arrived
+        arrived = self._registry.arrived
         ready = asyncio.get_running_loop().time() + gather_s
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):

@@ -21,8 +21,8 @@ their owner may read:
   evolve run task=softmax device=cuda cluster=pull cluster.token_file=token
   evolve work --server http://HOST:8700 --token-file token device=cuda device.ids=[0,1]
 
-Each device is a worker. The search and the worker may be restarted in any order: what was judged
-meanwhile is delivered. key=value words are those of `evolve run`: device.*, sandbox.* and cuda.*.
+Each device is a worker. The search and the worker may be restarted in any order; verdicts of the
+meantime are delivered. key=value words are those of `evolve run`: device.*, sandbox.* and cuda.*.
 
 Exit status 0: stopped, or no search for --idle; 1: the judge failed; 2: refused: another token,
 device, version or judge version than the search has, or no search was ever there for --idle.
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
             )
         )
     except signals.Stopped:
-        _say("stopped; what was under way is judged elsewhere")
+        _say("stopped; other workers get the evaluations under way")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Calls for workers that fetch them: which worker has which, for how long, whose answer counts."""
+"""Calls for workers that fetch them: leases of workers, and the answers that count."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.evaluation.faults import CLOSED, CallOverdue, PlaceLost, WorkerDied
 from evolve.serve.pull.protocol import POLLS_PER_LEASE, Call, key_of
 
-MAX_LOST = 1024  # calls whose workers were lost, and whose answers may still come
+MAX_LOST = 1024  # calls of lost workers, which may still be answered
 SLACK_S = 60.0  # behind a call's deadline, which the worker keeps, for the way there and back
 
 
@@ -21,7 +21,7 @@ class Waiting:
     """A call that has no answer yet.
 
     Attributes:
-        call: what is asked.
+        call: the question.
         home: the session that it was asked of; another may have been given it.
         answer: its result, or its failure.
     """
@@ -38,11 +38,12 @@ class Session:
     Attributes:
         name: of the worker, the same after a restart.
         instance: of its process.
-        facts: what its judge says of itself.
+        facts: its judge's facts about itself.
         id: known to the worker alone.
         calls: that it has or is to fetch, by id.
         holds: keys of the calls of an earlier search that it has the answers of, or will have.
-        phases: of the calls under way, by what they are about.
+        phases: of the calls under way, by instance.
+        has: ids of the calls that it had at its last poll.
         abandoned: calls that it need not go on with.
         out: why it gets nothing more; empty while it does.
         lost: why it is no more; empty while it is.
@@ -55,6 +56,7 @@ class Session:
     calls: dict[str, Waiting] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     phases: dict[str, str] = field(default_factory=dict)
+    has: frozenset[str] = frozenset()
     abandoned: set[str] = field(default_factory=set)
     out: str = ""
     lost: str = ""
@@ -63,7 +65,7 @@ class Session:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Desk:
+class Broker:
     """Hands calls out to the sessions of workers, and takes answers.
 
     Args:
@@ -93,7 +95,7 @@ class Desk:
         self._sessions[session.id] = session
 
     def get(self, session_id: str) -> Session | None:
-        """The session of this id, whose lease is renewed by that."""
+        """The session of this id; its lease is renewed by that."""
         session = self._sessions.get(session_id)
         if session is not None:
             self.renew(session)
@@ -117,7 +119,7 @@ class Desk:
         self._dismiss(session, why)
 
     async def sweep(self) -> None:
-        """End sessions whose leases are over, until cancelled."""
+        """End sessions with an expired lease, until cancelled."""
         loop, pause_s = asyncio.get_running_loop(), self.lease_s / 10
         while True:
             before = loop.time()
@@ -138,7 +140,7 @@ class Desk:
             PlaceLost: the worker's lease has ended.
             CallFailed: the worker reports a failure, or is given up.
             UsageError: the worker says that it cannot serve the request as it is.
-            EvaluatorUnavailable: the desk was closed.
+            EvaluatorUnavailable: the broker was closed.
         """
         if self._closed:
             raise EvaluatorUnavailable(CLOSED)
@@ -168,23 +170,25 @@ class Desk:
             self._forget(waiting)
 
     async def poll(self, session: Session, has: Mapping[str, str]) -> dict[str, Any]:
-        """What the worker is to do, as soon as there is something that it does not know.
+        """The news for a worker, as soon as there are any.
 
         Args:
             session: its own.
             has: the phases of the calls that it has, by id.
         """
         session.polls += 1
-        turn = session.polls
+        turn, found = session.polls, dict[str, Any]()
+        session.has = frozenset(has)
+        session.changed.set()  # an earlier poll ends, whose answer cannot arrive any more
         abouts = {id_: waiting.call.about for id_, waiting in session.calls.items()}
         session.phases = {abouts[id_]: phase for id_, phase in has.items() if id_ in abouts}
         try:
             async with asyncio.timeout(self.lease_s / POLLS_PER_LEASE):
-                while not (found := self._news(session, has)) and turn == session.polls:
+                while turn == session.polls and not (found := self._news(session, has)):
                     session.changed.clear()
                     await session.changed.wait()
         except TimeoutError:
-            found = {}
+            pass
         if "bye" in found:
             self._sessions.pop(session.id, None)
         return found
@@ -213,16 +217,12 @@ class Desk:
         return bool(wanting)
 
     def abandon(self, session: Session, why: str) -> None:
-        """Give up what a worker was asked: its judge is ended with all that it does."""
+        """Give up the calls of a worker: it ends its judge."""
+        session.abandoned |= session.has  # also calls that nothing waits for any more
         for id_, waiting in list(session.calls.items()):
             session.abandoned.add(id_)
             if waiting.home is session:
                 _fail(waiting, WorkerDied(why))
-        session.changed.set()
-
-    def put_out(self, session: Session, why: str) -> None:
-        """Have a worker told that it gets nothing more, and why."""
-        session.out = why
         session.changed.set()
 
     async def close(self, patience_s: float) -> None:
@@ -252,7 +252,7 @@ class Desk:
             told["calls"] = [waiting.call.to_json() for waiting in new]
         if abandoned := session.abandoned & has.keys():
             told["abandon"] = sorted(abandoned)
-        session.abandoned.clear()  # what it does not have, it need not give up
+        session.abandoned.clear()
         if session.out:
             told["out"] = session.out
         if self._closed:
@@ -262,7 +262,7 @@ class Desk:
         return told
 
     def _holder(self, home: Session, key: str) -> Session | None:
-        """The session whose worker has the answer already or is at it; no other gets it then."""
+        """The session of the worker that has the answer already, or is at it."""
         for session in (home, *self._sessions.values()):
             if key in session.holds:
                 session.holds.discard(key)

@@ -12,7 +12,7 @@ import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.faults import CallFailed
 from evolve.evaluation.place import Place
-from evolve.serve.pull.link import Gone, Link, TooLarge
+from evolve.serve.pull.client import Gone, SearchClient, TooLarge
 from evolve.serve.pull.protocol import POLLS_PER_LEASE, VERSION, Call, may_be_kept
 
 MAX_KEPT = 32  # answers, for a search that comes back and has lost them
@@ -32,18 +32,20 @@ class UnderWay:
     abandoned: bool = False
 
 
-class Puller:
+class PullWorker:
     """Fetches calls for one judge, and answers them.
 
     Args:
-        link: to the search.
-        place: where the judge is; started.
+        client: to the search.
+        place: of the judge; started.
         name: of the worker, the same after a restart.
         say: takes a line for people.
     """
 
-    def __init__(self, link: Link, place: Place, name: str, say: Callable[[str], None]) -> None:
-        self._link = link
+    def __init__(
+        self, client: SearchClient, place: Place, name: str, say: Callable[[str], None]
+    ) -> None:
+        self._client = client
         self._place = place
         self._name = name
         self._say = say
@@ -52,7 +54,7 @@ class Puller:
         self._lease_s = 0.0
         self._slots = asyncio.Semaphore(place.slots)
         self._under_way: dict[str, UnderWay] = {}  # by key
-        self._undelivered: set[str] = set()  # ids of calls whose answers are on the way
+        self._undelivered: set[str] = set()  # ids of calls with an answer on the way
         self._kept: OrderedDict[str, Any] = OrderedDict()  # answers by key
 
     async def run(self) -> None:
@@ -73,10 +75,10 @@ class Puller:
         finally:
             if self._session:
                 told = {"session": self._session, "why": "it was stopped"}
-                await self._link.ask_once("/v1/leave", told, LEAVE_S)
+                await self._client.ask_once("/v1/leave", told, LEAVE_S)
 
     async def _hello(self) -> None:
-        told = await self._link.ask(
+        told = await self._client.ask(
             "/v1/hello",
             {
                 "protocol": VERSION,
@@ -88,13 +90,13 @@ class Puller:
             },
         )
         self._session, self._lease_s = told["session"], told["lease_s"]
-        self._say(f"{self._name} takes evaluations from {self._link.url}")
+        self._say(f"{self._name} takes evaluations from {self._client.url}")
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
-        """Do what the search says, until it says that it does not know this worker."""
+        """Follow the search until it ends, or does not know this worker any more."""
         while True:
             try:
-                told = await self._link.ask(
+                told = await self._client.ask(
                     "/v1/poll",
                     {"session": self._session, "has": self._phases()},
                     patience_s=2 * self._lease_s / POLLS_PER_LEASE,
@@ -114,8 +116,9 @@ class Puller:
     async def _rest(self) -> None:
         """Forget a search that has ended: it has stored all that it wanted."""
         self._session = ""
+        self._abandon([each.id for each in self._under_way.values()])
         self._kept.clear()
-        self._say(f"the search at {self._link.url} has ended; waiting for the next")
+        self._say(f"the search at {self._client.url} has ended; waiting for the next")
         await asyncio.sleep(1.0)  # while it closes
 
     def _phases(self) -> dict[str, str]:
@@ -139,13 +142,13 @@ class Puller:
             group.create_task(self._judge(one))
 
     def _abandon(self, ids: Sequence[str]) -> None:
-        """End the judge if it is at any of these calls; what else it is at is asked again."""
+        """End the judge if it is at any of these calls."""
         dropped = [each for each in self._under_way.values() if each.id in ids]
         for each in dropped:
             each.abandoned = True
             del self._under_way[each.call.key]
         if dropped:
-            self._place.kill("the search has given it up")
+            self._place.kill("the search has no use for it any more")
 
     async def _judge(self, one: UnderWay) -> None:
         call = one.call
@@ -170,9 +173,9 @@ class Puller:
 
     async def _deliver(self, id_: str, key: str, outcome: dict[str, Any]) -> None:
         try:
-            await self._link.ask("/v1/answer", {"id": id_, "key": key, **outcome})
+            await self._client.ask("/v1/answer", {"id": id_, "key": key, **outcome})
         except TooLarge as error:
             told = {"kind": CallFailed.__name__, "message": f"the answer is too large: {error}"}
-            await self._link.ask("/v1/answer", {"id": id_, "key": key, "error": told})
+            await self._client.ask("/v1/answer", {"id": id_, "key": key, "error": told})
         finally:
             self._undelivered.discard(id_)

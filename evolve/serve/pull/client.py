@@ -28,13 +28,13 @@ class NoSearch(Exception):
     """No search was there for as long as the worker was to wait."""
 
 
-class Link:
+class SearchClient:
     """Speaks to one search, for all workers of this process.
 
     Args:
         url: of the search.
         token: that it asks for.
-        where: the token is from, for messages.
+        where: the source of the token, for messages.
         idle_s: how long to wait for a search that is not there.
         say: takes a line when the search cannot be reached, and when it can again.
 

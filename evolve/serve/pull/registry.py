@@ -1,4 +1,4 @@
-"""Who may take part: workers that say hello become places of the search's pool."""
+"""Workers that say hello, checked, as places of the search's pool."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -10,23 +10,20 @@ from evolve.evaluation.checked import read_evaluation
 from evolve.evaluation.faults import CallFailed, WorkerDied
 from evolve.evaluation.place import Deadlines, Place
 from evolve.evaluation.pool import Pool
-from evolve.serve.pull.desk import Desk, Session
+from evolve.serve.pull.broker import Broker, Session
 from evolve.serve.pull.protocol import EVALUATE
 
-FACTS = {"device_class": str, "evaluator_version": str, "slots": int}
-"""What a worker's judge has to say of itself, with types; it may say more."""
 
-
-class PulledWorker:
+class RemoteWorker:
     """A worker on another host, as its place in the pool sees it.
 
     Args:
-        desk: hands out calls.
+        broker: hands out calls.
         session: the worker's.
     """
 
-    def __init__(self, desk: Desk, session: Session) -> None:
-        self._desk = desk
+    def __init__(self, broker: Broker, session: Session) -> None:
+        self._broker = broker
         self._session = session
         self._killed = ""
 
@@ -45,14 +42,14 @@ class PulledWorker:
             return dict(self._session.facts)
         if self._killed:
             raise WorkerDied(self._killed)
-        result = await self._desk.ask(self._session, method, params, deadline_s, about)
+        result = await self._broker.ask(self._session, method, params, deadline_s, about)
         if method == EVALUATE:
             self._require_verdict(result)
         return result
 
     def kill(self, why: str) -> None:
         self._killed = self._killed or why
-        self._desk.abandon(self._session, why)
+        self._broker.abandon(self._session, why)
 
     async def close(self, close_s: float) -> None:
         """Nothing: the process is its own host's, and hears that the search is over."""
@@ -71,7 +68,7 @@ class PulledWorker:
                 raise CallFailed(f"{name}: its verdict is of {field} {known}, not {facts[field]}")
 
 
-class Reception:
+class Registry:
     """Takes workers into a pool, and out of it.
 
     Args:
@@ -80,12 +77,12 @@ class Reception:
         lease_s: how long a worker may be silent before its calls are given to others.
 
     Attributes:
-        desk: hands out calls to them.
+        broker: hands out calls to them.
         arrived: set as soon as one has come.
     """
 
     def __init__(self, pool: Pool, kind: str, lease_s: float) -> None:
-        self.desk = Desk(lease_s, self._dismiss)
+        self.broker = Broker(lease_s, self._dismiss)
         self.arrived = asyncio.Event()
         self._pool = pool
         self._kind = kind
@@ -100,7 +97,7 @@ class Reception:
         Args:
             name: of the worker, the same after a restart.
             instance: of its process.
-            facts: what its judge says of itself.
+            facts: its judge's facts about itself.
             holds: keys of calls that it has the answers of, or will have.
 
         Raises:
@@ -108,17 +105,17 @@ class Reception:
         """
         self._require_kind(name, facts)
         async with self._entering:
-            session = self.desk.find(name, instance)
+            session = self.broker.find(name, instance)
             if session is None:
                 session = Session(name, instance, dict(facts))
-                self.desk.enter(session)
+                self.broker.enter(session)
                 place = Place(name, self._start_of(session), Deadlines())
                 self._places[session.id] = place
                 try:
                     await self._pool.add(place)
                 except BaseException:
                     self._places.pop(session.id, None)
-                    self.desk.end(session, "it was refused")
+                    self.broker.end(session, "it was refused")
                     raise
             session.holds.update(holds)
             self.arrived.set()
@@ -130,8 +127,8 @@ class Reception:
         session.out = place.out if place else ""
 
     def _start_of(self, session: Session) -> Any:
-        async def start() -> PulledWorker:
-            return PulledWorker(self.desk, session)
+        async def start() -> RemoteWorker:
+            return RemoteWorker(self.broker, session)
 
         return start
 
