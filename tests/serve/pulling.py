@@ -82,6 +82,7 @@ class Judge:
         self.answered: list[str] = []
         self.alive = True
         self.phases: dict[str, str] = {}
+        self.fails = False
         self.go = asyncio.Event()
         self.go.set()
         self._latency_s = latency_s
@@ -96,6 +97,8 @@ class Judge:
         if method == "hello":
             return self.hello
         self.asked.append(about)
+        if self.fails:
+            raise CallFailed("the judge is broken")
         self.phases[about] = "timing"
         ending = [asyncio.create_task(self._work(about)), asyncio.create_task(self._killed.wait())]
         try:

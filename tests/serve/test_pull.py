@@ -343,6 +343,30 @@ def test_evaluations_that_are_given_up_end_the_judge_and_the_next_one_is_judged(
     run(test())
 
 
+def test_a_worker_whose_judge_fails_again_and_again_is_left_out_and_hears_it():
+    async def test():
+        port, broken, well = free_port(), Judge(), Judge()
+        broken.fails = True
+        async with (
+            working(port, well, name="well"),
+            searching(port, lease_s=1.0) as judge,
+            working(port, broken, name="broken") as worker,
+        ):
+            await until(lambda: judge.slots == 2)
+            number = 0
+            while not worker.done():
+                found = await asyncio.gather(
+                    *(judge.evaluate(request(marker=f"m{number + n}")) for n in range(2))
+                )
+                assert {each.status for each in found} == {Status.CORRECT}
+                number += 2
+            with pytest.raises(EvaluatorUnavailable, match="broken gets no more evaluations"):
+                await worker
+            assert judge.slots == 1
+
+    run(test())
+
+
 def test_a_search_that_closes_tells_its_workers_and_fails_its_calls():
     async def test():
         port, one, said = free_port(), Judge(), []
