@@ -35,7 +35,7 @@ class References(Enum):
 
 @dataclass
 class ServeConfig:
-    """The types of conf/serve.yaml, which says what each is."""
+    """The types of conf/serve.yaml, which describes each field."""
 
     host: str = MISSING
     port: int = MISSING
@@ -83,7 +83,7 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise UsageError where a server without a token could be reached from other machines."""
+    """Raise UsageError if a server without a token could be reached from other machines."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"host={host}: a server that other machines reach needs a token, since its clients "
