@@ -30,6 +30,7 @@ run: $(VENV)/.installed
 TESTS := tests/$(ONLY)
 QUIET := $(filter $(TESTS:%/=%)/%,$(sort $(dir $(shell grep -rlF mark.quiet tests --include=*.py))))
 test: FAST := not slow and
+test-all: $(VENV)/.installed-all
 test test-all: $(if $(ONLY),$(VENV)/.installed-dev,lint)
 	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 3 --dist loadfile
 	$(if $(QUIET),$(BIN)/python -m pytest $(QUIET) -m "$(FAST) not gpu and quiet" --reruns 1 -rR || test $$? = 5)
@@ -64,6 +65,12 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) what tests need"
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+# What `make test` skips the tests of: Ray is large.
+$(VENV)/.installed-all: $(VENV)/.installed-dev
+	@echo "installing Ray into $(VENV)"
+	$(PIP) -e '.[dev,ray]'
+	@touch $@
 
 # The trainers in releases that the tests were written against. Those that come without what they
 # need to train are read with only.

@@ -1,4 +1,4 @@
-"""How a call to a worker can fail, where no verdict comes of it."""
+"""How a call to a worker can fail without a verdict."""
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 
@@ -21,7 +21,7 @@ class PlaceLost(CallFailed):
     """The worker's host, or the way to it, was lost: that says nothing about the candidates."""
 
 
-# By name, as another process may say what it caught.
+# By name, for faults that another process reports.
 FAULTS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (CallFailed, WorkerDied, CallOverdue, PlaceLost, EvaluatorUnavailable, UsageError)

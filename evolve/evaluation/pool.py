@@ -14,7 +14,7 @@ _REMEMBERED = 4096  # instances, by where they were judged last
 MAX_CONSECUTIVE_FAILURES = 3  # instances under which a worker failed, with no answer in between
 MOST_LOST = 3  # places that one call may lose
 PATIENCE_S = 5.0  # without any place, before that is said
-ALIKE = {  # what all places have to say alike of themselves
+ALIKE = {  # fields of `hello` that have to be equal at all places
     "device_class": "times on them cannot be compared; name devices of one kind in device.ids",
     "evaluator_version": "their verdicts cannot be compared; install the same versions of "
     "evolve-kernels, Python, torch, Triton and the compiler on both",
@@ -30,14 +30,14 @@ class Pool:
     is one: a candidate that kills workers takes no neighbour with it, one that was only a neighbour
     gets its verdict, and a broken device costs no verdicts while another works.
 
-    Places may come and go meanwhile (`add`, `remove`). What a lost one had under way is asked of
-    another; a call that loses a second one is alone at the third, and fails with that.
+    Places may come and go meanwhile (`add`, `remove`). Calls that were under way at a lost place
+    are asked of another; a call that loses two places runs alone at the third, and fails with it.
 
     Args:
         places: the workers that are there from the start, of one kind of device.
         say: takes a line about a place that is left out or lost.
-        missing: what to say while no place is in service, if others may come; empty where none
-            will, and calls fail.
+        missing: a message for the time without any place, if others may come; if empty, calls
+            fail then.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ class Pool:
         self._changed.set()
 
     def remove(self, place: Place, why: str) -> None:
-        """Take a place that is lost out of service; what it still has under way is its own."""
+        """Take a lost place out of service; its worker ends the calls under way there."""
         if place in self.places:
             self.places.remove(place)
             self._leave_out(place, why)
 
     def _require_alike(self, place: Place) -> None:
-        """Raise UsageError where times or verdicts of a place cannot be compared with others'."""
+        """Raise UsageError if times or verdicts of a place cannot be compared with others'."""
         self._known = self._known or place
         for field, remedy in ALIKE.items():
             if (other := place.hello.get(field)) != (known := self.hello.get(field)):
@@ -281,7 +281,7 @@ class Pool:
         self._changed.set()
 
     def _none_in_service(self) -> None:
-        """Say after some time that others are waited for; raise where none will come."""
+        """Say after some time that others are waited for; raise if none will come."""
         whys = [f"{place.name}: {place.out}" for place in self.places]
         if not self._missing:
             only = self.places[0].out if len(self.places) == 1 else ""

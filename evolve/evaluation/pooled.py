@@ -1,4 +1,4 @@
-"""The judge as a search sees it, whatever the places that its workers are at."""
+"""The judge as a search sees it, with workers on this machine or on others."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class PooledEvaluator:
 
     @property
     def slots(self) -> int:
-        """At least one: where no place is in service, a call waits or says why."""
+        """At least one: without a place in service, a call waits or says why."""
         return max(1, sum(place.slots for place in self._pool.in_service))
 
     @property

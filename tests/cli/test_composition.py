@@ -37,7 +37,7 @@ def composed(*words: str) -> dict:
 def test_the_groups_are_those_that_are_promised():
     assert {group for group, _ in OPTIONS} == {
         *("archive", "selection", "operators", "schedule", "methods", "llm", "knowledge"),
-        *("trackers", "termination", "device", "store", "search"),
+        *("trackers", "termination", "device", "cluster", "store", "search"),
     }
 
 

@@ -1,9 +1,9 @@
 """A pool whose places come and go: real places, with workers in this process that obey.
 
 Invariants:
-- what a lost place had under way is asked of another, once, and costs no candidate anything;
+- a call under way at a lost place is asked of another, once, and no candidate is blamed;
 - a candidate that costs hosts their lives costs three of them at most, and no neighbour its answer;
-- while there is no place calls wait, and it is said why; where none can come they fail;
+- while there is no place calls wait, and it is said why; if none can come they fail;
 - a place whose verdicts cannot be compared is refused, and the others go on.
 """
 

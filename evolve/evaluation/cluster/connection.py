@@ -1,6 +1,8 @@
-"""The way to a Ray cluster, and what it has."""
+"""The connection to a Ray cluster, and the judges that it has room for."""
 
+import itertools
 import os
+import random
 import socket
 from dataclasses import dataclass
 from importlib import import_module
@@ -44,17 +46,21 @@ def connect(address: str) -> bool:
     _require_listener(address)
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except ConnectionError as error:
         raise UsageError(
-            f"cluster.address={address}: there is no Ray cluster that can be used "
-            f"({first_line(error)}); start one with `ray start --head`, or give the HOST:6379 of "
-            "one of the same versions of Ray and Python"
+            f"cluster.address={address}: no Ray cluster was found; start one with "
+            "`ray start --head`, or give its HOST:6379"
+        ) from error
+    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UsageError(
+            f"cluster.address={address}: this cluster cannot be used ({first_line(error)}); "
+            "install the same versions of Ray and Python here as there"
         ) from error
     return True
 
 
 def _require_listener(address: str) -> None:
-    """Raise UsageError where nothing listens at HOST:PORT: Ray itself would try for a minute."""
+    """Raise UsageError if nothing listens at HOST:PORT: Ray itself would try for a minute."""
     host, _, port = address.rpartition(":")
     if not host and address in ("auto", "local"):
         return
@@ -72,7 +78,7 @@ def _require_listener(address: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception of Ray says, without what it says at length."""
+    """The first line of the message of one of Ray's exceptions."""
     return _lines(error)[0]
 
 
@@ -82,7 +88,7 @@ def why_lost(error: BaseException) -> str:
         return "its node was pre-empted"
     if is_loss(error):
         return "its node, or its process there, was lost"
-    return _lines(error)[-1]  # an exception, below where it comes from
+    return _lines(error)[-1]  # the exception, below its traceback
 
 
 def is_loss(error: BaseException) -> bool:
@@ -101,24 +107,19 @@ class Wanted:
     """The judges that a search wants of a cluster.
 
     Attributes:
-        resource: what each has to itself: `GPU`, or one `CPU` of a node of its own.
-        accelerator: the type of GPU as Ray calls it, or empty where none is known.
-        count: how many, also if the cluster has to grow for that (None: one for each GPU or node
-            that is there, now or later).
+        resource: held by each alone: `GPU`, or one `CPU` of a node of its own.
+        accelerator: the type of GPU as Ray calls it; empty if the cluster has only one.
+        count: how many at most, for which the cluster is to grow (None: one for each free GPU, or
+            node without, now and later).
     """
 
     resource: str
     accelerator: str
     count: int | None
 
-    @property
-    def stem(self) -> str:
-        """How their names begin."""
-        return f"judge-{self.accelerator or self.resource}-"
-
     @classmethod
     def of(cls, is_gpu: bool, accelerator: str | None, count: int | None) -> "Wanted":
-        """What settings and the cluster say together.
+        """The judges that settings ask for, checked against the cluster.
 
         Raises:
             UsageError: the cluster has GPUs of several types, or no GPU at all and will get none.
@@ -138,25 +139,44 @@ class Wanted:
                 f"{what}: the cluster {has}; cluster.judges=N waits until N have joined, and "
                 "device=cpu needs none"
             )
-        return cls(GPU, accelerator or next(iter(types), ""), count)
+        return cls(GPU, accelerator or "", count)
 
     def names(self) -> list[str]:
-        """Names of the judges that there are and that there is room for."""
-        if self.count is not None:
-            return [f"{self.stem}{n}" for n in range(self.count)]
+        """Names of the judges that exist and that the cluster has, or is to have, room for.
+
+        In any order, so that searches that want a few do not all want the same. A judge of an
+        unnamed type of GPU can be of any type: `fits` tells.
+        """
         ray = ray_module()
         named = ray.util.list_named_actors(all_namespaces=True)
-        have = {each["name"] for each in named if each["namespace"] == NAMESPACE}
-        have = {name for name in have if name.startswith(self.stem)}
+        every = {each["name"] for each in named if each["namespace"] == NAMESPACE}
+        have = [name for name in every if self._is_usable(name)]
+        room = self._room(len(have))
+        stem = _stem(self.accelerator or self.resource)
+        free = (f"{stem}{n}" for n in itertools.count())
+        new = itertools.islice((name for name in free if name not in every), max(0, room))
+        return random.sample(names := [*have, *new], len(names))
+
+    def fits(self, node_id: str) -> bool:
+        """Whether a judge on this node is one of those that are wanted."""
+        node = next((node for node in _nodes(GPU) if node["NodeID"] == node_id), None)
+        return not self.accelerator or (node is not None and self._fits(node))
+
+    def _is_usable(self, name: str) -> bool:
+        """Whether a judge of this name may be of the wanted type."""
+        if self.resource == CPU or name.startswith(_stem(CPU)):
+            return self.resource == CPU and name.startswith(_stem(CPU))
+        return not self.accelerator or name.startswith((_stem(self.accelerator), _stem(GPU)))
+
+    def _room(self, have: int) -> int:
+        """How many judges there should be besides those that exist."""
+        if self.count is not None:
+            return self.count - have
         nodes = [node for node in _nodes(self.resource) if self._fits(node)]
         if self.resource == CPU:
-            room = len(nodes) - len(have)
-        else:
-            there = sum(int(node["Resources"][GPU]) for node in nodes)
-            room = min(there - len(have), int(ray.available_resources().get(GPU, 0)))
-        free = (f"{self.stem}{n}" for n in range(len(have) + max(0, room)))
-        new = [name for name in free if name not in have][: max(0, room)]
-        return sorted(have) + new
+            return len(nodes) - have
+        there = sum(int(node["Resources"][GPU]) for node in nodes)
+        return min(there - have, int(ray_module().available_resources().get(GPU, 0)))
 
     def judge(self, name: str) -> Any:
         """The actor of this name, made if there is none.
@@ -186,6 +206,10 @@ class Wanted:
 
     def _fits(self, node: dict[str, Any]) -> bool:
         return not self.accelerator or self.accelerator in _types(node)
+
+
+def _stem(kind: str) -> str:
+    return f"judge-{kind}-"
 
 
 def gpus_of(node_id: str) -> int:

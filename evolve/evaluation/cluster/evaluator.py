@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from evolve.core.devices import device_kind
@@ -25,7 +25,7 @@ RETRY_S = 1.0
 class RayEvaluator(PooledEvaluator):
     """Asks the judges of a Ray cluster: those that are there, as far as they are its share.
 
-    Use `RayEvaluator.start`. A judge has seats for `SEATS` searches; where there are more searches
+    Use `RayEvaluator.start`. A judge has seats for `SEATS` searches; if there are more searches,
     each takes seats at as many judges as is its share of all seats.
 
     Args:
@@ -100,12 +100,15 @@ class RayEvaluator(PooledEvaluator):
             UsageError: those that answer cannot be used with these settings, or with each other.
             EvaluatorUnavailable: their workers do not come up.
         """
-        self._keepers[""] = asyncio.create_task(self._watch())
+        self._keepers[""] = watch = asyncio.create_task(self._watch())
+        watch.add_done_callback(lambda _: self._changed.set())
         notice = asyncio.get_running_loop().call_later(PATIENCE_S, say, self._missing)
         try:
             while self._joining or not self._pool.in_service:
                 if self._refusals and not self._joining:
                     raise self._refusals[0]
+                if watch.done():
+                    raise EvaluatorUnavailable(f"cluster=ray: {watch.exception()}")
                 self._changed.clear()
                 await self._changed.wait()
         finally:
@@ -129,9 +132,10 @@ class RayEvaluator(PooledEvaluator):
     async def _watch(self) -> None:
         """Keep a seat at every judge, of those too that come later."""
         while True:
-            for name in await asyncio.to_thread(self._wanted.names):
-                if name not in self._keepers:
-                    self._keepers[name] = asyncio.create_task(self._keep(name))
+            with suppress(ray_module().exceptions.RayError):  # the head is being started again
+                for name in await asyncio.to_thread(self._wanted.names):
+                    if name not in self._keepers:
+                        self._keepers[name] = asyncio.create_task(self._keep(name))
             await asyncio.sleep(BEAT_S)
 
     async def _keep(self, name: str) -> None:
@@ -142,6 +146,8 @@ class RayEvaluator(PooledEvaluator):
                 self._pending[name] = judge
                 about = await judge.about.remote()
                 del self._pending[name]
+                if not await asyncio.to_thread(self._wanted.fits, about["node"]):
+                    return
                 self._seats[name] = seat = Seat(name, judge, about, self._search)
                 await self._attend(seat)
             except (UsageError, EvaluatorUnavailable) as refusal:
@@ -166,7 +172,7 @@ class RayEvaluator(PooledEvaluator):
         self._changed.set()
 
     async def _attend(self, seat: Seat) -> None:
-        """Take a seat where that is within this search's share, and give back what is more.
+        """Take a seat within this search's share, and give it back if the share has become smaller.
 
         Raises:
             PlaceLost: the judge has gone.
@@ -200,7 +206,8 @@ class RayEvaluator(PooledEvaluator):
     def _share(self) -> int:
         """At how many judges this search may have a seat."""
         searches = max((seat.searches for seat in self._seats.values()), default=1)
-        return max(1, len(self._seats) * SEATS // searches)
+        share = max(1, len(self._seats) * SEATS // searches)
+        return min(share, self._wanted.count or share)
 
 
 async def start_cluster(kind: str, worker: Mapping[str, Any], **settings: Any) -> RayEvaluator:
@@ -208,7 +215,7 @@ async def start_cluster(kind: str, worker: Mapping[str, Any], **settings: Any) -
 
     Args:
         kind: of the devices.
-        worker: what `evolve.evaluation.local.worker_options` takes besides.
+        worker: the other arguments of `evolve.evaluation.local.worker_options`.
         settings: those of `RayEvaluator.start`.
     """
     words = ["-m", "evolve.worker", "serve", *worker_options(device=kind, **worker)]

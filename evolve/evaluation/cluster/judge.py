@@ -1,4 +1,4 @@
-"""What runs on a node: an actor that has a GPU to itself, with a worker for each search there."""
+"""The actor on a node that holds a GPU, with a worker for each search there."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ SEATS = 4  # searches with a worker on one GPU: each holds a few GB of its memor
 SILENCE_S = 60.0  # after which a search that does nothing here has gone
 IDLE_S = 120.0  # without any search, after which the judge ends and its GPU is free
 
-Answer = tuple[str, Any]  # "" and the result, or the name of a fault and what it says
+Answer = tuple[str, Any]  # "" and the result, or the name of a fault and its message
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class _Guest:
 class Judge:
     """One GPU, or a node's CPU, and the workers of several searches.
 
-    Each search has a worker process of its own, so that what its candidates do to it concerns no
-    other search. The lock of the host holds their timing apart. Answers are values, not
+    Each search has a worker process of its own, so that its candidates cannot affect another
+    search. The lock of the host holds their timing apart. Answers are values, not
     exceptions: an exception says that the actor itself is at fault.
 
     Args:
@@ -62,7 +62,7 @@ class Judge:
         }
 
     async def beat(self, search: str) -> dict[str, Any]:
-        """Say that a search is there; what its worker is at, and how many searches there are."""
+        """Register a search as alive; the phases of its calls, and the number of searches."""
         self._watch = self._watch or asyncio.create_task(self._end_when_idle())
         worker = self._hear(search).worker
         return {"phases": dict(worker.phases) if worker else {}, "searches": len(self._guests)}
@@ -101,7 +101,7 @@ class Judge:
         deadline_s: float,
         about: str,
     ) -> Answer:
-        """What the search's worker answers to a call."""
+        """The answer of the search's worker to a call."""
         guest = self._hear(search)
         if guest.worker is None or guest.number != number:
             return PlaceLost.__name__, "the judge has been started again"

@@ -8,7 +8,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.evaluation.cluster.connection import ray_module, why_lost
 from evolve.evaluation.faults import CLOSED, FAULTS, PlaceLost, WorkerDied
 
-MARGIN_S = 60.0  # for what keeps deadlines at the node itself
+MARGIN_S = 60.0  # the node keeps deadlines itself
 
 
 class RemoteWorker:
@@ -81,7 +81,7 @@ class RemoteWorker:
 
 
 async def answer(reference: Any, deadline_s: float, *, bare: bool = False) -> Any:
-    """What a judge answers, `bare` values or results; a fault is raised.
+    """The answer of a judge, a `bare` value or a result; a fault is raised.
 
     Raises:
         PlaceLost: the actor is gone, or does not answer in time.

@@ -16,12 +16,12 @@ LEAVE_S = 5.0
 
 
 class Seat:
-    """What a search has to do with one judge, from its actor's start to its loss.
+    """The relation of a search to one judge, from the start of its actor to its loss.
 
     Args:
         name: of the judge.
         judge: handle of its actor.
-        about: what it has said of itself.
+        about: the facts that it has told about itself.
         search: whose seat it is.
     """
 
@@ -46,7 +46,7 @@ class Seat:
         return self.place is not None and not self.is_leaving
 
     async def beat(self) -> None:
-        """Be heard of, and hear what is new; raises PlaceLost."""
+        """Say that the search is alive, and read the phases of its calls; raises PlaceLost."""
         news = await answer(self._judge.beat.remote(self._search), LOST_S, bare=True)
         self.searches = news["searches"]
         if self._worker is not None:
@@ -78,7 +78,7 @@ class Seat:
         await pool.add(self.place)
 
     def lose(self, pool: Pool, why: str) -> None:
-        """The judge has gone, and what was under way there is for others."""
+        """The judge has gone; calls under way there raise PlaceLost."""
         if self.place is not None:
             pool.remove(self.place, why)
         if self._worker is not None:
@@ -86,7 +86,7 @@ class Seat:
         self.place = self._worker = None
 
     async def give_back(self, pool: Pool, why: str) -> None:
-        """Leave the seat to another search, once what is under way there has ended."""
+        """Leave the seat to another search, after the calls under way there."""
         if self.place is None:
             return
         self.is_leaving = True

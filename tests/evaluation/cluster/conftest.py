@@ -69,10 +69,10 @@ class Nodes:
 @pytest.fixture(scope="package")
 def _cluster(tmp_path_factory):
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = "(?s).*"  # as where the evaluator imports Ray
+    os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = "(?s).*"  # as the evaluator sets it
     pytest.importorskip("ray", reason="Ray is not installed: make test-all installs it")
     folder, before = tmp_path_factory.mktemp("cluster"), Path.cwd()
-    os.chdir(folder)  # where workers of all nodes will be
+    os.chdir(folder)  # the current folder of all workers
     nodes = Nodes()
     yield nodes, folder
     nodes.shutdown()
@@ -104,9 +104,9 @@ def lines(name: str) -> Counter[str]:
     return Counter(path.read_text().split()) if path.exists() else Counter()
 
 
-async def until(condition, what: str) -> None:
+async def until(condition, otherwise: str) -> None:
     for _ in range(600):
         if condition():
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(what)
+    raise AssertionError(otherwise)

@@ -1,4 +1,4 @@
-"""What a judge's actor does, without Ray: stub workers, and searches that go without a word.
+"""The actor of a judge, without Ray: stub workers, and searches that end without a word.
 
 Invariants:
 - each search has a worker of its own; a fault of one is an answer to one;

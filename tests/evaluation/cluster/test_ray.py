@@ -2,7 +2,7 @@
 
 Invariants:
 - each GPU of the type that is asked for is one judge, which Ray shows by its name;
-- what a lost node had under way is judged elsewhere, once; without any node it waits for one;
+- evaluations of a lost node are judged elsewhere, once; without any node they wait for one;
 - several searches share each GPU, none is left without, and none feels another's candidates;
 - a node whose verdicts cannot be compared is not used, and it is said;
 - no key of the search's process is in that of a judge.
@@ -19,7 +19,7 @@ from evolve.core.evaluation import Status
 from evolve.evaluation.cluster import RayEvaluator
 from tests.evaluation.cluster.conftest import WORDS, lines, request, until
 
-# Minutes; test_elastic.py has what the pool does, test_judge.py what an actor does, at once.
+# They take minutes; test_elastic.py (the pool) and test_judge.py (the actor) cover most of it.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 KEY = "sk-very-secret-0123456789abcdef"
 

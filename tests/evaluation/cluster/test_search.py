@@ -23,7 +23,7 @@ START = "import triton\n\n\nclass ModelNew:\n    NUMBER = 0\n"
 
 
 def stub_python() -> str:
-    """An interpreter of stub judges, whatever it is told to run."""
+    """An interpreter that starts a stub judge for any arguments."""
     script = Path("stub-python").absolute()
     script.write_text(f"#!/bin/sh\nexec {sys.executable} {' '.join(WORDS)}\n")
     script.chmod(0o755)
