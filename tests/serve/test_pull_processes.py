@@ -20,9 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import Forked, run, start
+from evolve.cli.main import main
+from tests.forked import Forked, start
 from tests.serve.pulling import TOKEN, free_port, judged, start_work, token_file
 
+KILLS = 30
 DATABASE = Path("runs/evolve.db")
 
 
@@ -175,6 +177,8 @@ def test_kills_of_the_search_and_short_cuts_repeat_nothing_and_lose_nothing(tmp_
     asyncio.run(test())
 
 
+# The same for one event at a time, with workers by hand: tests/serve/test_pull.py.
+@pytest.mark.slow
 def test_kills_of_workers_and_long_cuts_lose_nothing_and_repeat_what_was_under_way_only(tmp_path):
     async def test():
         async with lab(tmp_path, evaluations=8) as (there, proxy):
@@ -195,6 +199,42 @@ def test_kills_of_workers_and_long_cuts_lose_nothing_and_repeat_what_was_under_w
             assert there.stored > before
             assert there.judged.total() - len(there.judged) <= 2
             assert len(there.stored) == len(there.judged)
+
+    asyncio.run(test())
+
+
+# The same for a few events in order is above.
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_thirty_random_kills_and_cuts_lose_nothing(tmp_path):
+    async def test():
+        chance, killed_workers = random.Random(39), 0
+        async with lab(tmp_path, evaluations=10_000, lease="20s") as (there, proxy):
+            there.start_worker(0)
+            there.start_worker(1)
+            await wait_for(lambda: len(there.stored) >= 2)
+            for _ in range(KILLS):
+                before = there.stored
+                event = chance.choice(("search", "worker", "network"))
+                if event == "search":
+                    there.kill_search()
+                    there.resume()
+                elif event == "worker":
+                    killed_workers += 1
+                    number = chance.randrange(2)
+                    there.kill_worker(number)
+                    there.start_worker(number)
+                else:
+                    proxy.cut()
+                    await asyncio.sleep(chance.uniform(0.1, 1.0))
+                    proxy.mend()
+                assert there.stored >= before
+                await wait_for(lambda before=before: len(there.stored) > len(before))
+                await asyncio.sleep(chance.uniform(0, 1.0))
+            there.search.send_signal(signal.SIGTERM)
+            await wait_for(lambda: there.search.poll() is not None)
+            assert there.judged.total() - len(there.judged) <= killed_workers
+            assert len(there.judged) - len(there.stored) <= killed_workers + 2
 
     asyncio.run(test())
 
@@ -252,16 +292,17 @@ RUN = ("run", "task=rmsnorm", "device=cpu", "cluster=pull", "cluster.token_file=
         ((*RUN[:3], "cluster.lease=20s"), "has no effect without cluster=pull"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(tmp_path, words, message):
+def test_what_cannot_be_is_said_in_a_line(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
     token_file(tmp_path)
     (tmp_path / "open").write_text(TOKEN)
     (tmp_path / "open").chmod(0o644)
-    done = run("evolve", *words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "trying again" not in line]
-    assert len(lines) == 1, done.stderr
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    lines = [line for line in said.splitlines() if "trying again" not in line]
+    assert len(lines) == 1, said
     assert message in lines[0]
-    assert "secret" not in done.stderr
+    assert "secret" not in said
 
 
 @pytest.mark.parametrize(
