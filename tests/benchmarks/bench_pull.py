@@ -4,7 +4,8 @@
 
 The overhead is that of one `evolve work` over the local pool: the same stub judge in a process of
 its own on both sides, asked in turn, so that load changes both alike. The judges at once are in one
-process and answer after the latency; the search's side is this process.
+process; the search's side is this process. They answer after the latency, first all alike, so that
+answers come in bursts, then give or take a share of it.
 """
 
 import argparse
@@ -88,17 +89,20 @@ def interval(values: list[float]) -> tuple[float, float]:
     return medians[25], medians[974]
 
 
-async def at_once(judges: int, latency_s: float, seconds: float) -> None:
+async def at_once(judges: int, latency_s: float, spread: float, seconds: float) -> None:
     """Keep so many judges busy for a time: in a pool of this process, then over HTTP."""
-    places = [Place(f"judge {n}", Judge(latency_s).start, Deadlines()) for n in range(judges)]
+    places = [
+        Place(f"judge {n}", Judge(latency_s, spread).start, Deadlines()) for n in range(judges)
+    ]
     pool = Pool(places, print)
     await pool.up()
     here = await kept_busy(PooledEvaluator(pool, Deadlines()), judges, seconds)
     await pool.close()
-    print(f"{judges} judges of {latency_s:g} s  {busy(here, judges, latency_s)}  without HTTP")
+    what = f"{judges} judges of {latency_s:g} s, +-{100 * spread:.0f} %"
+    print(f"{what}  {busy(here, judges, latency_s)}  without HTTP")
     command = [sys.executable, "-m", "tests.benchmarks.bench_pull", "--judges", str(judges)]
     port = free_port()
-    words = ["--serve", str(port), "--latency", str(latency_s)]
+    words = ["--serve", str(port), "--latency", str(latency_s), "--spread", str(spread)]
     workers = subprocess.Popen([*command, *words], cwd=ROOT)
     try:
         async with searching(port, lease_s=20.0) as judge:
@@ -110,7 +114,7 @@ async def at_once(judges: int, latency_s: float, seconds: float) -> None:
     finally:
         workers.kill()
         workers.wait()
-    print(f"{judges} judges of {latency_s:g} s  {busy(there, judges, latency_s)}  over HTTP")
+    print(f"{what}  {busy(there, judges, latency_s)}  over HTTP")
     print(
         f"over HTTP as many as {100 * there / here:.1f} % of those without; processor time of one: "
         f"search {1e3 * own_s / (there * seconds):.1f} ms, "
@@ -141,9 +145,9 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def serve(port: int, judges: int, latency_s: float) -> None:
+async def serve(port: int, judges: int, latency_s: float, spread: float) -> None:
     """Be the workers, until killed."""
-    async with working(port, *(Judge(latency_s) for _ in range(judges))) as task:
+    async with working(port, *(Judge(latency_s, spread) for _ in range(judges))) as task:
         await task
 
 
@@ -153,17 +157,19 @@ def main() -> None:
     arguments.add_argument("--judges", type=int, default=64)
     arguments.add_argument("--latency", type=float, default=2.0)
     arguments.add_argument("--seconds", type=float, default=60.0)
+    arguments.add_argument("--spread", type=float, default=0.25)
     arguments.add_argument("--serve", type=int)
     options = arguments.parse_args()
     if options.serve:
-        asyncio.run(serve(options.serve, options.judges, options.latency))
+        asyncio.run(serve(options.serve, options.judges, options.latency, options.spread))
         return
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         asyncio.run(overhead(Path(folder), options.rounds))
     os.chdir(ROOT)
-    asyncio.run(at_once(options.judges, options.latency, options.seconds))
+    for spread in (0.0, options.spread):
+        asyncio.run(at_once(options.judges, options.latency, spread, options.seconds))
     print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import shlex
 import socket
 import sys
@@ -69,14 +70,14 @@ async def searching(
 
 
 class Judge:
-    """A judge in this process, whose answers take time or wait to be let go.
+    """A judge in this process, whose answers take time, give or take a share, or wait.
 
     Attributes:
         asked: what its calls were about, in order.
         answered: those that it has answered.
     """
 
-    def __init__(self, latency_s: float = 0.0, **hello: object) -> None:
+    def __init__(self, latency_s: float = 0.0, spread: float = 0.0, **hello: object) -> None:
         self.hello = HELLO | hello
         self.asked: list[str] = []
         self.answered: list[str] = []
@@ -86,6 +87,7 @@ class Judge:
         self.go = asyncio.Event()
         self.go.set()
         self._latency_s = latency_s
+        self._spread = spread
         self._finished: set[str] = set()
         self._killed = asyncio.Event()
 
@@ -112,7 +114,7 @@ class Judge:
         return verdict(params["fidelity"], f"judged {len(self.answered)}", self.hello)
 
     async def _work(self, about: str) -> None:
-        await asyncio.sleep(self._latency_s)
+        await asyncio.sleep(self._latency_s * random.uniform(1 - self._spread, 1 + self._spread))
         while about not in self._finished and not self.go.is_set():
             await asyncio.sleep(0.01)
 
