@@ -1,7 +1,7 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, in 80 s with its verification
 #   make test    everything that CI checks; `make test ONLY=store` runs one folder of tests
-#   make test-all    the tests marked `slow` too, before a release
+#   make test-all    the tests marked `slow` and those of Ray too, before a release
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
 #   make bench   figures of scale and cost, up to 10^4 programs: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;

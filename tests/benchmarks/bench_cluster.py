@@ -126,7 +126,9 @@ def search(address: str, judges: int, latency_s: float, seconds: int) -> None:
             *("task=./mine.py", "cluster=ray", f"cluster.address={address}", "device=cuda"),
             *(f"cluster.judges={judges}", f"device.python={script}", "initial=[start.py]"),
             *("operators=llm", "llm.model=openai/scripted", f"llm.api_base={server.api_base}"),
-            *("llm.price.prompt=0", "llm.price.completion=0", f"termination.wall_time={seconds}s"),
+            *("llm.price.prompt=0", "llm.price.completion=0", "llm.slots=32"),
+            *(f"termination.wall_time={seconds}s", "termination.evaluations=1000000"),
+            "termination.stagnation=null",
         ]
         asyncio.run(launch(settings(*words)))
     best = max(zip(samples, samples[20:], strict=False), key=lambda pair: pair[1][1] - pair[0][1])

@@ -45,7 +45,7 @@ class RayEvaluator(PooledEvaluator):
         slots: int | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
-        self._missing = f"waiting for a {wanted.resource} of the cluster, or a seat at its judge"
+        self._missing = f"waiting for a {wanted.resource} of the cluster, or for room at its judge"
         super().__init__(Pool([], say, self._missing), deadlines or Deadlines())
         self._wanted = wanted
         self._settings = (tuple(words), python, self._deadlines, slots)

@@ -83,6 +83,7 @@ class Judge:
             if guest.worker is not None:
                 await guest.worker.close(0)
             environment = worker_environment(package_path())
+            environment.pop("OMP_NUM_THREADS", None)  # Ray sets it to one
             try:
                 guest.worker = await WorkerProcess.spawn(
                     [python or sys.executable, *words], environment
