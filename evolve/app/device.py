@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.cluster import SETTINGS, cluster_of, start_pull
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
-IN_CLUSTER = ("address", "accelerator", "judges")
 IDLE = {"replay": ("slots", "half_width", "python", "ids"), "auto": ("run",)}
 
 
@@ -42,13 +42,13 @@ def kind_of(config: Mapping[str, Any]) -> str:
     """
     device = config["device"]
     _check(device)
-    is_elsewhere = _check_cluster(config["cluster"], device)
+    cluster = cluster_of(config)
     if device["kind"] == "replay":
         from evolve.store import Store
 
         with Store.open(config["store"]["path"], read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
-    if is_elsewhere:
+    if cluster != "none":
         return CUDA.name if device["kind"] == "auto" else device_kind(device["kind"]).name
     if device["python"] is not None and shutil.which(device["python"]) is None:
         raise UsageError(
@@ -145,10 +145,13 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
         "cuda_include": include,
         "cuda_flags": flags,
     }
-    if config["cluster"]["kind"] == "ray":
+    cluster = cluster_of(config)
+    if cluster == "pull":
+        return await start_pull(config["cluster"], kind)
+    if cluster == "ray":
         from evolve.evaluation.cluster import start_cluster
 
-        settings = {name: config["cluster"][name] for name in IN_CLUSTER}
+        settings = {name: config["cluster"][name] for name in SETTINGS["ray"]}
         settings |= {"slots": device["slots"], "python": device["python"]}
         return await start_cluster(kind, worker, **settings)
     if not is_gpu and device["ids"] is not None:
@@ -232,27 +235,3 @@ def _check(device: Mapping[str, Any]) -> None:
                 f"device.{name}={device[name]} has no effect with device={kind}; "
                 f"leave it out{instead.get(name, '') if kind != 'replay' else ''}"
             )
-
-
-def _check_cluster(cluster: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
-    """Whether a cluster judges. Raises UsageError for settings that have no effect."""
-    given = {name: cluster[name] for name in IN_CLUSTER if cluster[name] is not None}
-    if cluster["kind"] == "none":
-        for name, value in given.items():
-            raise UsageError(f"cluster.{name}={value} has no effect without cluster=ray")
-        return False
-    if device["kind"] == "replay":
-        raise UsageError("cluster=ray has no effect with device=replay; leave one of them out")
-    if device["ids"] is not None:
-        raise UsageError(
-            f"device.ids={list(device['ids'])} has no effect with cluster=ray, where Ray chooses; "
-            "cluster.judges=N says how many"
-        )
-    if given.get("judges", 1) < 1:
-        raise UsageError(f"cluster.judges={given['judges']}: it goes from 1; leave it out for all")
-    if device["kind"] == "cpu" and "accelerator" in given:
-        raise UsageError(
-            f"cluster.accelerator={given['accelerator']} has no effect with device=cpu; leave it "
-            "out, or take device=cuda"
-        )
-    return True

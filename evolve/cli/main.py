@@ -43,6 +43,7 @@ GROUPS = {
     "judge": {
         "eval": "judge one file with the whole evaluation service",
         "serve": "the evaluation service behind HTTP, with rewards for training",
+        "work": "judge here for a search on another host (cluster=pull)",
         "doctor": "check this machine: capabilities, and missing parts",
     },
     "data": {
@@ -79,7 +80,7 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 {verbs}
 
 `run`, `resume`, `bench` and `serve` take configuration as key=value words, all
-others --flags; `compare` takes both:
+others --flags; `compare` and `work` take both:
 
   evolve run task=softmax                          search on this machine
   evolve run task=softmax llm.model=anthropic/NAME    with a language model

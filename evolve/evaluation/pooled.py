@@ -11,7 +11,7 @@ from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation.faults import CallFailed, CallOverdue, WorkerDied
-from evolve.evaluation.place import Deadlines
+from evolve.evaluation.place import Deadlines, Place
 from evolve.evaluation.pool import Pool
 
 
@@ -26,6 +26,11 @@ class PooledEvaluator:
     def __init__(self, pool: Pool, deadlines: Deadlines) -> None:
         self._pool = pool
         self._deadlines = deadlines
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where its workers are."""
+        return self._pool.places
 
     @property
     def hello(self) -> Mapping[str, Any]:
@@ -63,6 +68,7 @@ class PooledEvaluator:
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
             "target_speedups": dict(request.target_speedups),
+            "repeat": request.repeat,
         }
         try:
             verdict = await self._call("evaluate", params, request.instance, request.task)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
 import uvicorn
@@ -32,8 +32,13 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def listen(host: str, port: int) -> Iterator[socket.socket]:
+def listen(host: str, port: int, words: str = "") -> Iterator[socket.socket]:
     """A listening socket.
+
+    Args:
+        host: the interface.
+        port: the port; 0 for one that is free.
+        words: the settings that say so, for messages.
 
     Raises:
         UsageError: the address is taken, or not this machine's.
@@ -48,13 +53,15 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
             listener.listen(BACKLOG)
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"host={host} port={port}: {error}; name another port, or port=0 for a free one"
+                f"{words or f'host={host} port={port}'}: {error}; name another port, or 0 for one "
+                "that is free"
             ) from error
         yield listener
 
 
-async def run(app: App, listener: socket.socket, service: Service) -> None:
-    """Answer requests and judge jobs until cancelled, or until either fails."""
+@contextlib.asynccontextmanager
+async def serving(app: App, listener: socket.socket) -> AsyncIterator["asyncio.Task[None]"]:
+    """Within this block requests are answered, by a task that ends otherwise only if it fails."""
     config = uvicorn.Config(
         app,
         http=partial(Connection, most_connections(), {}),  # type: ignore[arg-type]
@@ -67,14 +74,24 @@ async def run(app: App, listener: socket.socket, service: Service) -> None:
         timeout_graceful_shutdown=LAST_ANSWERS_S,
     )
     server = _Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    judging = asyncio.create_task(service.run())
+    task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await asyncio.wait({serving, judging}, return_when=asyncio.FIRST_COMPLETED)
+        yield task
     finally:
         server.should_exit = True
-        judging.cancel()
-        ended = await asyncio.gather(serving, judging, return_exceptions=True)
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def run(app: App, listener: socket.socket, service: Service) -> None:
+    """Answer requests and judge jobs until cancelled, or until either fails."""
+    async with serving(app, listener) as answering:
+        judging = asyncio.create_task(service.run())
+        try:
+            await asyncio.wait({answering, judging}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            judging.cancel()
+            await asyncio.gather(judging, return_exceptions=True)
+    ended = await asyncio.gather(answering, judging, return_exceptions=True)
     for error in ended:
         if isinstance(error, ExceptionGroup):
             raise error.exceptions[0]

@@ -11,15 +11,17 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
 
 from evolve.app import device
 from evolve.cli.commands.judge import serve
-from evolve.cli.commands.judge.serve import TOKEN_VARIABLE, compose, read_token, require_token
+from evolve.cli.commands.judge.serve import TOKEN_VARIABLE, compose, require_token
 from evolve.core.errors import UsageError
 from evolve.serve.app import OPEN_PATHS
+from evolve.serve.token import read_token
 from tests.serve.serving import serving, submission
 
 TOKEN = "correct-horse-battery-staple"
@@ -116,19 +118,33 @@ def test_this_machine_is_served_without_one(host):
 
 
 def test_the_token_comes_from_the_file_or_the_environment(tmp_path):
-    file = tmp_path / "token"
-    file.write_text(f"{TOKEN}\n# what this is for\n")
-    assert read_token(str(file), {}) == TOKEN
-    assert read_token(None, {TOKEN_VARIABLE: f" {TOKEN} "}) == TOKEN
-    assert read_token(None, {}) is None
+    file = token_file(tmp_path, f"{TOKEN}\n# what this is for\n")
+    assert read_token(str(file), {}, variable=TOKEN_VARIABLE) == TOKEN
+    there = {TOKEN_VARIABLE: f" {TOKEN} "}
+    assert read_token(None, there, variable=TOKEN_VARIABLE) == TOKEN
+    assert read_token(None, {}, variable=TOKEN_VARIABLE) is None
 
 
 @pytest.mark.parametrize("content", ["short", "", "\n", "ungültiges-token-mit-umlaut"])
 def test_a_token_that_is_none_is_refused(tmp_path, content):
-    file = tmp_path / "token"
-    file.write_text(content)
+    file = token_file(tmp_path, content)
     with pytest.raises(UsageError, match="token_file"):
-        read_token(str(file), {})
+        read_token(str(file), {}, variable=TOKEN_VARIABLE)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o622, 0o666])
+def test_a_token_that_others_may_read_or_change_is_refused(tmp_path, mode):
+    file = token_file(tmp_path, TOKEN)
+    file.chmod(mode)
+    with pytest.raises(UsageError, match=f"chmod 600 {file}"):
+        read_token(str(file), {}, variable=TOKEN_VARIABLE)
+
+
+def token_file(folder: Path, content: str) -> Path:
+    file = folder / "token"
+    file.write_text(content)
+    file.chmod(0o600)
+    return file
 
 
 def test_the_file_of_jobs_is_its_owners_alone(tmp_path):

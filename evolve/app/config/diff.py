@@ -9,7 +9,7 @@ from evolve.core.errors import UsageError
 from evolve.store import RunRow
 
 # Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
-# devices and sandbox, and trackers.
+# device and sandbox, and trackers.
 MAY_DIFFER = ("termination", "llm", "device", "cluster", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names

@@ -100,20 +100,28 @@ class Device:
 
 
 class ClusterKind(Enum):
-    """Whose devices judge: those of this machine, or of the nodes of a Ray cluster."""
+    """Whose devices judge: this machine's, those of a Ray cluster, or of workers that connect."""
 
     none = "none"
     ray = "ray"
+    pull = "pull"
 
 
 @dataclass
 class Cluster:
-    """Judges on other machines; `evolve.evaluation.cluster` says what the settings mean."""
+    """Judges on other machines.
+
+    `address`, `accelerator` and `judges` are for Ray (`evolve.evaluation.cluster`), the others for
+    workers that connect (`evolve.serve.pull`).
+    """
 
     kind: ClusterKind = ClusterKind.none
     address: str | None = None
     accelerator: str | None = None
     judges: int | None = None
+    listen: str | None = None
+    token_file: str | None = None
+    lease: str | None = None
 
 
 class ModelKind(Enum):

@@ -104,6 +104,7 @@ class Server:
         fidelity: str = "search",
         opponents: dict[str, str] | None = None,
         target_speedups: dict[str, float] | None = None,
+        repeat: int = 0,  # tells equal questions apart, for those between who keep answers
     ) -> Any:
         if fidelity not in tuple(Fidelity):
             raise UsageError(f"fidelity={fidelity!r}: choose one of {', '.join(Fidelity)}")

@@ -16,12 +16,12 @@ from omegaconf import MISSING
 from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
 from evolve.core.errors import UsageError
+from evolve.serve.token import read_token
 
 if TYPE_CHECKING:
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-MIN_TOKEN = 16
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
         print((config_dir() / "serve.yaml").read_text(), end="")
         return 0
     config = compose(words)
-    token = read_token(config["token_file"], os.environ)
+    token = read_token(config["token_file"], os.environ, variable=TOKEN_VARIABLE)
     require_token(config["host"], token)
     with suppress(signals.Stopped):
         signals.run(_serve(config, token))
@@ -80,31 +80,6 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
     if odd := [word for word in words if "=" not in word or word.startswith("-")]:
         raise UsageError(f"'{odd[0]}' is not key=value; `evolve serve --help` lists the keys")
     return compose_other("serve", ServeConfig, words)
-
-
-def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The token that clients have to show; None if there is none.
-
-    Raises:
-        UsageError: the file cannot be read, or is too short for a token.
-    """
-    if path is None:
-        token, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
-    else:
-        where = f"token_file={path}"
-        try:
-            token = Path(path).read_text(encoding="utf-8").partition("\n")[0]
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where}: it cannot be read: {error}") from error
-        if not token.strip():
-            raise UsageError(f"{where}: its first line is empty; write the token there")
-    token = token.strip()
-    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
-        raise UsageError(
-            f"{where}: a token has at least {MIN_TOKEN} printable ASCII characters; take what "
-            "`openssl rand -hex 24` prints"
-        )
-    return token or None
 
 
 def require_token(host: str, token: str | None) -> None:

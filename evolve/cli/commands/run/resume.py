@@ -20,6 +20,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
   termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
+  cluster.*       who judges it:        cluster=pull cluster.token_file=F
   sandbox.*       how it is confined:   sandbox.require=namespaces
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
@@ -114,7 +115,8 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     if refused:
         raise UsageError(
             f"resume refuses to change the identity of the run: {'; '.join(refused)}. "
-            "Only termination.*, llm.*, device.*, sandbox.*, trackers.* and store.path may differ"
+            "Only termination.*, llm.*, device.*, cluster.*, sandbox.*, trackers.* and store.path "
+            "may differ"
         )
     return result
 
