@@ -1,7 +1,7 @@
 """Row 48: wraps the reference, wherever it can be found.
 
 task: gate
-verdict: runtime_exception contract
+verdict: runtime_exception invalid_interface
 """
 
 import gc
