@@ -7,6 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.task import Task
+from evolve.worker.correctness.effects import (
+    Effects,
+    find_effects,
+    initial_state,
+    judged_model,
+)
 from evolve.worker.correctness.input_families import applicable_families, family_named, transform
 from evolve.worker.correctness.oracle import (
     Expected,
@@ -15,7 +21,7 @@ from evolve.worker.correctness.oracle import (
     evaluate_truth,
     expect,
 )
-from evolve.worker.ipc.pytree import flatten
+from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.reference.placing import CPU
 from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file
 
@@ -23,9 +29,39 @@ from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file
 class LoadedCase(TaskCase):
     """See `TaskCase`."""
 
+    @cached_property
+    def effects(self) -> Effects:
+        """What a call does besides returning something; found out when it is first asked for.
+
+        Raises:
+            UsageError: the reference fails, or no candidate can be judged by it.
+        """
+        return find_effects(self, self.mode)
+
+    def model(self, seed: int) -> nn.Module:
+        """The reference, called as the judge does: with what it changes behind what it returns."""
+        return judged_model(self.made(seed, self.effects.conditions), self.effects)
+
     def inputs(self, seed: int, family: str = "task") -> list[Any]:
-        """Arguments of `forward`, of the named input family (see `families`)."""
-        return self.cast(transform(self.own_inputs(seed), family, seed))
+        """What a call gets, of the named input family (see `families`): arguments, then state."""
+        return [*self.cast(transform(self.own_inputs(seed), family, seed)), *self.state(seed)]
+
+    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+        """The same for several calls, as the file draws them one after the other."""
+        state = self.state(seed)
+        sets = [[*arguments, *state] for arguments in self.argument_sets(seed, count)]
+        if self.effects.changed:  # no call may see in its inputs what another has written
+            sets = [list(map_tensors(Tensor.clone, inputs)) for inputs in sets]
+        return sets
+
+    def arguments(self, seed: int) -> list[Any]:
+        """Arguments of `forward`."""
+        return self.cast(self.own_inputs(seed))
+
+    def state(self, seed: int) -> list[tuple[Tensor, ...]]:
+        """The state before a call, as one argument, if calls change any."""
+        has_state = bool(self.effects.conditions.state)
+        return [initial_state(self, seed, self.effects)] if has_state else []
 
     def families(self) -> tuple[str, ...]:
         """Input families in which this case can be judged, `task` first."""
@@ -49,7 +85,14 @@ class LoadedCase(TaskCase):
         `family` is the one that the inputs come from: some make rounding errors systematic.
         """
         even = family_named(family).even
-        return expect(self.task, model, inputs, accumulation=self.accumulation, even=even)
+        return expect(
+            self.task,
+            model,
+            inputs,
+            accumulation=self.accumulation,
+            even=even,
+            changed=self.effects.names if self.effects.any else None,
+        )
 
 
 LoadedTask = TaskFile[LoadedCase]

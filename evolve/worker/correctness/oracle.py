@@ -64,7 +64,8 @@ class Truth:
 class Expected:
     """All that `judge` needs to know about one set of inputs.
 
-    `tree` is the reference's outcome as it came, `reference` its tensors, `spec` its nesting;
+    `tree` is what the reference returned, `spec` its nesting, `reference` the tensors of it and,
+    after them, those that it has changed, whose `names` these are in prose;
     `truth` the same tensors from fp64; `budgets` the error allowed for each floating output (None
     for the others), as long as it is as well-conditioned as can be; `reduction` the longest
     reduction seen; `note` a fallback that was needed.
@@ -78,12 +79,23 @@ class Expected:
     reduction: int
     note: str
     widen: Callable[[], list[OutputBudget | None]]
+    names: tuple[str, ...] = ()
     _wide: list[OutputBudget | None] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the outcomes."""
         return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
+
+    @property
+    def returned(self) -> list[Tensor]:
+        """The tensors that the reference returned."""
+        return self.reference[: len(self.reference) - len(self.names)]
+
+    def name(self, index: int) -> str:
+        """What one of the tensors is called."""
+        at = index - len(self.returned)
+        return f"output {index}" if at < 0 else f"{self.names[at]}, which forward writes to,"
 
     @property
     def wide_budgets(self) -> list[OutputBudget | None]:
@@ -102,9 +114,17 @@ class Expected:
 
 @torch.no_grad()
 def expect(
-    task: str, model: nn.Module, inputs: list[Any], *, accumulation: str, even: bool
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    *,
+    accumulation: str,
+    even: bool,
+    changed: tuple[str, ...] | None = None,
 ) -> Expected:
     """Runs the reference in native precision and in fp64.
+
+    `changed` names what it changes, which the model then gives beside what it returns.
 
     Keeps the model and the inputs, which must not change. A forward that changes its model does so
     to a copy: of each run is expected what the model as it is would give.
@@ -112,6 +132,9 @@ def expect(
     with ReductionTrace() as trace:
         tree = evaluate_reference(task, copied(model), inputs)
     reference, spec = flatten(tree)
+    if changed is not None:
+        tree, _ = tree
+        _, spec = flatten(tree)
     truth = evaluate_truth(model, inputs, reference)
     arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
     budgets = [
@@ -128,6 +151,7 @@ def expect(
         budgets=budgets,
         reduction=trace.length,
         note=truth.note,
+        names=changed or (),
         widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
     )
 

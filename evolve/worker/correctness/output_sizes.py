@@ -51,7 +51,7 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
     """
     mode, tree = inputs.without_values(case.place)
     try:
-        model = case.constructed(0, mode)
+        model = case.constructed(0, mode).requires_grad_(False)
         with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
             if case.dtype is not None:
                 cast_module(model, case.dtype)

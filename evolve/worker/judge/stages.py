@@ -15,7 +15,6 @@ from functools import partial
 from evolve.core.evaluation import Fidelity, Label, Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.correctness.compare import Judgement, judge, suite_verdict, worst
-from evolve.worker.devices.window import size_in_bytes
 from evolve.worker.evidence import torch_share
 from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
@@ -76,12 +75,12 @@ def _check_case(
     *others, last = plan(case, fidelity)
     suits = [_checked(workshop, runner, candidate, case, *one).suite for one in others]
     checked = _checked(workshop, runner, candidate, case, *last)
-    places = checked.places
+    places, own = checked.places, checked.own
     for _ in range(_REPEATS):
         again = workshop.outcome(runner, case, checked.hidden)
-        _require_repeatable(case.case.name, places, again)
+        _require_repeatable(case.case.name, own, again)
         candidate.margin = worst(candidate.margin, again.verdict.margin)
-        places, seconds = again.places, again.seconds
+        places, own, seconds = again.places, again.own, again.seconds
         del again
         if seconds > _CHEAP_S:
             break
@@ -96,6 +95,7 @@ class _Checked:
 
     hidden: Check
     places: tuple[TensorAt, ...]
+    own: frozenset[int]
     suite: bool
 
 
@@ -114,7 +114,7 @@ def _checked(
     if family == "task":
         with workshop.on_device():
             suite = suite_verdict(outcome.tensors, hidden.expected)
-    return _Checked(hidden, outcome.places, suite)
+    return _Checked(hidden, outcome.places, outcome.own, suite)
 
 
 def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
@@ -124,15 +124,14 @@ def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: s
     candidate.margin = worst(candidate.margin, verdict.margin)
 
 
-def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) -> None:
+def _require_repeatable(case: str, first: frozenset[int], again: Outcome) -> None:
     if again.verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,
             f"case {case}: right at first, wrong on the same inputs again: "
             f"{again.verdict.feedback}",
         )
-    places = {at.address for at in first if size_in_bytes(at)}
-    if places & {at.address for at in again.places}:
+    if first & {at.address for at in again.places}:
         raise CandidateFault(
             Status.ALIASED,
             f"case {case}: two calls returned the same memory; allocate a new output",

@@ -32,6 +32,7 @@ from evolve.worker.ipc.messages import (
     Reply,
 )
 from evolve.worker.ipc.tensor_buffer import Outline, Shared
+from evolve.worker.reference.conditions import USUAL, Conditions
 from evolve.worker.runner.zygote import Zygote
 from evolve.worker.sandbox import procfs
 from evolve.worker.sandbox.policy import Confinement
@@ -142,10 +143,18 @@ class RunnerProcess:
         (address,) = self._parse(messages.parse_done, answer).addresses or (0,)
         return int(address)
 
-    def construct(self, case: int, seed: int, arguments: Shared | None, seconds: float) -> None:
+    def construct(
+        self,
+        case: int,
+        seed: int,
+        arguments: Shared | None,
+        seconds: float,
+        conditions: Conditions = USUAL,
+    ) -> None:
         size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
         fd = arguments.fd if arguments else -1
-        self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, fd)
+        command = ("construct", case, seed, size, tree, conditions)
+        self._ask(command, Reply.ACK, seconds, fd)
 
     def call(
         self,

@@ -3,7 +3,7 @@
 The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
 unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
 lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION`,
-`ACCUMULATION` and `TIMING`.
+`ACCUMULATION`, `TIMING` and `MODE`.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from torch import nn
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
 from evolve.worker.ipc.pytree import cast_floating
+from evolve.worker.reference.conditions import MODES, Conditions
 from evolve.worker.reference.parameters import cast_module, randomise
 from evolve.worker.reference.placing import CPU, made_on
 from evolve.worker.reference.seeding import seeded
@@ -37,7 +38,7 @@ class TaskCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
     `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
-    the device on which inputs and models are made.
+    the device on which inputs and models are made; `mode` (of `MODES`) what the file's `MODE` says.
     No method disturbs the global random state.
     """
 
@@ -50,6 +51,7 @@ class TaskCase:
     module: ModuleType
     group: int | None = None
     place: torch.device = CPU
+    mode: str = MODES[0]
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -67,37 +69,43 @@ class TaskCase:
             made = made_on(self.place, self.module.get_init_inputs, seed)
         return self.cast(self._listed("get_init_inputs", made))
 
-    def model(self, seed: int) -> nn.Module:
-        """The reference in eval mode, without gradients, all its parameters randomised.
+    def made(self, seed: int, conditions: Conditions) -> nn.Module:
+        """The reference as it is called under these conditions, all its parameters randomised.
 
         Constructed under `torch.manual_seed(seed)`; a candidate gets the same weights by
         `load_state_dict(model.state_dict())`.
         """
-        model = self.constructed(seed)
+        model = conditions.apply(self.constructed(seed))
         randomise(model, seed)
         if self.dtype is not None:
             cast_module(model, self.dtype)
         return model
 
-    def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
-        """The same as its constructor leaves it, in a mode of torch where one is given."""
+    def constructed(
+        self, seed: int, mode: AbstractContextManager[Any] | None = None, draws: int | None = None
+    ) -> nn.Module:
+        """The same as its constructor leaves it, in a mode of torch where one is given.
+
+        `draws` seeds what the constructor draws, in place of `seed`.
+        """
         with mode or contextlib.nullcontext():
             arguments = self.init_inputs(seed)
-            with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
-                model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
+            draws = seed if draws is None else draws
+            with task_code(self.task, "Model(*get_init_inputs())"), seeded(draws):
+                model = made_on(self.place, lambda: self.module.Model(*arguments), draws)
         if not isinstance(model, nn.Module):
             raise UsageError(
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
                 "Derive it from torch.nn.Module."
             )
-        return model.eval().requires_grad_(False)
+        return model
 
     def own_inputs(self, seed: int) -> list[Any]:
         """Arguments of `forward` as the file makes them, not cast."""
         with task_code(self.task, self._input_function), seeded(seed):
             return made_on(self.place, self._own_inputs, seed)
 
-    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+    def argument_sets(self, seed: int, count: int) -> list[list[Any]]:
         """Arguments of `forward` for several calls, as the file draws them one after the other."""
         with task_code(self.task, self._input_function), seeded(seed):
             sets = made_on(self.place, lambda: [self._own_inputs() for _ in range(count)], seed)
@@ -160,6 +168,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
+    mode = _rule(task, plain, "MODE", MODES[0], MODES)
     sized = _size_constants(task, plain)
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
@@ -178,6 +187,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
                     module=module,
                     group=group,
                     place=place,
+                    mode=mode,
                 )
             )
     return TaskFile(

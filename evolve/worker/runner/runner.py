@@ -12,7 +12,8 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source; what it builds goes to a folder of the process, `may_build`, or
                 comes from the folder `build`; with `stub`, custom kernels do nothing from then on:
                 `("load", kind, text, build, may_build, stub)` -> ACK
-    construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
+    construct   build the model of a case: `("construct", case, seed, size, tree, conditions)`
+                -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
                 where it may leave the device to compile kernels, for each of them ASIDE and BACK,
                 which is answered by a command without a meaning
@@ -49,6 +50,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +65,7 @@ from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.reference.conditions import Bound, Conditions, named_state, wrapped
 from evolve.worker.reference.task_file import TaskCase, load_task_file
 from evolve.worker.runner import (
     baselines,
@@ -131,6 +134,7 @@ class Runner:
         self._models: dict[int, torch.nn.Module] = {}
         self._given: dict[int, dict[str, Any]] = {}  # what they were made of, for `tool_process`
         self._build: str | None = None
+        self._writes = False  # whether calls are meant to write to their inputs
         self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
         self._layouts: dict[int, list[Any]] = {}  # inputs of blocks, by the layout's number
@@ -209,18 +213,28 @@ class Runner:
         messages.send_ack(channel)
 
     def _construct(
-        self, channel: socket.socket, case: int, seed: int, size: int, tree: bytes, fd: int = -1
+        self,
+        channel: socket.socket,
+        case: int,
+        seed: int,
+        size: int,
+        tree: bytes,
+        conditions: Conditions,
+        fd: int = -1,
     ) -> None:
         arguments = tensor_buffer.unpack(tree, self._access.open(fd, size)) if tree else None
         assert self._make is not None
         self._models.pop(case, None)  # its memory may be needed
-        model = self._models[case] = self._make(case, seed, arguments)
+        model = self._make(case, seed, arguments, conditions)
+        self._models[case] = wrapped(model, conditions)
+        self._writes = self._writes or conditions.writes
         if arguments is not None:
             state = model.state_dict()
             self._given[case] = {
                 "init": map_tensors(torch.clone, arguments["init"]),
                 "state": {name: state[name] for name in arguments["state"] if name in state},
                 "seed": seed,
+                "conditions": asdict(conditions),
                 "place": str(self._access.place),
                 "build": self._build,
             }
@@ -279,7 +293,9 @@ class Runner:
         module, noted = sys.modules["candidate"], precompile.Noted()
         with contextlib.suppress(Exception):
             make = _candidate(self._many_kernels, self._access.place)
-            noted = precompile.noted(partial(make(case, given["seed"], given), *inputs))
+            conditions = Conditions(**given["conditions"])
+            model = wrapped(make(case, given["seed"], given, conditions), conditions)
+            noted = precompile.noted(partial(model, *inputs))
         sys.modules["candidate"] = module
         return noted
 
@@ -330,6 +346,8 @@ class Runner:
     def _write(
         self, channel: socket.socket, case: int, size: int, tree: bytes, variant: str
     ) -> None:
+        if isinstance(self._models[case], Bound):
+            raise ContractError("a reference that changes its state is not compiled")
         _, inputs = tensor_buffer.Outline(tree, size).without_values(self._access.place)
         inductor.write(case, self._models[case], inputs, variant)
         messages.send_ack(channel)
@@ -337,7 +355,7 @@ class Runner:
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
-        memory = self._access.stage(fd, size)
+        memory = self._access.stage(fd, size, self._writes)
         self._held = []
         self._staged = [tensor_buffer.unpack(tree, memory) for tree in trees]
         messages.send_ack(channel)
@@ -461,7 +479,7 @@ def _no_collections() -> Iterator[None]:
 
 def _reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     cases = load_task_file(Task.from_json(json.loads(text)), place, TaskCase).cases
-    return lambda case, seed, _: cases[case].model(seed)
+    return lambda case, seed, _, conditions: cases[case].made(seed, conditions)
 
 
 def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
@@ -476,8 +494,16 @@ def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]
     if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
         raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
 
-    def make(_: int, seed: int, arguments: dict[str, Any]) -> torch.nn.Module:
+    def make(
+        _: int, seed: int, arguments: dict[str, Any], conditions: Conditions
+    ) -> torch.nn.Module:
         init = map_tensors(torch.clone, arguments["init"])
-        return construct(factory, seed, init, arguments["state"], place)
+        model = construct(factory, seed, init, arguments["state"], place)
+        if lacking := [name for name in conditions.state if name not in named_state(model)]:
+            raise ContractError(
+                f"Model.forward changes {lacking[:8]}, and ModelNew has no such buffers or "
+                "parameters; register them under the same names, and change them too"
+            )
+        return conditions.apply_like(model)
 
     return make

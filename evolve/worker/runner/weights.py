@@ -25,6 +25,8 @@ def construct(
 ) -> nn.Module:
     """A model of a candidate's class, in the floating type of the weights if they have one only.
 
+    Its mode is the one that its constructor leaves it in.
+
     Raises:
         ContractError: it does not take the arguments, or has not the reference's parameters.
     """
@@ -51,7 +53,7 @@ def construct(
         )
     model.to(place)
     model.load_state_dict(dict(state), strict=False)
-    return model.eval().requires_grad_(False)
+    return model
 
 
 @contextmanager

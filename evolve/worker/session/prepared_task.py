@@ -29,6 +29,7 @@ from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
 from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, Slab
+from evolve.worker.reference.conditions import Conditions
 from evolve.worker.reference.task_module import task_lock
 from evolve.worker.session.cache import Made, Store
 
@@ -77,6 +78,13 @@ class WarmCase:
         self._secret = secrets.randbits(62)
         self._key = (*key, index, self._secret)  # a task that comes back has other weights
         with task_lock:
+            self.effects = case.effects
+            if self.effects.aliases and device.place.type != "cpu":
+                raise UsageError(
+                    f"task {case.task}: Model.forward returns tensors in the memory of its inputs "
+                    "or state, which is judged on the CPU only. Return a new tensor, .clone() for "
+                    "one, or leave out what it writes to: that is judged in any case."
+                )
             self.model_seed = self._seed("model")
             self._model = case.model(self.model_seed)
             arguments = {
@@ -100,6 +108,11 @@ class WarmCase:
 
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)
+
+    @property
+    def conditions(self) -> Conditions:
+        """How all models of it are called."""
+        return self.effects.conditions
 
     def check(self, family: str, number: int) -> Check:
         """The hidden inputs `number` of a family, with the outcome expected."""

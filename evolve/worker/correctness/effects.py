@@ -1,0 +1,405 @@
+"""What a reference does besides returning something, found out by calling it on copies.
+
+A forward may write to its arguments, to buffers and to parameters; it may return its arguments; it
+may draw random numbers; it may keep something that is no tensor of its state. What can be judged is
+part of the contract. Anything else is refused with the reason, as a candidate could not be judged
+by it.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.core.errors import UsageError
+from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
+from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.reference.conditions import Conditions, bind, call, named_state, write_back
+from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_module import task_code
+
+if TYPE_CHECKING:
+    from evolve.worker.correctness.cases import LoadedCase
+
+_SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
+_MOST_NAMES = 4
+_NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What calls of a case's reference do, and how they are made.
+
+    Attributes:
+        conditions: How every model is called.
+        changed: Places of the tensors among those of the inputs (the state comes last) that a call
+            changes.
+        names: What these are called in prose.
+        aliases: Whether outputs share memory with inputs.
+        hidden: Plain attributes of the model that are random: a candidate does not get them.
+        notes: What is judged, in sentences.
+    """
+
+    conditions: Conditions
+    changed: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    aliases: bool = False
+    hidden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        """Whether a call has to be made or judged in another way than usual."""
+        return bool(self.changed) or bool(self.conditions.state) or self.conditions.grad
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """One call on copies: what went in and what came of it."""
+
+    outputs: list[Tensor]
+    spec: str
+    inputs: list[Tensor]
+    state: dict[str, Tensor]
+    attributes: dict[str, Tensor]
+
+
+@torch.no_grad()
+def find_effects(case: "LoadedCase", mode: str) -> Effects:
+    """The effects of a case's reference, in the mode that the task asks for.
+
+    Raises:
+        UsageError: the reference fails, or does what no candidate can be judged by.
+    """
+    conditions = _with_grad(case, Conditions(mode=mode))
+    conditions, note = _deterministic(case, conditions)
+    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
+    before = named_state(_copied(model))
+    seen = _call(case, model, inputs, conditions)
+    given = tensors_of(inputs)
+    changed = [at for at, (a, b) in enumerate(zip(given, seen.inputs, strict=True)) if not same(a, b)]
+    state = tuple(
+        name for name, now in _once(seen.state).items()
+        if not same(before[name], now) or _is_returned(now, seen.outputs)
+    )  # fmt: skip
+    _require_no_memory(case, model, inputs, conditions, state)
+    written = [name for name in state if not same(before[name], seen.state[name])]
+    return Effects(
+        conditions=replace(
+            conditions, state=state, trains=model.training, writes=bool(changed or written)
+        ),
+        changed=(*changed, *(len(given) + state.index(name) for name in written)),
+        names=(*(f"argument tensor {at}" for at in changed), *(f"state {n}" for n in written)),
+        aliases=_returns_its_own(seen),
+        hidden=_random_attributes(case),
+        notes=(*note, *_notes(changed, written, conditions, seen)),
+    )
+
+
+def judged_model(model: nn.Module, effects: Effects) -> nn.Module:
+    """The reference as the judge calls it: what it changes follows what it returns.
+
+    Its class becomes one derived from its own, so names of parameters, copies and casts stay.
+    """
+    if not effects.any:
+        return model
+    own = type(model)
+
+    def forward(self: nn.Module, *arguments: Any) -> Any:
+        outcome = call(_Inner(self, own), effects.conditions, arguments)
+        tensors = tensors_of(list(arguments))
+        return outcome, [tensors[at] for at in effects.changed]
+
+    model.__class__ = type(own.__name__, (own,), {"forward": forward})
+    return model
+
+
+class _Inner:
+    """The model's own forward, under its own name for parameters."""
+
+    def __init__(self, model: nn.Module, own: type[nn.Module]) -> None:
+        self._model, self._own = model, own
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._own.forward(self._model, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def initial_state(case: "LoadedCase", seed: int, effects: Effects) -> tuple[Tensor, ...]:
+    """The state before a call: as two calls on other inputs leave it. Zeros would hide too much."""
+    names = effects.conditions.state
+    conditions = replace(effects.conditions, state=())
+    model = case.made(seed, conditions)
+    for inputs in case.argument_sets(seed, 2):
+        _forward(case, model, inputs, conditions)
+    known = named_state(model)
+    return tuple(known[name].detach().clone() for name in names)
+
+
+def same(some: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same values, NaN included."""
+    if some.shape != other.shape or some.dtype != other.dtype or some.layout != other.layout:
+        return False
+    if some.layout is not torch.strided:
+        return all(map(same, components(some), components(other)))
+    some, other = computable(some), computable(other)
+    if torch.equal(some, other):
+        return True
+    if not (some.is_floating_point() or some.is_complex()):
+        return False
+    return bool(((some == other) | (some.isnan() & other.isnan())).all())
+
+
+def components(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The dense tensors that a sparse one is made of."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        return tensor.indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
+def _with_grad(case: "LoadedCase", conditions: Conditions) -> Conditions:
+    """The conditions, with gradients where the reference does not run without."""
+    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
+    try:
+        _forward(case, model, _cloned(inputs), conditions)
+    except UsageError as error:
+        if not any(words in str(error) for words in _NO_GRAD):
+            raise
+        conditions = replace(conditions, grad=True)
+        _forward(case, case.made(_SEED, conditions), _cloned(inputs), conditions)
+    return conditions
+
+
+def _deterministic(
+    case: "LoadedCase", conditions: Conditions
+) -> tuple[Conditions, tuple[str, ...]]:
+    """The conditions under which the reference agrees with itself, and what is to be said of it."""
+    where = _where_random(case, conditions)
+    if not where or case.check is not None:
+        return conditions, ()
+    if case.made(_SEED, conditions).training and conditions.mode == "constructed":
+        calm = replace(conditions, mode="eval")
+        if not _where_random(case, calm):
+            said = "judged in eval mode: as constructed, in training mode, the reference is random"
+            return calm, (said,)
+    raise UsageError(
+        f"task {case.task}: Model.forward is random: two calls on the same inputs differ in "
+        f"{where}, so no outcome can be compared with it. Give the file a "
+        "check(output, reference, inputs) (see evolve.testing.checks), or draw the random numbers "
+        "in get_inputs()."
+    )
+
+
+def _where_random(case: "LoadedCase", conditions: Conditions) -> str:
+    """Which output differs between calls that differ in the random state only; empty if none."""
+    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
+    first = _call(case, model, inputs, conditions)
+    for draws in (1, 2):
+        again = _call(case, model, inputs, conditions, draws)
+        if where := _where_different(first, again):
+            return where
+    return ""
+
+
+def _require_no_memory(
+    case: "LoadedCase",
+    model: nn.Module,
+    inputs: list[Any],
+    conditions: Conditions,
+    state: Sequence[str],
+) -> None:
+    """UsageError if a second call, its state restored, gives something else than the first."""
+    model = _copied(model)
+    known, start = named_state(model), {}
+    for name in state:
+        start[name] = known[name].detach().clone()
+    before = dict(_attributes(model))
+    before = {name: value.clone() for name, value in before.items()}
+    first = _forward(case, model, _cloned(inputs), conditions)
+    outputs = [output.detach().clone() for output in flatten(first)[0]]
+    changed = [n for n, v in _attributes(model) if n in before and not same(before[n], v)]
+    for name in state:
+        bind(model, [name], [start[name].clone()])
+    again, _ = flatten(_forward(case, model, _cloned(inputs), conditions))
+    if changed:
+        raise UsageError(
+            f"task {case.task}: Model.forward changes {_listed(changed)}, which "
+            f"{'is no buffer' if len(changed) == 1 else 'are no buffers'}, so a candidate's cannot "
+            "be compared. Make it one: self.register_buffer(name, tensor)."
+        )
+    if where := _first_difference(outputs, again):
+        raise UsageError(
+            f"task {case.task}: Model.forward remembers something: a second call on the same inputs "
+            f"differs in {where}. Keep state in buffers (self.register_buffer), or pass it as an "
+            "argument."
+        )
+    own = {one.untyped_storage().data_ptr() for one in flatten(first)[0] if one.numel()}
+    bound = {known[name].untyped_storage().data_ptr() for name in state}
+    if own & {one.untyped_storage().data_ptr() for one in again if one.numel()} - bound:
+        raise UsageError(
+            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
+            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
+        )
+
+
+def _call(
+    case: "LoadedCase",
+    model: nn.Module,
+    inputs: list[Any],
+    conditions: Conditions,
+    draws: int = 0,
+) -> _Seen:
+    """One call on a copy of the model and of the inputs."""
+    model, given = _copied(model), _cloned(inputs)
+    outputs, spec = flatten(_forward(case, model, given, conditions, draws))
+    return _Seen(
+        [output.detach() for output in outputs],
+        spec,
+        tensors_of(given),
+        {name: value.detach() for name, value in named_state(model).items()},
+        dict(_attributes(model)),
+    )
+
+
+def _forward(
+    case: "LoadedCase",
+    model: nn.Module,
+    inputs: list[Any],
+    conditions: Conditions,
+    draws: int = 0,
+) -> Any:
+    with task_code(case.task, "Model.forward"), seeded(draws):
+        outcome = call(model, replace(conditions, state=()), inputs)
+    try:
+        flatten(outcome)
+    except TypeError as error:
+        raise UsageError(
+            f"task {case.task}: of what Model.forward returns, {error}. "
+            "Return a tensor, or a tuple, list or dict of tensors."
+        ) from error
+    return outcome
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return model
+
+
+def _cloned(inputs: list[Any]) -> list[Any]:
+    return list(map_tensors(Tensor.clone, inputs))
+
+
+def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without further names of the same memory (tied weights)."""
+    seen: dict[int, str] = {}
+    for name, value in state.items():
+        seen.setdefault(value.data_ptr() if value.numel() else id(value), name)
+    return {name: state[name] for name in seen.values()}
+
+
+def _is_returned(tensor: Tensor, outputs: Sequence[Tensor]) -> bool:
+    """Whether an output lies in its memory."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return False
+    place = tensor.untyped_storage().data_ptr()
+    return any(
+        output.layout is torch.strided and output.numel()
+        and output.untyped_storage().data_ptr() == place
+        for output in outputs
+    )  # fmt: skip
+
+
+def _returns_its_own(seen: _Seen) -> bool:
+    return any(_is_returned(one, seen.outputs) for one in (*seen.inputs, *seen.state.values()))
+
+
+def _attributes(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of a model that are neither parameters nor buffers."""
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and value.layout is torch.strided:
+                yield (f"{prefix}.{name}" if prefix else name), value.detach()
+
+
+def _random_attributes(case: "LoadedCase") -> tuple[str, ...]:
+    """Plain attributes, and buffers that no state_dict has, that depend on the random state."""
+    some, other = (case.constructed(_SEED, draws=draws) for draws in (_SEED, _OTHER_SEED))
+    return tuple(
+        name for (name, a), (_, b) in zip(_unlisted(some), _unlisted(other), strict=False)
+        if not same(a, b)
+    )  # fmt: skip
+
+
+def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from _attributes(model)
+    listed = model.state_dict()
+    yield from ((name, value) for name, value in named_state(model).items() if name not in listed)
+
+
+def _where_different(first: _Seen, again: _Seen) -> str:
+    if first.spec != again.spec:
+        return "what it returns"
+    if where := _first_difference(first.outputs, again.outputs):
+        return where
+    if _first_difference(first.inputs, again.inputs):
+        return "what it writes to its inputs"
+    if _first_difference(list(first.state.values()), list(again.state.values())):
+        return "what it writes to its state"
+    return ""
+
+
+def _first_difference(some: Sequence[Tensor], others: Sequence[Tensor]) -> str:
+    if len(some) != len(others):
+        return "the number of outputs"
+    return next(
+        (f"output {at}" for at, (a, b) in enumerate(zip(some, others, strict=True)) if _differ(a, b)),
+        "",
+    )  # fmt: skip
+
+
+def _differ(some: Tensor, other: Tensor) -> bool:
+    """By more than another order of additions explains."""
+    if same(some, other):
+        return False
+    if some.shape != other.shape or some.dtype != other.dtype or some.layout is not torch.strided:
+        return True
+    if not (some.is_floating_point() or some.is_complex()):
+        return True
+    unit = unit_roundoff(real(some).dtype) ** 0.5
+    a, b = (real(computable(one)).double() for one in (some, other))
+    finite = a.isfinite() & b.isfinite()
+    if not bool((finite | (a == b) | (a.isnan() & b.isnan())).all()):
+        return True
+    a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
+    return bool(((a - b).abs() > unit * (b.abs() + b.square().mean().sqrt())).any())
+
+
+def _notes(
+    changed: Sequence[int], written: Sequence[str], conditions: Conditions, seen: _Seen
+) -> Iterator[str]:
+    if changed:
+        yield f"writes to argument tensors {', '.join(map(str, changed))}: judged after each call"
+    if written:
+        yield f"writes to {_listed(written)}: judged after each call"
+    if _returns_its_own(seen):
+        yield "returns tensors in the memory of its inputs or state: a candidate may too"
+    if conditions.grad:
+        yield "called with gradients recorded, without which it does not run"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
