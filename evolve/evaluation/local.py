@@ -213,6 +213,11 @@ class LocalEvaluator:
             raise EvaluatorUnavailable(str(failure)) from failure
         return findings
 
+    async def conditions(self, task: Task) -> list[str]:
+        """What is judged of a task besides values, and under which conditions, in sentences."""
+        found: list[str] = await self._ask("conditions", {"task": _judged(task)}, task)
+        return found
+
     async def noise(self, task: Task) -> dict[str, Any]:
         """Reference time, noise floor and cost of one evaluation on this device."""
         result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)}, task)

@@ -29,11 +29,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An evaluation, what the audit of its task found, and whether a database knew both."""
+    """An evaluation, what the audit of its task found, and whether a database knew both.
+
+    `conditions` say what was judged besides values, and how; none of a known verdict.
+    """
 
     evaluation: Evaluation
     findings: Findings
     known: bool
+    conditions: Sequence[str] = ()
 
 
 def request_for(
@@ -120,9 +124,10 @@ async def judge(
             return found
         with frontend.doing(f"auditing the task {request.task.name}", plain=False):
             findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+            conditions = await evaluator.conditions(request.task)
         with frontend.doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
             evaluation = await evaluator.evaluate(request)
-        return Verdict(evaluation=evaluation, findings=findings, known=False)
+        return Verdict(evaluation=evaluation, findings=findings, known=False, conditions=conditions)
     finally:
         await evaluator.close()
 

@@ -34,11 +34,13 @@ class Judgement:
     `margin` is the largest error over what is allowed: at most 1 if values are right; None
     if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
     is exceeded and the outcome is right all the same, so that the more exact never has the larger.
+    `rules` say up to what it is equal where it is not the reference's outcome.
     """
 
     status: Status
     feedback: str = ""
     margin: float | None = None
+    rules: tuple[str, ...] = ()
 
 
 def worst(*margins: float | None) -> float | None:
@@ -78,13 +80,14 @@ def judge(
         hooked = _judge_by_hook(case.check, outputs[:first], expected, inputs)
         if hooked.status is not Status.CORRECT or first == len(outputs):
             return hooked
-    margin = 0.0
+    margin, rules = 0.0, []
     for index, output in enumerate(outputs[first:], first):
         verdict = _judge_values(index, output, expected, explain, excuse)
         if verdict.status is not Status.CORRECT:
             return verdict
         margin = max(margin, verdict.margin or 0.0)
-    return Judgement(Status.CORRECT, margin=margin)
+        rules += [f"{expected.name(index)}: {rule}" for rule in verdict.rules]
+    return Judgement(Status.CORRECT, margin=margin, rules=tuple(rules))
 
 
 def _judge_structure(outputs: Sequence[Tensor], spec: str, expected: Expected) -> Judgement | None:
@@ -133,8 +136,13 @@ def _judge_values(
     index: int, output: Tensor, expected: Expected, explain: bool, excuse: bool
 ) -> Judgement:
     own, truth, budget = expected.reference[index], expected.truth[index], expected.budgets[index]
+    rules: tuple[str, ...] = ()
     if budget is None:
         wrong = (output != own) & (output != truth)
+        if bool(wrong.any()):
+            freedom = expected.freedom(index)
+            wrong &= ~freedom.allows(output, own)
+            rules = (freedom.rule,)
         margin = math.inf if bool(wrong.any()) else 0.0
     else:
         output, own, truth = real(output), real(own), real(truth)
@@ -145,15 +153,32 @@ def _judge_values(
             wide = expected.wide_budgets[index]
             assert wide is not None
             budget, margin = wide, max(1.0, _margin(output, own, truth, wide)[0])
+        if margin > 1.0 and may_help and excuse and own.dtype.itemsize > 1:
+            freedom = expected.freedom(index)
+            rules = (freedom.rule,) if freedom.rule else ()
+            if rules and freedom.low is not None:
+                moved = freedom.allows(output, own)
+                settled = torch.where(moved, truth.to(output.dtype), output)
+                margin = max(1.0, _margin(settled, own, truth, budget)[0])
     if margin <= 1.0:
-        return Judgement(Status.CORRECT, margin=margin)
+        return Judgement(Status.CORRECT, margin=margin, rules=rules)
     text = f"{expected.name(index)} {tuple(own.shape)} {str(own.dtype).removeprefix('torch.')}"
     if explain:
         with contextlib.suppress(torch.OutOfMemoryError):  # it takes many times the output
+            if budget is None:
+                text += _integers_off(output, own)
             if budget is not None:
                 wrong = _bad_elements(output, own, truth, budget)
             text += ": " + describe_mismatch(computable(output), truth, wrong, margin)
     return Judgement(Status.WRONG_VALUE, text, margin)
+
+
+def _integers_off(output: Tensor, own: Tensor) -> str:
+    """By how much, and that they are compared exactly."""
+    if output.dtype is torch.bool:
+        return ""
+    most = int((output.double() - own.double()).abs().max())
+    return f" (compared exactly, but for ties and half-way codes; largest difference {most})"
 
 
 def _margin(

@@ -7,6 +7,7 @@ by it.
 """
 
 import copy
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,15 @@ class Effects:
     notes: tuple[str, ...] = ()
 
     @property
+    def hints(self) -> tuple[str, ...]:
+        """What the author of a task or of a kernel should know about random attributes."""
+        return tuple(
+            f"Model.{name} is random and no state_dict has it: ModelNew has the same values only "
+            "if its constructor draws the same random numbers in the same order; make it a buffer"
+            for name in self.hidden
+        )
+
+    @property
     def any(self) -> bool:
         """Whether a call has to be made or judged in another way than usual."""
         return bool(self.changed) or bool(self.conditions.state) or self.conditions.grad
@@ -80,22 +90,25 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     before = named_state(_copied(model))
     seen = _call(case, model, inputs, conditions)
     given = tensors_of(inputs)
-    changed = [at for at, (a, b) in enumerate(zip(given, seen.inputs, strict=True)) if not same(a, b)]
+    changed = [
+        at for at, (a, b) in enumerate(zip(given, seen.inputs, strict=True)) if not same(a, b)
+    ]
     state = tuple(
         name for name, now in _once(seen.state).items()
         if not same(before[name], now) or _is_returned(now, seen.outputs)
     )  # fmt: skip
     _require_no_memory(case, model, inputs, conditions, state)
+    called = _argument_names(model, inputs)
     written = [name for name in state if not same(before[name], seen.state[name])]
     return Effects(
         conditions=replace(
             conditions, state=state, trains=model.training, writes=bool(changed or written)
         ),
         changed=(*changed, *(len(given) + state.index(name) for name in written)),
-        names=(*(f"argument tensor {at}" for at in changed), *(f"state {n}" for n in written)),
+        names=(*(called[at] for at in changed), *(f"state {n}" for n in written)),
         aliases=_returns_its_own(seen),
         hidden=_random_attributes(case),
-        notes=(*note, *_notes(changed, written, conditions, seen)),
+        notes=(*note, *_notes([called[at] for at in changed], written, conditions, seen)),
     )
 
 
@@ -191,8 +204,8 @@ def _deterministic(
             said = "judged in eval mode: as constructed, in training mode, the reference is random"
             return calm, (said,)
     raise UsageError(
-        f"task {case.task}: Model.forward is random: two calls on the same inputs differ in "
-        f"{where}, so no outcome can be compared with it. Give the file a "
+        f"task {case.task}: Model.forward is random, or remembers calls: two on the same inputs "
+        f"differ in {where}, so no outcome can be compared with it. Give the file a "
         "check(output, reference, inputs) (see evolve.testing.checks), or draw the random numbers "
         "in get_inputs()."
     )
@@ -237,9 +250,9 @@ def _require_no_memory(
         )
     if where := _first_difference(outputs, again):
         raise UsageError(
-            f"task {case.task}: Model.forward remembers something: a second call on the same inputs "
-            f"differs in {where}. Keep state in buffers (self.register_buffer), or pass it as an "
-            "argument."
+            f"task {case.task}: Model.forward remembers something: a second call on the same "
+            f"inputs differs in {where}. Keep state in buffers (self.register_buffer), or pass it "
+            "as an argument."
         )
     own = {one.untyped_storage().data_ptr() for one in flatten(first)[0] if one.numel()}
     bound = {known[name].untyped_storage().data_ptr() for name in state}
@@ -363,10 +376,8 @@ def _where_different(first: _Seen, again: _Seen) -> str:
 def _first_difference(some: Sequence[Tensor], others: Sequence[Tensor]) -> str:
     if len(some) != len(others):
         return "the number of outputs"
-    return next(
-        (f"output {at}" for at, (a, b) in enumerate(zip(some, others, strict=True)) if _differ(a, b)),
-        "",
-    )  # fmt: skip
+    pairs = enumerate(zip(some, others, strict=True))
+    return next((f"output {at}" for at, (a, b) in pairs if _differ(a, b)), "")
 
 
 def _differ(some: Tensor, other: Tensor) -> bool:
@@ -386,11 +397,22 @@ def _differ(some: Tensor, other: Tensor) -> bool:
     return bool(((a - b).abs() > unit * (b.abs() + b.square().mean().sqrt())).any())
 
 
+def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
+    """What the tensors of the inputs are called: by the parameters of forward."""
+    names = list(inspect.signature(model.forward).parameters)
+    names += [str(number) for number in range(len(names), len(inputs))]
+    return [
+        f"argument {name}" if value is tensor else f"argument {name}, tensor {number}"
+        for name, value in zip(names, inputs, strict=False)
+        for number, tensor in enumerate(tensors_of(value))
+    ]
+
+
 def _notes(
-    changed: Sequence[int], written: Sequence[str], conditions: Conditions, seen: _Seen
+    changed: Sequence[str], written: Sequence[str], conditions: Conditions, seen: _Seen
 ) -> Iterator[str]:
     if changed:
-        yield f"writes to argument tensors {', '.join(map(str, changed))}: judged after each call"
+        yield f"writes to {_listed(changed)}: judged after each call"
     if written:
         yield f"writes to {_listed(written)}: judged after each call"
     if _returns_its_own(seen):

@@ -19,6 +19,7 @@ from evolve.core.errors import UsageError
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
+from evolve.worker.correctness.freedom import Freedom, freedoms
 from evolve.worker.correctness.reduction import ReductionTrace
 from evolve.worker.correctness.tolerance import (
     Arithmetic,
@@ -54,10 +55,14 @@ _NUDGED_AT_ONCE = 1 << 27  # elements
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Truth:
-    """Outputs computed in fp64; `note` says where that was not possible, else empty."""
+    """Outputs computed in fp64; `note` says where that was not possible, else empty.
+
+    `runs` says whether the reference runs in fp64 at all, if only in parts.
+    """
 
     outputs: list[Tensor]
     note: str = ""
+    runs: bool = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,12 +85,21 @@ class Expected:
     note: str
     widen: Callable[[], list[OutputBudget | None]]
     names: tuple[str, ...] = ()
+    loosen: Callable[[], list[Freedom]] = list
     _wide: list[OutputBudget | None] = field(default_factory=list)
+    _free: list[Freedom] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the outcomes."""
         return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
+
+    def freedom(self, index: int) -> Freedom:
+        """What else one of the tensors may be; worked out when it is first asked for."""
+        with task_lock:
+            if not self._free:
+                self._free.extend(self.loosen())
+            return self._free[index] if index < len(self._free) else Freedom()
 
     @property
     def returned(self) -> list[Tensor]:
@@ -142,6 +156,7 @@ def expect(
         for native, exact in zip(reference, truth.outputs, strict=True)
     ]
     dtypes = [native.dtype for native in reference]
+    run = partial(_observed, task, model, inputs)
     motions = partial(_motions, task, model, inputs, truth, dtypes)
     return Expected(
         tree=tree,
@@ -152,8 +167,24 @@ def expect(
         reduction=trace.length,
         note=truth.note,
         names=changed or (),
+        loosen=partial(freedoms, run, reference, torch.float64 if truth.runs else None),
         widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
     )
+
+
+@torch.no_grad()
+def _observed(
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    dtype: torch.dtype | None,
+    mode: DispatchMode | None,
+) -> list[Tensor]:
+    """The reference's tensors, in a type where one is given, each operation through a mode."""
+    with task_code(task, "Model.forward"):
+        if dtype is not None:
+            return _forward_in(dtype, model, inputs, mode)
+        return _forward(copied(model), list(map_tensors(Tensor.clone, inputs)), mode)
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -253,7 +284,7 @@ def _fallback(
         raise  # is a RuntimeError too
     except _MISSING_OPERATION:
         outputs, note = reference, f"{reason}; judged by its native outcome"
-    return Truth(outputs=[_doubled(output) for output in outputs], note=note)
+    return Truth(outputs=[_doubled(output) for output in outputs], note=note, runs=False)
 
 
 def _motions(

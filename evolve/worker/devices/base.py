@@ -181,9 +181,7 @@ class Device(Protocol):
         """Whether the runner has written to its inputs, which it says are at `address`."""
         ...
 
-    def inputs_now(
-        self, process: "RunnerProcess", shared: Shared, address: int
-    ) -> torch.Tensor:
+    def inputs_now(self, process: "RunnerProcess", shared: Shared, address: int) -> torch.Tensor:
         """A copy of the bytes of a runner's inputs as they are now; it says they are at `address`.
 
         Raises:

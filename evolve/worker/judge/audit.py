@@ -58,6 +58,19 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
     return tuple(finding for case in loaded.cases for finding in _audit_case(case))
 
 
+def conditions_of(loaded: LoadedTask) -> list[str]:
+    """What is judged of this task besides values, and how, in sentences; each once."""
+    said: dict[str, None] = {}
+    for case in loaded.cases:
+        said |= dict.fromkeys(case.effects.notes)
+        said |= dict.fromkeys(case.effects.hints)
+        expected = _scene(case, _SEEDS[0]).expected
+        if any(not own.is_floating_point() for own in expected.reference) and not case.check:
+            rules = [(at, expected.freedom(at).rule) for at in range(len(expected.reference))]
+            said |= dict.fromkeys(f"{expected.name(at)}: {rule}" for at, rule in rules if rule)
+    return list(said)
+
+
 def _audit_case(case: LoadedCase) -> Iterator[Finding]:
     scene = _scene(case, _SEEDS[0])
     expected = scene.expected
@@ -132,6 +145,8 @@ def _nulls(scene: _Scene) -> dict[str, Null]:
         "output for other inputs": _other_inputs,
         "other weights": _other_weights,
     }
+    if scene.case.effects.changed:
+        nulls["no effect on inputs and state"] = _no_effect
     for dtype in _lower_precisions(scene):
         name = str(dtype).removeprefix("torch.")
         nulls[f"computed in {name}"] = partial(_in_precision, dtype=dtype)
@@ -154,6 +169,12 @@ def _copy_of_input(scene: _Scene) -> list[Tensor] | None:
             return None
         copies.append(found)
     return copies
+
+
+def _no_effect(scene: _Scene) -> list[Tensor]:
+    """What the reference returns, and what it changes as it was before."""
+    before = tensors_of(scene.inputs)
+    return [*scene.expected.returned, *(before[at] for at in scene.case.effects.changed)]
 
 
 def _constant_mean(scene: _Scene) -> list[Tensor] | None:

@@ -40,11 +40,18 @@ from evolve.worker.evidence import eager_rounding
 from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
-from evolve.worker.judge.audit import Finding, audit
+from evolve.worker.judge.audit import Finding, audit, conditions_of
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
-from evolve.worker.judge.stages import check, count_torch, probe_custom, prove_kernels, smoke
+from evolve.worker.judge.stages import (
+    EQUAL_UP_TO,
+    check,
+    count_torch,
+    probe_custom,
+    prove_kernels,
+    smoke,
+)
 from evolve.worker.judge.success_feedback import praise
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
@@ -140,6 +147,14 @@ class Referee:
 
         found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
+
+    def conditions(self, task: Task) -> list[str]:
+        """What is judged besides values, and under which conditions; UsageError for a bad file."""
+
+        def said(warm: WarmTask) -> list[str]:
+            return self._admission.made(lambda: conditions_of(warm.loaded))
+
+        return self._admission.within(task, Fidelity.SEARCH, self._room_to_check, said)
 
     def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
         """The reference timed against itself: what this host can resolve, and what it costs."""
@@ -412,6 +427,7 @@ class Referee:
         with progress.timed("correctness"):
             self.workshop.construct(runner, task.cases)
             progress.suite = check(self.workshop, runner, candidate, task, fidelity)
+        progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):
             probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)

@@ -36,6 +36,7 @@ from evolve.worker.timing.reference_cost import Cost
 _REPEATS = 3  # of the last inputs, where calls are cheap; else one
 _CHEAP_S = 0.05
 DECOY = "decoy_kernel"
+EQUAL_UP_TO = "equal_up_to"
 
 
 def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
@@ -120,8 +121,11 @@ def _checked(
 def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
     if verdict.status is not Status.CORRECT:
         where = f"case {case.case.name}, inputs of family {family}"
-        raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
+        hints = case.effects.hints if verdict.status is Status.WRONG_VALUE else ()
+        said = "; ".join((verdict.feedback, *hints))
+        raise CandidateFault(verdict.status, f"{where}: {said}")
     candidate.margin = worst(candidate.margin, verdict.margin)
+    candidate.rules.update(verdict.rules)
 
 
 def _require_repeatable(case: str, first: frozenset[int], again: Outcome) -> None:

@@ -70,8 +70,8 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
     Args:
         tool: A program and its options.
         source: The candidate's file. What the candidate prints is part of what is said.
-        call: `init`, `state`, `seed`, `conditions` and `place` of the model, `inputs` of the call, and the folder
-            `build` of what the source has built. Tensors own their memory.
+        call: `init`, `state`, `seed`, `conditions` and `place` of the model, `inputs` of the call,
+            and the folder `build` of what the source has built. Tensors own their memory.
     """
     torch.save(call, CALL_FILE)
     # Without torch's own cache of memory, or what lies behind a tensor would be in bounds.

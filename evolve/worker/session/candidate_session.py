@@ -59,6 +59,7 @@ class Candidate:
     kind: str = "candidate"
     language: Language = field(init=False)
     build: str | None = None
+    rules: set[str] = field(default_factory=set)  # up to which outcomes of the checks were right
     margin: float | None = None  # the worst of its outcomes in the checks
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
