@@ -15,13 +15,17 @@ from evolve.worker.correctness.mismatch import describe_mismatch
 from evolve.worker.correctness.oracle import Expected
 from evolve.worker.correctness.tolerance import OutputBudget, computable, error_blocks, parts, real
 from evolve.worker.ipc.pytree import map_tensors, unflatten
+from evolve.worker.reference.task_module import task_values
 
 _PIECE = 1 << 18  # elements that are compared together, as many as caches hold
 _NOT_THERE = 0.5  # error of a block, relative to its size
 
 
 class Checked(Protocol):
-    """What `judge` needs of a case: its own checker, if it has one."""
+    """What `judge` needs of a case: its task's name, and its own checker if it has one."""
+
+    @property
+    def task(self) -> str: ...
 
     @property
     def check(self) -> Any: ...
@@ -74,6 +78,18 @@ def judge(
     structure = _judge_structure(outputs, spec, expected)
     if structure is not None:
         return structure
+    with task_values(case.task, "its outcome"):
+        return _judge_all(case, outputs, expected, inputs, explain, excuse)
+
+
+def _judge_all(
+    case: Checked,
+    outputs: Sequence[Tensor],
+    expected: Expected,
+    inputs: list[Any],
+    explain: bool,
+    excuse: bool,
+) -> Judgement:
     first = 0
     if case.check is not None:  # of what is returned; what is changed is judged in any case
         first = len(expected.returned)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
+from evolve.worker.correctness.kinds import require_inputs, require_outputs
 from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
-from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
 from evolve.worker.reference.conditions import Conditions, bind, call, named_state, write_back
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
@@ -84,6 +85,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     Raises:
         UsageError: the reference fails, or does what no candidate can be judged by.
     """
+    require_inputs(case.task, case.arguments(_SEED))
     conditions = _with_grad(case, Conditions(mode=mode))
     conditions, note = _deterministic(case, conditions)
     model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
@@ -166,16 +168,6 @@ def same(some: Tensor, other: Tensor) -> bool:
     if not (some.is_floating_point() or some.is_complex()):
         return False
     return bool(((some == other) | (some.isnan() & other.isnan())).all())
-
-
-def components(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The dense tensors that a sparse one is made of."""
-    if tensor.layout is torch.sparse_coo:
-        tensor = tensor.coalesce()
-        return tensor.indices(), tensor.values()
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
-    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
 
 
 def _with_grad(case: "LoadedCase", conditions: Conditions) -> Conditions:
@@ -292,12 +284,13 @@ def _forward(
     with task_code(case.task, "Model.forward"), seeded(draws):
         outcome = call(model, replace(conditions, state=()), inputs)
     try:
-        flatten(outcome)
+        outputs, _ = flatten(outcome)
     except TypeError as error:
         raise UsageError(
             f"task {case.task}: of what Model.forward returns, {error}. "
             "Return a tensor, or a tuple, list or dict of tensors."
         ) from error
+    require_outputs(case.task, outputs)
     return outcome
 
 

@@ -37,7 +37,8 @@ class Ranking:
     def chose(self, output: Tensor) -> bool:
         """Whether an output is these indices, or the first of them."""
         indices = self.indices
-        if indices.dim() == output.dim() and self.dim is not None and indices.dim():
+        is_part = self.name in _MANY and indices.dim() == output.dim()
+        if is_part and self.dim is not None:
             size = min(output.shape[self.dim], indices.shape[self.dim])
             indices = indices.narrow(self.dim, 0, size)
         if indices.numel() != output.numel():

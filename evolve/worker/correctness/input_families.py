@@ -229,6 +229,8 @@ def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
 
 
 def _transformed(tensor: Tensor, change: Change, draws: torch.Generator) -> Tensor:
+    if tensor.layout is not torch.strided:
+        return tensor
     values = computable(tensor)
     support = support_of(values)
     changed = change(values, support, draws) if support else None

@@ -33,7 +33,7 @@ from evolve.worker.correctness.tolerance import (
     real,
     widened,
 )
-from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator, seeded
 from evolve.worker.reference.task_module import task_code, task_lock
@@ -381,6 +381,8 @@ class _Products(DispatchMode):
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
     """Move all values by a relative step up or down at random, in place."""
+    if tensor.layout is not torch.strided:
+        tensor = components(tensor)[-1]
     if not tensor.numel() or not tensor.dim():
         parts: tuple[Tensor, ...] = (tensor,)
     else:  # what this takes itself is to stay small beside a tensor of gigabytes

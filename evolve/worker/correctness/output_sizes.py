@@ -49,8 +49,10 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
         case: Of a task that is loaded for this alone: what its module keeps has no values.
         inputs: Of one call.
     """
-    mode, tree = inputs.without_values(case.place)
+    mode: Any = None
     try:
+        with task_code(case.task, "its inputs"):
+            mode, tree = inputs.without_values(case.place)
         model = case.constructed(0, mode).requires_grad_(False)
         with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
             if case.dtype is not None:

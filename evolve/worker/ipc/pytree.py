@@ -69,6 +69,37 @@ def tensors_of(tree: Any) -> list[Tensor]:
     return found
 
 
+SPARSE = (
+    torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
+)  # fmt: skip
+
+
+def components(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The dense tensors that a sparse one is made of; a dense one itself."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        return tensor.indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in SPARSE:
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
+
+
+def assembled(layout: torch.layout, shape: tuple[int, ...], *parts: Tensor) -> Tensor:
+    """The sparse tensor of these components; nothing is copied."""
+    if layout is torch.sparse_coo:
+        indices, values = parts
+        return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=True)
+    starts, places, values = parts
+    return torch.sparse_compressed_tensor(starts, places, values, shape, layout=layout)
+
+
+def bytes_of(tree: Any) -> int:
+    """Of all tensors of a tree."""
+    return sum(part.nbytes for tensor in tensors_of(tree) for part in components(tensor))
+
+
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:
     """The tree with floating tensors in `dtype`; integers and booleans stay."""
     return map_tensors(

@@ -56,6 +56,8 @@ from evolve.worker.judge.success_feedback import praise
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
+from evolve.worker.reference.task_files import remove_folders
+from evolve.worker.reference.task_reads import watch
 from evolve.worker.runner.baselines import require_baseline
 from evolve.worker.runner.profiling import Proof
 from evolve.worker.session import memory_model
@@ -110,6 +112,7 @@ class Referee:
         ahead: Sequence[Started] = (),
     ) -> None:
         self.device = device
+        watch((*read, str(cache)))
         builds = BuildCache(cache)
         # Torch makes this folder once it works on tensors without values (`extent`), and else in
         # the user's temporary files.
@@ -138,6 +141,7 @@ class Referee:
         self._tools.close()
         self.launcher.close()
         self.device.close()
+        remove_folders()
 
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
@@ -23,6 +24,7 @@ from evolve.worker.reference.conditions import MODES, Conditions
 from evolve.worker.reference.parameters import cast_module, randomise
 from evolve.worker.reference.placing import CPU, made_on
 from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import Constants, execute, task_code
 
 TIMINGS = ("calls", "graph")
@@ -98,6 +100,9 @@ class TaskCase:
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
                 "Derive it from torch.nn.Module."
             )
+        if any(map(is_lazy, model.parameters())) or any(map(is_lazy, model.buffers())):
+            with torch.no_grad(), task_code(self.task, "Model.forward"), seeded(draws):
+                model(*self.own_inputs(seed))  # only now has it parameters
         return model
 
     def own_inputs(self, seed: int) -> list[Any]:
@@ -162,7 +167,8 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
             or constant is asked for that it does not define; the message says which, and what
             to do.
     """
-    plain = execute(task.name, task.source, {})
+    folder = folder_of(task)
+    plain = execute(task.name, task.source, {}, folder)
     for name in ("Model", "get_inputs", "get_init_inputs"):
         _require(task.name, plain, name)
     precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
@@ -173,7 +179,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
         constants = {**sized, **case.constants}
-        module = execute(task.name, task.source, constants) if constants else plain
+        module = execute(task.name, task.source, constants, folder) if constants else plain
         for group in _groups(task.name, module):
             suffix = "" if group is None else f"/group{group}"
             cases.append(

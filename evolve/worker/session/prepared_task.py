@@ -27,10 +27,10 @@ from evolve.worker.correctness.oracle import Expected, copied, evaluate_referenc
 from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
-from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.ipc.pytree import bytes_of, tensors_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, Slab
 from evolve.worker.reference.conditions import Conditions
-from evolve.worker.reference.task_module import task_lock
+from evolve.worker.reference.task_module import task_lock, task_values
 from evolve.worker.session.cache import Made, Store
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
@@ -101,7 +101,7 @@ class WarmCase:
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
-        self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+        self.input_bytes = bytes_of(first)
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
         self.least_bytes = 0  # that processes of the judge were found to need
@@ -166,11 +166,14 @@ class WarmCase:
         return self._output_bytes is not None
 
     def _check_slab(self, family: str, number: int) -> Slab:
-        return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
+        with task_values(self.case.task, "its inputs"):
+            inputs = self.case.inputs(self._seed(family, number), family)
+            return self._device.make_slab([inputs])
 
     def _make_check(self, slab: Slab, family: str = "task") -> Check:
         start = time.perf_counter()
-        expected = self.case.expected(self._model, list(slab.tree()), family)
+        with task_values(self.case.task, "its outcome"):
+            expected = self.case.expected(self._model, list(slab.tree()), family)
         check = Check(slab, replace(expected, widen=partial(self._store.made, expected.widen)))
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
@@ -413,7 +416,8 @@ class WarmTasks:
         with task_lock:
             if (known := self._known(key)) is not None:  # another thread has loaded it meanwhile
                 return known
-            made = self._store.made(lambda: self._loaded(task, purpose))
+            with task_values(task.name, "what it gives"):
+                made = self._store.made(lambda: self._loaded(task, purpose))
             with self._lock:
                 self._tasks[key] = made
                 while len(self._tasks) > self._limit:
