@@ -72,7 +72,8 @@ class Tracer(AbstractContextManager["Tracer"]):
 
     def _ask(self, task: Task, wanted: str) -> str | None:
         process = self._process = self._process or _start()
-        asked: dict[str, Any] = {"name": task.name, "source": task.source, "wanted": wanted, "files": dict(task.files)}
+        files = dict(task.files)
+        asked = {"name": task.name, "source": task.source, "wanted": wanted, "files": files}
         answer = _answer(process, asked)
         if answer is None:
             self._end()
@@ -98,7 +99,7 @@ def _start() -> "subprocess.Popen[str]":
     )
 
 
-def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[str, Any] | None:
+def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer about one task; None if the process died or takes too long."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -113,9 +114,7 @@ def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[
     return answer
 
 
-def digest_of(
-    name: str, source: str, wanted: str, files: Mapping[str, str] | None = None
-) -> str:
+def digest_of(name: str, source: str, wanted: str, files: Mapping[str, str] | None = None) -> str:
     """The `signature` or the `graph` of a task at the sizes that its file sets; executes the file.
 
     A graph is its operations in order with what they take from each other, shapes, types and

@@ -19,7 +19,7 @@ from evolve.core.errors import UsageError
 from evolve.worker.correctness.kinds import require_inputs, require_outputs
 from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
 from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
-from evolve.worker.reference.conditions import Conditions, bind, call, named_state, write_back
+from evolve.worker.reference.conditions import Conditions, bind, call, named_state
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
 

@@ -111,11 +111,10 @@ def _ranking(own: Tensor, native: "_Observed", exact: "_Observed") -> Freedom:
 def _same_scores(output: Tensor, own: Tensor, native: Ranking, exact: Ranking) -> Tensor:
     """Elements whose scores are those of the reference's choice, no index chosen twice."""
     scores, ours = exact.scores.double(), native.scores.double()
-    dim = native.dim
+    dim, shape = native.dim, output.shape
     if dim is None:
         scores, ours, dim = scores.reshape(-1), ours.reshape(-1), 0
         output, own = output.reshape(-1), own.reshape(-1)
-    shape = output.shape
     if output.dim() < scores.dim():  # of the largest, whose dimension is gone
         output, own = output.unsqueeze(dim), own.unsqueeze(dim)
     chosen, right = output.long(), own.long()

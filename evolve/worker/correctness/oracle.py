@@ -33,7 +33,7 @@ from evolve.worker.correctness.tolerance import (
     real,
     widened,
 )
-from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import components, flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator, seeded
 from evolve.worker.reference.task_module import task_code, task_lock
@@ -250,7 +250,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
         ) from error
     if not tensors:
         raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
-    return map_tensors(lambda tensor: tensor.detach().clone(), tree)
+    return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
 
 
 @torch.no_grad()
@@ -266,6 +266,9 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
         raise  # is a RuntimeError too
     except _MISSING_OPERATION as error:
         return _fallback(model, inputs, reference, error)
+    shapes = [[one.shape for one in several] for several in (outputs, reference)]
+    if shapes[0] != shapes[1]:  # of a view as bytes, or of what depends on values
+        return _fallback(model, inputs, reference, RuntimeError("its outcome has another shape"))
     for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):
         if own.is_floating_point() and exact.dtype != torch.float64:
             note = f"output {index} stays {exact.dtype} when the reference runs in fp64"
@@ -279,6 +282,8 @@ def _fallback(
     reason = f"the reference does not run in fp64 ({type(error).__name__}: {str(error)[:120]})"
     try:
         outputs = _forward_in(torch.float32, model, inputs)
+        if [one.shape for one in outputs] != [one.shape for one in reference]:
+            raise RuntimeError("another shape")
         note = f"{reason}; judged by its outcome in fp32"
     except torch.OutOfMemoryError:
         raise  # is a RuntimeError too
@@ -416,7 +421,7 @@ def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = No
     """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
     # The mode inside: outside it would see what a convolution is made by, and no convolution.
     with _shortage_told(), seeded(0), ByProducts(), mode or nullcontext():
-        return [output.detach() for output in flatten(model(*inputs))[0]]
+        return [resolved(output.detach()) for output in flatten(model(*inputs))[0]]
 
 
 @contextmanager

@@ -69,6 +69,11 @@ def tensors_of(tree: Any) -> list[Tensor]:
     return found
 
 
+def resolved(tensor: Tensor) -> Tensor:
+    """With values of its own where it is a conjugate or a negative that waits to be computed."""
+    return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
+
+
 SPARSE = (
     torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
 )  # fmt: skip
@@ -95,9 +100,14 @@ def assembled(layout: torch.layout, shape: tuple[int, ...], *parts: Tensor) -> T
     return torch.sparse_compressed_tensor(starts, places, values, shape, layout=layout)
 
 
+def dense_parts(tree: Any) -> list[Tensor]:
+    """The tensors of a tree, those that are sparse as what they are made of."""
+    return [part for tensor in tensors_of(tree) for part in components(tensor)]
+
+
 def bytes_of(tree: Any) -> int:
     """Of all tensors of a tree."""
-    return sum(part.nbytes for tensor in tensors_of(tree) for part in components(tensor))
+    return sum(part.nbytes for part in dense_parts(tree))
 
 
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:

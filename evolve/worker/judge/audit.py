@@ -199,7 +199,8 @@ def _mean(output: Tensor) -> Tensor:
     if output.is_floating_point() or output.is_complex():
         mean = torch.full_like(computable(output), computable(output).mean().item())
         return mean.to(output.dtype)
-    return torch.full_like(output, output.flatten().mode().values.item())
+    numbers = output if output.dtype is torch.bool else output.long()
+    return torch.full_like(output, numbers.flatten().mode().values.item())
 
 
 def _first_half(own: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit, conditions_of
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
@@ -288,7 +289,8 @@ class Referee:
         phases.enter("preparing inputs")
         found = self._admission.within(task, fidelity, self._room_to_check, judged)
         verdict = self._evaluated(asked, found)
-        if verdict.status is not Status.INFRA or self.launcher.closed:
+        is_final = any(label.name == NOT_INTERPRETED for label in verdict.labels)
+        if verdict.status is not Status.INFRA or is_final or self.launcher.closed:
             return verdict
         # Whatever it was, it will not be a neighbour's doing. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
@@ -303,6 +305,10 @@ class Referee:
             warm.has_fitted = True
         except CandidateFault as fault:
             status, feedback = fault.status, explain(fault, asked.source)
+            if why := self._is_beyond(fault, progress):
+                progress.labels.append(Label(NOT_INTERPRETED, why))
+                said = f"not judged: {why}, and here Triton is interpreted without one. {feedback}"
+                return Judged(warm, progress, Status.INFRA, said)
             if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
                 if self._room.is_all_ours:  # so they are not this judge's, and may stay
@@ -322,6 +328,13 @@ class Referee:
             elif is_no_room(error):
                 progress.labels.append(Label(NO_ROOM, why))
         return Judged(warm, progress, status, feedback)
+
+    def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
+        """Why it cannot be judged without a GPU; empty if it can, or there is one."""
+        candidate = progress.candidate
+        if candidate is None or self.device.can_time(candidate.language):
+            return ""
+        return beyond_interpreter(fault, candidate.source, candidate.language)
 
     def _with_tools(self, judged: Judged) -> Judged:
         """The same with what the tools have found, once they have; nothing of the room is held."""

@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
-from evolve.worker.ipc.pytree import cast_floating
+from evolve.worker.ipc.pytree import cast_floating, map_tensors, resolved
 from evolve.worker.reference.conditions import MODES, Conditions
 from evolve.worker.reference.parameters import cast_module, randomise
 from evolve.worker.reference.placing import CPU, made_on
@@ -100,9 +100,20 @@ class TaskCase:
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
                 "Derive it from torch.nn.Module."
             )
-        if any(map(is_lazy, model.parameters())) or any(map(is_lazy, model.buffers())):
-            with torch.no_grad(), task_code(self.task, "Model.forward"), seeded(draws):
-                model(*self.own_inputs(seed))  # only now has it parameters
+        return self._materialised(model, seed, draws)
+
+    def _materialised(self, model: nn.Module, seed: int, draws: int) -> nn.Module:
+        """The model once its lazy parameters have a shape, which the first call gives them."""
+        if not _has_lazy(model):
+            return model
+        inputs = self.own_inputs(seed)
+        with torch.no_grad(), task_code(self.task, "Model.forward"), seeded(draws):
+            model(*inputs)
+        if _has_lazy(model):
+            raise UsageError(
+                f"task {self.task}: Model has lazy parameters that its forward does not use. Give "
+                "them a shape, or leave them out."
+            )
         return model
 
     def own_inputs(self, seed: int) -> list[Any]:
@@ -131,11 +142,15 @@ class TaskCase:
                 f"task {self.task}: {function}() gives a {type(value).__name__}, not a list. "
                 "Return a list of arguments."
             )
-        return list(value)
+        return list(map_tensors(resolved, list(value)))
 
     def cast(self, values: list[Any]) -> list[Any]:
         """Floating tensors in the task's precision."""
         return values if self.dtype is None else cast_floating(values, self.dtype)
+
+
+def _has_lazy(model: nn.Module) -> bool:
+    return any(map(is_lazy, (*model.parameters(), *model.buffers())))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -18,6 +18,7 @@ from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 
+_MOST_TOLD = 300  # characters of what a task's code raises
 Constants = Mapping[str, int | float | str]
 
 # A task's code draws from global random generators, so one thread at a time may run it.
@@ -36,7 +37,8 @@ def task_code(task: str, where: str) -> Iterator[None]:
         line = _line_of(error, _filename(task))
         at = f" at line {line} of the file" if line else ""
         raise UsageError(
-            f"task {task}: {where} raised {type(error).__name__}{at}: {error}. {_remedy(error)}"
+            f"task {task}: {where} raised {type(error).__name__}{at}: {_first_line(error)}. "
+            f"{_remedy(error)}"
         ) from error
 
 
@@ -53,12 +55,17 @@ def task_values(task: str, where: str) -> Iterator[None]:
     except Exception as error:
         if is_no_room(error):
             raise
-        said = str(error).partition("\n")[0][:200]
+        said = _first_line(error)
         raise UsageError(
             f"task {task}: the judge cannot handle {where} ({type(error).__name__}: {said}). "
             "Let inputs and outputs be dense tensors of a common type, nested in tuples, lists and "
             "dicts; or give the file a check(output, reference, inputs)."
         ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0][:_MOST_TOLD].rstrip(".")
 
 
 def _remedy(error: BaseException) -> str:

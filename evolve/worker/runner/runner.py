@@ -72,6 +72,7 @@ from evolve.worker.runner import (
     cuda_events,
     cuda_graph,
     errors,
+    interpreted,
     jit,
     precompile,
     probes,
@@ -196,6 +197,7 @@ class Runner:
             build = str(own)
         if kind == "candidate":
             self._build = build
+            interpreted.take_first_configurations()
             if inductor.is_wanted_by(text):  # or the first call would take as long
                 with contextlib.suppress(ImportError, AttributeError, OSError, RuntimeError):
                     inductor.prepare()  # a candidate that needs it will meet the reason
