@@ -34,7 +34,7 @@ class TaskText:
         category: what kind of task it is; empty if the suite does not say.
         cases: shapes that it is judged and timed at; none for those of the file.
         seeds: sources of programs that solve it.
-        files: what it imports or reads beside it, in base64, by relative path.
+        files: modules and data beside it, in base64, by relative path.
     """
 
     source: str

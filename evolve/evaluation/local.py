@@ -214,7 +214,7 @@ class LocalEvaluator:
         return findings
 
     async def conditions(self, task: Task) -> list[str]:
-        """What is judged of a task besides values, and under which conditions, in sentences."""
+        """Sentences about a task's effects, mode and rules of equality, as they are judged."""
         found: list[str] = await self._ask("conditions", {"task": _judged(task)}, task)
         return found
 

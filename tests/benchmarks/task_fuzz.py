@@ -23,28 +23,41 @@ from evolve.worker.correctness.cases import load_task
 from evolve.worker.judge.audit import audit, conditions_of
 
 RESULTS = Path(__file__).parent / "results" / "task_fuzz.json"
-DTYPES = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
-          "float8_e4m3fnuz", "float8_e8m0fnu", "int8", "int16", "int32", "int64", "uint8",
-          "uint16", "uint32", "bool", "complex64", "complex128"]  # fmt: skip
-SHAPES = ["()", "(1,)", "(0,)", "(7,)", "(64,)", "(3, 5)", "(8, 16)", "(0, 4)", "(2, 3, 4)",
-          "(1, 1, 33)", "(4, 0, 2)", "(2, 2, 2, 9)"]  # fmt: skip
-LAYOUTS = [
-    "{x}", "{x}", "{x}", "{x}.T if {x}.dim() == 2 else {x}", "{x}.unsqueeze(0).expand(3, *{x}.shape)",
-    "{x}.to_sparse()", "{x}.to_sparse_csr() if {x}.dim() == 2 else {x}", "{x}[..., ::2] if {x}.dim() else {x}",
-    "torch.nested.nested_tensor([{x}, {x}])", "torch.nn.Parameter({x}) if {x}.is_floating_point() else {x}",
-    "torch.quantize_per_tensor({x}.float(), 0.1, 0, torch.qint8)", "{x}.conj() if {x}.is_complex() else {x}",
-    "{x}.to('meta')", "torch.view_as_real({x}).neg() if {x}.is_complex() else {x}",
+DTYPES = [
+    "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+    "float8_e8m0fnu", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool",
+    "complex64", "complex128",
 ]  # fmt: skip
-TREES = ["{a}", "({a}, {b})", "[{a}, [{b}]]", "{{'one': {a}, 'two': ({b}, None)}}", "(({a},), {{1: {b}}})",
-         "({a}, 3)", "None", "({a}, '{b}')", "{{'a': None, 'b': {a}}}", "[]"]  # fmt: skip
+SHAPES = [
+    "()", "(1,)", "(0,)", "(7,)", "(64,)", "(3, 5)", "(8, 16)", "(0, 4)", "(2, 3, 4)",
+    "(1, 1, 33)", "(4, 0, 2)", "(2, 2, 2, 9)",
+]  # fmt: skip
+LAYOUTS = [
+    "{x}", "{x}", "{x}", "{x}.T if {x}.dim() == 2 else {x}",
+    "{x}.unsqueeze(0).expand(3, *{x}.shape)", "{x}.to_sparse()",
+    "{x}.to_sparse_csr() if {x}.dim() == 2 else {x}", "{x}[..., ::2] if {x}.dim() else {x}",
+    "torch.nested.nested_tensor([{x}, {x}])",
+    "torch.nn.Parameter({x}) if {x}.is_floating_point() else {x}",
+    "torch.quantize_per_tensor({x}.float(), 0.1, 0, torch.qint8)",
+    "{x}.conj() if {x}.is_complex() else {x}", "{x}.to('meta')",
+    "torch.view_as_real({x}).neg() if {x}.is_complex() else {x}",
+]  # fmt: skip
+TREES = [
+    "{a}", "({a}, {b})", "[{a}, [{b}]]", "{{'one': {a}, 'two': ({b}, None)}}",
+    "(({a},), {{1: {b}}})", "({a}, 3)", "None", "({a}, '{b}')", "{{'a': None, 'b': {a}}}", "[]",
+]  # fmt: skip
 BODIES = [
-    "x * 2", "x.sum()", "x.float()", "(x + 1).clone()", "x", "x.add_(1)", "x.reshape(-1)[:1]", "torch.relu(x)",
-    "x.sort(-1)[1] if x.dim() else x", "x.argmax()", "torch.round(x * 3)", "x != x", "x.abs()", "x.to(torch.float8_e4m3fn)",
-    "torch.softmax(x, -1)", "x.float().to(torch.bfloat16)", "x.cumsum(-1)", "x.to_dense() * 1", "x / 0", "x * float('nan')",
-    "torch.randn(4)", "torch.empty(3, 0)", "x.new_zeros(())", "x.to(torch.complex64)", "x.float().log()",
-    "torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)", "x.to_sparse()", "torch.view_as_real(x)", "x.nonzero()",
-    "x.float().int()", "x.view(torch.uint8)", "x.unique()", "x.T if x.dim() == 2 else x", "x[..., ::2] if x.dim() else x",
-    "self.lazy(x.float())", "torch.arange(5)", "x.double().clamp(-1, 1)", "torch.fft.fft(x.float())", "x.mean()", "x.conj()",
+    "x * 2", "x.sum()", "x.float()", "(x + 1).clone()", "x", "x.add_(1)", "x.reshape(-1)[:1]",
+    "torch.relu(x)", "x.sort(-1)[1] if x.dim() else x", "x.argmax()", "torch.round(x * 3)",
+    "x != x", "x.abs()", "x.to(torch.float8_e4m3fn)", "torch.softmax(x, -1)",
+    "x.float().to(torch.bfloat16)", "x.cumsum(-1)", "x.to_dense() * 1", "x / 0",
+    "x * float('nan')", "torch.randn(4)", "torch.empty(3, 0)", "x.new_zeros(())",
+    "x.to(torch.complex64)", "x.float().log()",
+    "torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)", "x.to_sparse()",
+    "torch.view_as_real(x)", "x.nonzero()", "x.float().int()", "x.view(torch.uint8)", "x.unique()",
+    "x.T if x.dim() == 2 else x", "x[..., ::2] if x.dim() else x", "self.lazy(x.float())",
+    "torch.arange(5)", "x.double().clamp(-1, 1)", "torch.fft.fft(x.float())", "x.mean()",
+    "x.conj()",
 ]  # fmt: skip
 
 
@@ -85,7 +98,7 @@ def get_init_inputs():
 
 
 def outcome_of(text: str, name: str) -> tuple[str, str]:
-    """What becomes of one module: `sound`, `weak`, `refused` or `fault`, with a sentence."""
+    """The outcome of one module: `sound`, `weak`, `refused` or `fault`, with a sentence."""
     try:
         loaded = load_task(Task(name=name, source=text))
         found = audit(loaded)
@@ -94,7 +107,7 @@ def outcome_of(text: str, name: str) -> tuple[str, str]:
         said = str(error)
         is_told = said.startswith(f"task {name}: ") and "\n" not in said.strip()
         return ("refused", said) if is_told else ("fault", f"unclear: {said}")
-    except Exception as error:  # what is looked for
+    except Exception as error:  # noqa: BLE001 - these are looked for
         return "fault", f"{type(error).__name__}: {error}"
     return ("weak", found[0].detail) if found else ("sound", "")
 

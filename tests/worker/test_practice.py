@@ -1,4 +1,4 @@
-"""Tasks as people have them: what a call does besides returning a fresh tensor, and what is equal.
+"""Tasks as people have them: effects besides a fresh tensor, and outcomes that are equal.
 
 Each case is one of a kind that was reported of a public project (a cache written in place, batch
 statistics, tied scores, codes half-way between two). Invariants: a candidate with the reference's
@@ -119,15 +119,29 @@ def test_the_reference_itself_is_a_correct_candidate(worker):
             if verdict.status is not Status.CORRECT} == {}  # fmt: skip
 
 
+WHEN_TIMED = """
+import sys
+
+def timed():
+    frame, names = sys._getframe(), set()
+    while frame:
+        names.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return "_run" in names
+
+class Model("""
+
 WRONG = {
     "an input is not written to": (INPLACE, ("x.add_(1)", "(x + 1)"), "argument x"),
-    "an input gets another value": (INPLACE, ("x.add_(1) * 2", "x.add_(1) * 2 + 0 * x.mul_(2)"), "argument x"),
+    "an input gets another value": (INPLACE, (" * 2\n", " * 2 + 0 * x.mul_(2)\n"), "argument x"),
     "a residual is not updated": (RESIDUAL, ("residual.add_(x)", "residual + x"), "output 1"),
     "nothing is done": (SLOTS, ("cache.index_copy_(0, slots, k)", "0"), "argument cache"),
     "a cache is copied first": (SLOTS, ("cache.index", "cache.clone().index"), "argument cache"),
     "a wrong slot": (SLOTS, ("(0, slots, k)", "(0, slots.flip(0), k)"), "argument cache"),
     "a cache forgets": (CACHE, ("self.cache.index", "self.cache.clone().index"), "state cache"),
-    "a statistic is not kept": (REPLACED, ("self, 'mean',", "self, 'meen',"), ("x - self.mean", "x - self.meen"), "state mean"),
+    "a statistic is not kept": (
+        REPLACED, ("self, 'mean',", "self, 'new',"), ("x - self.mean", "x - self.new"), "state mean"
+    ),
     "a weight is not stepped": (STEP, ("self.w.sub_(", "self.w.sub("), "state w"),
     "running statistics stay": (
         NORM,
@@ -158,13 +172,15 @@ def test_a_candidate_that_does_something_else_is_refused(worker):
     pairs = {name: (task, own_text(task, *change)) for name, (task, *change, _) in WRONG.items()}
     found = all_judged(worker, pairs)
     refused = (Status.WRONG_VALUE, Status.WRONG_TREE)
-    assert {name: verdict.feedback for name, verdict in found.items()
-            if verdict.status not in refused or WRONG[name][-1] not in verdict.feedback} == {}  # fmt: skip
+    assert {
+        name: verdict.feedback
+        for name, verdict in found.items()
+        if verdict.status not in refused or WRONG[name][-1] not in verdict.feedback
+    } == {}
 
 
 def test_writing_to_an_input_that_the_reference_leaves_alone_is_refused(worker):
-    greedy = own_text(SLOTS, ("(cache.index_copy_(0, slots, k), ", "(cache.index_copy_(0, slots, k), k.mul_(2), "),
-                      (")[1]", ")[2]"))  # fmt: skip
+    greedy = own_text(SLOTS, (", None)[1]", ", k.mul_(2), None)[2]"))
     verdict = judged(worker, SLOTS, greedy)
     assert verdict.status is Status.MUTATED_INPUT, verdict.feedback
 
@@ -175,12 +191,12 @@ def test_a_candidate_may_return_a_new_tensor_where_the_reference_returns_an_inpu
 
 
 def test_of_tied_scores_any_order_is_right_and_the_verdict_says_so(worker):
-    change = ("F.softmax(x, -1).topk(8, dim=-1)[1]",
-              "F.softmax(x, -1).flip(-1).sort(dim=-1, descending=True, stable=True)[1][:, :8].neg().add(127)")  # fmt: skip
+    last = "flip(-1).sort(dim=-1, descending=True, stable=True)[1][:, :8].neg().add(127)"
+    change = ("topk(8, dim=-1)[1]", last)
     task = ROUTER.replace("torch.randn(64, 128)", "torch.randn(64, 128).bfloat16()")
     verdict = judged(worker, task, own_text(task, change))
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert "indices of topk" in dict((x.name, x.evidence) for x in verdict.labels)["equal_up_to"]
+    assert "indices of topk" in {x.name: x.evidence for x in verdict.labels}["equal_up_to"]
 
 
 def test_what_rounding_decides_may_differ(worker):
@@ -276,16 +292,16 @@ def test_effects_are_timed_and_judged_in_every_call_of_a_block(worker, task):
 
 
 def test_an_effect_that_is_left_out_only_when_timed_is_found_out(worker):
-    lazy = own_text(
-        SLOTS, ("cache.index_copy_(0, slots, k)",
-                "cache.index_copy_(0, slots, k) if not timed() else 0"),
-        ("class Model(", "import sys\n"
-         "def timed():\n"
-         "    frame, names = sys._getframe(), set()\n"
-         "    while frame:\n"
-         "        names.add(frame.f_code.co_name)\n"
-         "        frame = frame.f_back\n"
-         "    return '_run' in names\n\nclass Model("),
-    )  # fmt: skip
+    write = "cache.index_copy_(0, slots, k)"
+    lazy = own_text(SLOTS, (write, f"{write} if not timed() else 0"), ("class Model(", WHEN_TIMED))
     verdict = judged(worker, SLOTS, lazy, "screen")
     assert verdict.status is Status.WRONG_VALUE, verdict.feedback
+
+
+def test_a_task_that_reads_a_file_of_somewhere_else_is_refused(worker, tmp_path):
+    table = tmp_path / "table.txt"
+    table.write_text("3.0")
+    extra = f"SCALE = float(open({str(table)!r}).read())"
+    task = Task(name="reads", source=task_source("x * SCALE", "[torch.randn(8)]", extra=extra))
+    message = worker.send("audit", task=task.to_json()).result(60)["error"]["message"]
+    assert "not part of the task" in message

@@ -31,7 +31,7 @@ class Place:
 class Verdict:
     """An evaluation, what the audit of its task found, and whether a database knew both.
 
-    `conditions` say what was judged besides values, and how; none of a known verdict.
+    `conditions` are sentences about effects and modes that were judged; none of a known verdict.
     """
 
     evaluation: Evaluation

@@ -16,7 +16,7 @@ def verdict_text(
     Args:
         evaluation: the verdict.
         findings: what the audit of the task found.
-        conditions: what was judged besides values, and how.
+        conditions: sentences about effects and modes that were judged.
     """
     yield f"verdict    {_status(evaluation)}"
     yield f"strict     {NOT_COUNTED if findings else 'passed' if evaluation.strict else 'failed'}"

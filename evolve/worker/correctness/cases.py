@@ -31,7 +31,7 @@ class LoadedCase(TaskCase):
 
     @cached_property
     def effects(self) -> Effects:
-        """What a call does besides returning something; found out when it is first asked for.
+        """The effects of a call besides its outputs; found out when they are first asked for.
 
         Raises:
             UsageError: the reference fails, or no candidate can be judged by it.
@@ -39,18 +39,18 @@ class LoadedCase(TaskCase):
         return find_effects(self, self.mode)
 
     def model(self, seed: int) -> nn.Module:
-        """The reference, called as the judge does: with what it changes behind what it returns."""
+        """The reference, called as the judge does: changed tensors follow those returned."""
         return judged_model(self.made(seed, self.effects.conditions), self.effects)
 
     def inputs(self, seed: int, family: str = "task") -> list[Any]:
-        """What a call gets, of the named input family (see `families`): arguments, then state."""
+        """Inputs of a call, of the named family (see `families`): arguments, then state."""
         return [*self.cast(transform(self.own_inputs(seed), family, seed)), *self.state(seed)]
 
     def input_sets(self, seed: int, count: int) -> list[list[Any]]:
         """The same for several calls, as the file draws them one after the other."""
         state = self.state(seed)
         sets = [[*arguments, *state] for arguments in self.argument_sets(seed, count)]
-        if self.effects.changed:  # no call may see in its inputs what another has written
+        if self.effects.changed:  # no call may see the writes of another in its inputs
             sets = [list(map_tensors(Tensor.clone, inputs)) for inputs in sets]
         return sets
 

@@ -22,7 +22,7 @@ _NOT_THERE = 0.5  # error of a block, relative to its size
 
 
 class Checked(Protocol):
-    """What `judge` needs of a case: its task's name, and its own checker if it has one."""
+    """The part of a case that `judge` needs: its task's name, and its own checker if any."""
 
     @property
     def task(self) -> str: ...
@@ -38,7 +38,7 @@ class Judgement:
     `margin` is the largest error over what is allowed: at most 1 if values are right; None
     if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
     is exceeded and the outcome is right all the same, so that the more exact never has the larger.
-    `rules` say up to what it is equal where it is not the reference's outcome.
+    `rules` name the freedom that a right outcome has used (`freedom`).
     """
 
     status: Status
@@ -91,7 +91,7 @@ def _judge_all(
     excuse: bool,
 ) -> Judgement:
     first = 0
-    if case.check is not None:  # of what is returned; what is changed is judged in any case
+    if case.check is not None:  # of returned tensors; changed ones are judged in any case
         first = len(expected.returned)
         hooked = _judge_by_hook(case.check, outputs[:first], expected, inputs)
         if hooked.status is not Status.CORRECT or first == len(outputs):

@@ -1,9 +1,9 @@
-"""What a reference does besides returning something, found out by calling it on copies.
+"""Effects of a reference besides its outputs, found out by calling it on copies.
 
 A forward may write to its arguments, to buffers and to parameters; it may return its arguments; it
-may draw random numbers; it may keep something that is no tensor of its state. What can be judged is
-part of the contract. Anything else is refused with the reason, as a candidate could not be judged
-by it.
+may draw random numbers; it may keep something that is no tensor of its state. Effects that can be
+judged are part of the contract. Anything else is refused with the reason, as no candidate could
+be judged by it.
 """
 
 import copy
@@ -33,16 +33,16 @@ _NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "require
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What calls of a case's reference do, and how they are made.
+    """Effects of calls of a case's reference, and how these are made.
 
     Attributes:
         conditions: How every model is called.
         changed: Places of the tensors among those of the inputs (the state comes last) that a call
             changes.
-        names: What these are called in prose.
+        names: Their names in prose.
         aliases: Whether outputs share memory with inputs.
         hidden: Plain attributes of the model that are random: a candidate does not get them.
-        notes: What is judged, in sentences.
+        notes: Sentences about all that.
     """
 
     conditions: Conditions
@@ -54,7 +54,7 @@ class Effects:
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the author of a task or of a kernel should know about random attributes."""
+        """Sentences about random attributes, for the author of a task or of a kernel."""
         return tuple(
             f"Model.{name} is random and no state_dict has it: ModelNew has the same values only "
             "if its constructor draws the same random numbers in the same order; make it a buffer"
@@ -69,7 +69,7 @@ class Effects:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """One call on copies: what went in and what came of it."""
+    """One call on copies: its inputs and state afterwards, and its outputs."""
 
     outputs: list[Tensor]
     spec: str
@@ -83,7 +83,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     """The effects of a case's reference, in the mode that the task asks for.
 
     Raises:
-        UsageError: the reference fails, or does what no candidate can be judged by.
+        UsageError: the reference fails, or has an effect that cannot be judged.
     """
     require_inputs(case.task, case.arguments(_SEED))
     conditions = _with_grad(case, Conditions(mode=mode))
@@ -115,7 +115,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
 
 
 def judged_model(model: nn.Module, effects: Effects) -> nn.Module:
-    """The reference as the judge calls it: what it changes follows what it returns.
+    """The reference as the judge calls it: changed tensors follow those returned.
 
     Its class becomes one derived from its own, so names of parameters, copies and casts stay.
     """
@@ -186,7 +186,7 @@ def _with_grad(case: "LoadedCase", conditions: Conditions) -> Conditions:
 def _deterministic(
     case: "LoadedCase", conditions: Conditions
 ) -> tuple[Conditions, tuple[str, ...]]:
-    """The conditions under which the reference agrees with itself, and what is to be said of it."""
+    """The conditions under which the reference agrees with itself, and notes about them."""
     where = _where_random(case, conditions)
     if not where or case.check is not None:
         return conditions, ()
@@ -356,13 +356,13 @@ def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _where_different(first: _Seen, again: _Seen) -> str:
     if first.spec != again.spec:
-        return "what it returns"
+        return "the nesting of its outputs"
     if where := _first_difference(first.outputs, again.outputs):
         return where
     if _first_difference(first.inputs, again.inputs):
-        return "what it writes to its inputs"
+        return "its writes to inputs"
     if _first_difference(list(first.state.values()), list(again.state.values())):
-        return "what it writes to its state"
+        return "its writes to state"
     return ""
 
 
@@ -391,7 +391,7 @@ def _differ(some: Tensor, other: Tensor) -> bool:
 
 
 def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
-    """What the tensors of the inputs are called: by the parameters of forward."""
+    """Names of the tensors of the inputs, by the parameters of forward."""
     names = list(inspect.signature(model.forward).parameters)
     names += [str(number) for number in range(len(names), len(inputs))]
     return [

@@ -1,8 +1,8 @@
 """Outcomes of which more than one is right: indices of tied scores, codes half-way between two.
 
-Found from the operations of the reference: what a sort or a search for the largest has chosen among
-scores that are equal up to rounding, and what rounding to integers makes of a value that lies at a
-boundary up to rounding. It takes some runs of the reference, so it waits until an outcome differs.
+Found from the operations of the reference: the choice of a sort or of a search for the largest
+among scores that are equal up to rounding, and the rounding to integers of a value that lies at a
+boundary up to its error. It takes some runs of the reference, so it waits until an outcome differs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Freedom:
-    """What else one output may be.
+    """Further right values of one output.
 
     `low` and `high` bound values that rounding may move; `native` and `exact` are the ranking that
     an output of indices comes from, in the reference's type and in fp64.
@@ -79,7 +79,7 @@ class Freedom:
 
 
 def freedoms(run: Run, reference: Sequence[Tensor], dtype: torch.dtype | None) -> list[Freedom]:
-    """What each tensor of an outcome may be besides.
+    """Further right values of each tensor of an outcome.
 
     Args:
         run: Leaves model and inputs alone.
@@ -88,6 +88,8 @@ def freedoms(run: Run, reference: Sequence[Tensor], dtype: torch.dtype | None) -
     """
     native, exact = _Observed(), _Observed()
     run(None, native)
+    if not native.rankings and not native.rounded:
+        return [Freedom()] * len(reference)
     run(dtype, exact)
     ranked = [_ranking(own, native, exact) for own in reference]
     if not native.rounded:
@@ -145,7 +147,7 @@ def _repeated(indices: Tensor, dim: int) -> Tensor:
 
 
 class _Observed(DispatchMode):
-    """Notes what is ranked, and what is rounded to integers."""
+    """Notes scores that are ranked, and values that are rounded to integers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +198,7 @@ def _rounds(name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -
 
 
 class _Shifted(DispatchMode):
-    """What is rounded is moved up or down before, by as much as it may be off."""
+    """Operands of rounding are moved up or down before it, by as much as they may be off."""
 
     def __init__(self, native: Sequence[Tensor], sign: int) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ def require_outputs(task: str, outputs: Sequence[Tensor]) -> None:
 
 
 def _kind(tensor: Tensor, layouts: Sequence[torch.layout]) -> str:
-    """What is unusual about a tensor (a key of `_REMEDIES`); empty if nothing is."""
+    """The kind of an unusual tensor (a key of `_REMEDIES`); empty for a usual one."""
     if tensor.is_nested:
         return "nested"
     if tensor.is_quantized:

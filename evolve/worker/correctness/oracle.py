@@ -69,7 +69,7 @@ class Truth:
 class Expected:
     """All that `judge` needs to know about one set of inputs.
 
-    `tree` is what the reference returned, `spec` its nesting, `reference` the tensors of it and,
+    `tree` is the outcome of the reference, `spec` its nesting, `reference` the tensors of it and,
     after them, those that it has changed, whose `names` these are in prose;
     `truth` the same tensors from fp64; `budgets` the error allowed for each floating output (None
     for the others), as long as it is as well-conditioned as can be; `reduction` the longest
@@ -95,7 +95,7 @@ class Expected:
         return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
 
     def freedom(self, index: int) -> Freedom:
-        """What else one of the tensors may be; worked out when it is first asked for."""
+        """Further right values of one of the tensors; worked out when first asked for."""
         with task_lock:
             if not self._free:
                 self._free.extend(self.loosen())
@@ -107,7 +107,7 @@ class Expected:
         return self.reference[: len(self.reference) - len(self.names)]
 
     def name(self, index: int) -> str:
-        """What one of the tensors is called."""
+        """The name of one of the tensors in prose."""
         at = index - len(self.returned)
         return f"output {index}" if at < 0 else f"{self.names[at]}, which forward writes to,"
 
@@ -138,7 +138,7 @@ def expect(
 ) -> Expected:
     """Runs the reference in native precision and in fp64.
 
-    `changed` names what it changes, which the model then gives beside what it returns.
+    `changed` names the tensors that it changes, which the model then gives beside its outputs.
 
     Keeps the model and the inputs, which must not change. A forward that changes its model does so
     to a copy: of each run is expected what the model as it is would give.
@@ -267,7 +267,7 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
     except _MISSING_OPERATION as error:
         return _fallback(model, inputs, reference, error)
     shapes = [[one.shape for one in several] for several in (outputs, reference)]
-    if shapes[0] != shapes[1]:  # of a view as bytes, or of what depends on values
+    if shapes[0] != shapes[1]:  # of a view as bytes, or if it depends on values
         return _fallback(model, inputs, reference, RuntimeError("its outcome has another shape"))
     for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):
         if own.is_floating_point() and exact.dtype != torch.float64:

@@ -1,4 +1,4 @@
-"""What a call has written to its inputs, for tasks whose reference writes to them.
+"""A call's writes to its inputs, for tasks whose reference writes to them.
 
 It is read where it belongs, in the memory of the inputs: a candidate's process is not asked for it.
 """
@@ -26,7 +26,7 @@ def take_changes(
     Args:
         device: That the process runs on.
         process: The runner.
-        inputs: What it was given.
+        inputs: Of the call.
         address: Where it says that these are.
         changed: Places of the tensors among those of the inputs.
 

@@ -101,7 +101,7 @@ def assembled(layout: torch.layout, shape: tuple[int, ...], *parts: Tensor) -> T
 
 
 def dense_parts(tree: Any) -> list[Tensor]:
-    """The tensors of a tree, those that are sparse as what they are made of."""
+    """The tensors of a tree, sparse ones as their components."""
     return [part for tensor in tensors_of(tree) for part in components(tensor)]
 
 

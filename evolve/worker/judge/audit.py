@@ -62,7 +62,7 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
 
 
 def conditions_of(loaded: LoadedTask) -> list[str]:
-    """What is judged of this task besides values, and how, in sentences; each once."""
+    """Sentences about the task's effects, mode and rules of equality; each once."""
     said: dict[str, None] = {}
     with task_values(loaded.task.name, "its outcome"):
         for case in loaded.cases:
@@ -182,7 +182,7 @@ def _copy_of_input(scene: _Scene) -> list[Tensor] | None:
 
 
 def _no_effect(scene: _Scene) -> list[Tensor]:
-    """What the reference returns, and what it changes as it was before."""
+    """The reference's outputs, and the tensors that it changes as they were before."""
     before = tensors_of(scene.inputs)
     return [*scene.expected.returned, *(before[at] for at in scene.case.effects.changed)]
 

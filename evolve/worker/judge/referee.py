@@ -154,7 +154,7 @@ class Referee:
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def conditions(self, task: Task) -> list[str]:
-        """What is judged besides values, and under which conditions; UsageError for a bad file."""
+        """Sentences about effects, mode and rules of equality; UsageError for a bad file."""
 
         def said(warm: WarmTask) -> list[str]:
             return self._admission.made(lambda: conditions_of(warm.loaded))

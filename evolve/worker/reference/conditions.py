@@ -25,8 +25,8 @@ class Conditions:
         writes: Whether a call writes to its inputs, the state among them.
         trains: Whether the reference is in training mode then.
         state: Names of parameters and buffers that a call changes or returns. Each call gets them
-            in the memory of its inputs, behind its arguments, so that no call sees what another
-            has left and the effect can be read where it belongs.
+            in the memory of its inputs, behind its arguments, so that no call sees the writes of
+            another and the effect can be read where it belongs.
     """
 
     mode: str = MODES[0]
@@ -86,7 +86,7 @@ class Bound(nn.Module):
 
 
 def call(model: Any, conditions: Conditions, arguments: Sequence[Any]) -> Any:
-    """One forward under the conditions; `model` is what is called, and has the state.
+    """One forward under the conditions; `model` is called, and has the state.
 
     Gradients are of no use to the judge once forward has returned.
     """

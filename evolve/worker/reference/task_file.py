@@ -40,7 +40,7 @@ class TaskCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
     `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
-    the device on which inputs and models are made; `mode` (of `MODES`) what the file's `MODE` says.
+    the device on which inputs and models are made; `mode` (of `MODES`) the file's `MODE`.
     No method disturbs the global random state.
     """
 
@@ -88,7 +88,7 @@ class TaskCase:
     ) -> nn.Module:
         """The same as its constructor leaves it, in a mode of torch where one is given.
 
-        `draws` seeds what the constructor draws, in place of `seed`.
+        `draws` seeds the constructor, in place of `seed`.
         """
         with mode or contextlib.nullcontext():
             arguments = self.init_inputs(seed)

@@ -55,7 +55,7 @@ def importing_from(folder: Path, source: str) -> Iterator[None]:
     own = {path.stem for path in folder.glob("*.py")} | {
         path.parent.name for path in folder.glob("*/__init__.py")
     }
-    for name in [name for name, module in sys.modules.items() if name.partition(".")[0] in own]:
+    for name in [name for name in list(sys.modules) if name.partition(".")[0] in own]:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if any(Path(file).is_relative_to(other) for other in _folders.values()):
             del sys.modules[name]  # another task's

@@ -18,7 +18,7 @@ from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 
-_MOST_TOLD = 300  # characters of what a task's code raises
+_MOST_TOLD = 300  # characters of an error of a task's code
 Constants = Mapping[str, int | float | str]
 
 # A task's code draws from global random generators, so one thread at a time may run it.
@@ -46,7 +46,7 @@ def task_code(task: str, where: str) -> Iterator[None]:
 def task_values(task: str, where: str) -> Iterator[None]:
     """The boundary around the judge's own handling of a task's values.
 
-    What it raises there says that the judge is not made for such values, and ends no process.
+    An error there says that the judge is not made for such values, and ends no process.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def _remedy(error: BaseException) -> str:
 def execute(task: str, source: str, constants: Constants, folder: Path) -> ModuleType:
     """The module that the source defines, with the constants in place of its own.
 
-    `folder` has the module as `task.py`, and what it imports and reads beside it.
+    `folder` has the module as `task.py`, and the files that it uses beside it.
 
     A constant takes its new value right where the file assigns it, so that what the file computes
     from it (other constants, default arguments) follows.

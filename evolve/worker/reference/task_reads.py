@@ -16,11 +16,11 @@ _SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib64", "/opt/rocm
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_HOME")
 _active = threading.local()
 _roots: list[Path] = []
-_began: list[float] = []
+_began: dict[str, float] = {}  # when a task's code first ran here
 
 
 def watch(allowed: Sequence[str]) -> None:
-    """From now on a task's code may read its own files, those of Python, and what is `allowed`.
+    """From now on a task's code may read its own files, those of Python, and those `allowed`.
 
     For the judge's own process; a candidate's is confined. It cannot be undone.
     """
@@ -29,7 +29,6 @@ def watch(allowed: Sequence[str]) -> None:
     named += [os.environ[name] for name in _CACHES if name in os.environ]
     named += [str(home / ".triton"), str(home / ".cache")]
     is_first = not _roots
-    _began.append(time.time())
     _roots[:] = list(dict.fromkeys([*_roots, *(Path(name).resolve() for name in named)]))
     if is_first:
         sys.addaudithook(_hook)
@@ -40,6 +39,7 @@ def reading(task: str) -> Iterator[None]:
     """Inside, this thread runs the task's code."""
     before = getattr(_active, "task", "")
     _active.task = task
+    _began.setdefault(task, time.time())
     try:
         yield
     finally:
@@ -52,10 +52,10 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     name, mode, flags = arguments
     if not isinstance(name, str | bytes | os.PathLike) or _writes(mode, flags):
         return
-    task, _active.task = _active.task, ""  # what follows opens files itself
+    task, _active.task = _active.task, ""  # the lines below open files themselves
     try:
         path = Path(os.fsdecode(name)).resolve()
-        if path.is_file() and not _is_known(path):
+        if path.is_file() and not _is_known(path, task):
             raise UsageError(
                 f"task {task}: it reads {path}, which is not part of the task: when that file "
                 "changes, verdicts in a database would be of another task. Put it beside the task "
@@ -71,9 +71,9 @@ def _writes(mode: str | None, flags: int) -> bool:
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
-def _is_known(path: Path) -> bool:
-    """Python's, the system's or allowed; a task's own folder; or made since this process began."""
+def _is_known(path: Path, task: str) -> bool:
+    """Python's, the system's or allowed; in a task's folder; or made since the task's code ran."""
     own = Path(tempfile.gettempdir()).resolve() / "evolve-task-"
     if str(path).startswith(str(own)) or any(path.is_relative_to(root) for root in _roots):
         return True
-    return path.stat().st_ctime >= _began[0]
+    return path.stat().st_ctime >= _began[task]

@@ -1,4 +1,4 @@
-"""Triton's interpreter: what it cannot do by itself, and need not."""
+"""Triton's interpreter without a GPU: kernels that are tuned by themselves."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 def take_first_configurations() -> None:
     """Where kernels are interpreted, run one with `@triton.autotune` by its first configuration.
 
-    To choose, Triton would time them on a GPU; what they compute is the same.
+    To choose, Triton would time them on a GPU; their outcomes are the same.
     """
     if os.environ.get("TRITON_INTERPRET") != "1":
         return

@@ -43,7 +43,6 @@ Commands (tuples, the first item names them) and what is answered:
 
 import contextlib
 import gc
-import json
 import os
 import socket
 import sys
@@ -53,20 +52,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from evolve.core.protocols import BASELINES
-from evolve.core.task import Task
 from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
-from evolve.worker.reference.conditions import Bound, Conditions, named_state, wrapped
-from evolve.worker.reference.task_file import TaskCase, load_task_file
+from evolve.worker.reference.conditions import Bound, Conditions, wrapped
 from evolve.worker.runner import (
     baselines,
     cuda_events,
@@ -74,6 +70,7 @@ from evolve.worker.runner import (
     errors,
     interpreted,
     jit,
+    models,
     precompile,
     probes,
     profiling,
@@ -82,10 +79,9 @@ from evolve.worker.runner import (
 from evolve.worker.runner import memory as access
 from evolve.worker.runner.memory_cuda import CudaAccess
 from evolve.worker.runner.outputs import EmptyCall, addresses, plain_tensors
-from evolve.worker.runner.weights import ContractError, construct
+from evolve.worker.runner.weights import ContractError
 from evolve.worker.sandbox.policy import Report
 
-_FILENAME = "candidate.py"
 _WINDOW_S = 60.0  # until the referee has given up
 
 
@@ -123,7 +119,7 @@ def _forget_surroundings(channel: socket.socket) -> None:
     kept = channel.fileno()
     os.closerange(3, kept)
     os.closerange(kept + 1, 1 << 16)
-    sys.argv = [_FILENAME]
+    sys.argv = [models.FILENAME]
 
 
 class Runner:
@@ -151,7 +147,7 @@ class Runner:
 
     def explain(self, error: BaseException) -> str:
         """What went wrong, and whose limit it was where memory ran out."""
-        text = errors.explain(error, _FILENAME)
+        text = errors.explain(error, models.FILENAME)
         limit = self._access.limit if errors.kind_of(error) is ErrorKind.OOM else 0
         return (
             f"{text}\n(the judge gives this program {limit >> 20} MiB for tensors)"
@@ -205,13 +201,13 @@ class Runner:
         if stub:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
-            self._make = _reference(text, self._access.place)
+            self._make = models.reference(text, self._access.place)
         elif kind in BASELINES:
             baselines.prepare(build, may_build)
-            self._make = baselines.run_as(kind, _reference(text, self._access.place))
+            self._make = baselines.run_as(kind, models.reference(text, self._access.place))
         else:
             self._many_kernels = text if precompile.is_worth_it(text) else ""
-            self._make = _candidate(text, self._access.place)
+            self._make = models.candidate(text, self._access.place)
         messages.send_ack(channel)
 
     def _construct(
@@ -294,7 +290,7 @@ class Runner:
         """What is wrong with the candidate shows when it is called."""
         module, noted = sys.modules["candidate"], precompile.Noted()
         with contextlib.suppress(Exception):
-            make = _candidate(self._many_kernels, self._access.place)
+            make = models.candidate(self._many_kernels, self._access.place)
             conditions = Conditions(**given["conditions"])
             model = wrapped(make(case, given["seed"], given, conditions), conditions)
             noted = precompile.noted(partial(model, *inputs))
@@ -343,7 +339,9 @@ class Runner:
         inputs = tensor_buffer.unpack(tree, self._access.open(fd, size))
         # Views would be saved with all that they are views of, and nothing be out of bounds.
         call = map_tensors(torch.clone, self._given[case] | {"inputs": inputs})
-        messages.send_text(channel, tool_process.observe(tool, str(Path.cwd() / _FILENAME), call))
+        messages.send_text(
+            channel, tool_process.observe(tool, str(Path.cwd() / models.FILENAME), call)
+        )
 
     def _write(
         self, channel: socket.socket, case: int, size: int, tree: bytes, variant: str
@@ -477,35 +475,3 @@ def _no_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
-    cases = load_task_file(Task.from_json(json.loads(text)), place, TaskCase).cases
-    return lambda case, seed, _, conditions: cases[case].made(seed, conditions)
-
-
-def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
-    """Executes the source as a file in the runner's own directory (Triton wants to read it)."""
-    path = Path.cwd() / _FILENAME
-    path.write_text(text)
-    module = ModuleType("candidate")
-    module.__file__ = str(path)
-    sys.modules["candidate"] = module
-    exec(compile(text, str(path), "exec"), module.__dict__)
-    factory = getattr(module, "ModelNew", None)
-    if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
-        raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
-
-    def make(
-        _: int, seed: int, arguments: dict[str, Any], conditions: Conditions
-    ) -> torch.nn.Module:
-        init = map_tensors(torch.clone, arguments["init"])
-        model = construct(factory, seed, init, arguments["state"], place)
-        if lacking := [name for name in conditions.state if name not in named_state(model)]:
-            raise ContractError(
-                f"Model.forward changes {lacking[:8]}, and ModelNew has no such buffers or "
-                "parameters; register them under the same names, and change them too"
-            )
-        return conditions.apply_like(model)
-
-    return make

@@ -83,7 +83,7 @@ class WarmCase:
                 raise UsageError(
                     f"task {case.task}: Model.forward returns tensors in the memory of its inputs "
                     "or state, which is judged on the CPU only. Return a new tensor, .clone() for "
-                    "one, or leave out what it writes to: that is judged in any case."
+                    "one, or leave out the tensors that it writes to: they are judged in any case."
                 )
             self.model_seed = self._seed("model")
             self._model = case.model(self.model_seed)
@@ -416,7 +416,7 @@ class WarmTasks:
         with task_lock:
             if (known := self._known(key)) is not None:  # another thread has loaded it meanwhile
                 return known
-            with task_values(task.name, "what it gives"):
+            with task_values(task.name, "its values"):
                 made = self._store.made(lambda: self._loaded(task, purpose))
             with self._lock:
                 self._tasks[key] = made

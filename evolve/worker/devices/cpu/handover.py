@@ -39,7 +39,7 @@ class Handover:
         pieces: The inputs of each call, and their addresses.
         layout: Of the outputs of one call.
         judged: Calls whose outputs are judged, with the memory that takes them.
-        changed: For each call the addresses of what it may change of its inputs; the layout then
+        changed: For each call the addresses of the inputs that it may change; the layout then
             ends with these.
     """
 

@@ -172,7 +172,7 @@ class CpuWindow:
     def _changed(
         self, process: RunnerProcess, case: TimedCase, inputs: Slab, landing: Landing
     ) -> list[Layout]:
-        """For each call the places in the process of what it may change; none if it may not."""
+        """For each call the places of the inputs that it may change; none if it may not."""
         if not case.warm.effects.changed:
             return []
         start = self._device.inputs_at(process, landing.fd, inputs.size)
@@ -288,7 +288,7 @@ class CpuWindow:
 
 
 def _with_changes(done: Done, calls: int, layout: Layout, changed: Sequence[Layout]) -> Done:
-    """The addresses of each call's outputs, followed by those of what it may have changed."""
+    """The addresses of each call's outputs, followed by those of changed inputs."""
     if not changed:
         return done
     addresses = [
