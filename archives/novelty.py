@@ -18,8 +18,8 @@ class Novelty:
     A newcomer that is near a program at least as fast is refused; otherwise those near it give way,
     if the archive takes it (clearing, Pétrowski 1996). The same holds for a program that is held
     when its best instance is another one by now. With `before_judging` a new program near one that
-    is held is not even evaluated, where its text says so (the net of POLCA, arXiv 2603.14769,
-    which knows no fitness): that saves evaluations, and loses what is faster by a small change.
+    is held is not even evaluated, if its text says so (the net of POLCA, arXiv 2603.14769, which
+    knows no fitness): that saves evaluations, and loses programs that a small change made faster.
     Exact duplicates never come this far. Programs of which the distance knows nothing are near
     none.
 
@@ -27,7 +27,7 @@ class Novelty:
         of: makes the archive; called with its capacity.
         capacity: the most programs held.
         epsilon: programs this near, or nearer, are told apart by fitness only.
-        distance: what near means; None for that of the texts.
+        distance: the measure of similarity; None for that of the texts.
         before_judging: whether near ones are turned away before they are evaluated.
 
     Raises:
@@ -60,8 +60,8 @@ class Novelty:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
         if self._table.elite(elite.program) == elite:
             return Offer(AddStatus.NOT_ADDED)
-        near = [twin for twin in self._near(elite.descriptors) if twin.program != elite.program]
-        if any(twin.fitness.value >= elite.fitness.value for twin in near):
+        near = [other for other in self._near(elite.descriptors) if other.program != elite.program]
+        if any(other.fitness.value >= elite.fitness.value for other in near):
             left = self.remove(elite.program)
             return Offer(AddStatus.NOT_ADDED, evicted=elite.program if left else None)
         if near:
@@ -85,7 +85,7 @@ class Novelty:
         for elite in slots.values():
             self._add_row(elite)
 
-    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+    def near_duplicate_of(self, descriptors: Mapping[str, float | str]) -> str | None:
         """The best program that one of these descriptors is too near to be judged."""
         best = best_of(self._near(descriptors)) if self._before_judging else None
         return None if best is None else best.program
@@ -96,13 +96,13 @@ class Novelty:
             return []
         near = np.flatnonzero(self._distance.between(row, self._rows.values) <= self._epsilon)
         found = (self._table.elite(self._rows.programs[place]) for place in near)
-        return [twin for twin in found if twin is not None]
+        return [other for other in found if other is not None]
 
     def _clear(self, near: list[Elite], elite: Elite) -> Offer:
         """Put the elite in the place of those near it, all of which are slower."""
-        before = {self._table.slot_of(twin.program) or "": twin for twin in near}
-        for twin in near:
-            self._archive.remove(twin.program)
+        before = {self._table.slot_of(other.program) or "": other for other in near}
+        for other in near:
+            self._archive.remove(other.program)
         offer = self._archive.offer(elite)
         if not offer:
             self._archive.restore({**self._archive.slots(), **before})

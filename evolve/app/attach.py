@@ -35,7 +35,7 @@ def attach(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> 
 
 
 def expected_device(store: Store, run: RunRow) -> str:
-    """Where the run is to be judged, as its configuration says; empty where verdicts say more."""
+    """Where the run is to be judged, as its configuration says; empty if verdicts say more."""
     return "" if store.environment(run.id) else kind_of(run.config)
 
 
@@ -44,7 +44,7 @@ def _traces(store: Store, run: RunRow) -> tuple[int, Progress]:
 
 
 def _standing(store: Store, run: RunRow, before: tuple[int, Progress]) -> tuple[str, str]:
-    """State and reason for afterwards: as they were where nothing has come of it."""
+    """State and reason for afterwards: as they were if nothing has come of it."""
     if run.state != "running" and _traces(store, run) == before:
         return run.state, run.reason
     waiting = len(store.open_tickets(run.id))

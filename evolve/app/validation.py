@@ -1,4 +1,4 @@
-"""What is asked for, checked: all that can be wrong with the words, before minutes of work."""
+"""Requests, checked: every error in the words is found before minutes of work."""
 
 import os
 import re
@@ -22,7 +22,7 @@ MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run to begin, or to continue where it is `existing`.
+    """A run to begin, or to continue if it is `existing`.
 
     `recorded` is the configuration as a new run keeps it, with the sources of its opponents; of an
     existing run, with the kind of device that it has been judged on.
@@ -42,10 +42,10 @@ def read_request(
 ) -> Request:
     """Everything that a search needs but its judge; writes nothing.
 
-    `has_parts` says that the configuration's parts are known to go together: of a hundred runs
-    that have the same ones, the first need be asked. Baselines `beside` are timed with every
-    program of a new run; one that has begun goes on with those that it began with. `by_hand` says
-    that what operators ask of a model, the first program too, may be answered by files.
+    `has_parts` says that the configuration's parts are known to go together: of a hundred runs that
+    have the same ones, the first need be asked. Baselines `beside` are timed with every program of
+    a new run; a started run keeps its own. `by_hand` says that operators' requests to a model, also
+    for the first program, may be answered by files.
 
     Raises:
         UsageError: the run that `config` describes cannot be.
@@ -72,7 +72,7 @@ def read_request(
 
 
 def _check_place(path: Path) -> None:
-    """Raise UsageError where the database cannot be, without creating anything yet."""
+    """Raise UsageError if the database cannot be, without creating anything yet."""
     if path.is_dir():
         raise UsageError(f"store.path={path} is a folder; name a file in it, e.g. runs/evolve.db")
     above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -85,7 +85,7 @@ def _check_place(path: Path) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what a run, and the files that are named after it, cannot be called."""
+    """Raise UsageError for invalid names of a run, and so of the files named after it."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
     if len(name.encode()) > MAX_NAME:
@@ -96,7 +96,7 @@ def check_name(name: str) -> None:
 
 
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
-    """The stored run to continue; None where a new one is to be made."""
+    """The stored run to continue; None if a new one is to be made."""
     name, path = config["name"], config["store"]["path"]
     if name is None and config["on_exists"] == "resume":
         raise UsageError(
@@ -118,7 +118,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
 
 
 def _stored(store: Store, name: str) -> RunRow | None:
-    """One run of what may be hundreds, each with its task's text."""
+    """One of possibly hundreds of runs, each with its task's text."""
     try:
         return store.run(name)
     except UsageError:
@@ -126,7 +126,7 @@ def _stored(store: Store, name: str) -> RunRow | None:
 
 
 def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the words describe another run than the stored one."""
+    """Raise UsageError if the words describe another run than the stored one."""
     refuse_differences(run, config)
     if run.task.revision != task.revision:
         raise UsageError(

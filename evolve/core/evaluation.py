@@ -12,7 +12,7 @@ class Status(StrEnum):
     """How an evaluation ended. Only `CORRECT` may carry ratios."""
 
     CORRECT = "correct"
-    CONTRACT = "contract"  # no ModelNew, wrong signature, parameters do not match the reference
+    INVALID_INTERFACE = "invalid_interface"  # no ModelNew, wrong signature, other parameters
     COMPILE_ERROR = "compile_error"
     RUNTIME_EXCEPTION = "runtime_exception"
     ILLEGAL_ACCESS = "illegal_access"  # segmentation fault, illegal or misaligned device access
@@ -31,12 +31,17 @@ class Status(StrEnum):
     HACK = "hack"
     INFRA = "infra"  # our fault, never the candidate's: retried, and no score
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Status | None":
+        """Reads the former word of a stored verdict."""
+        return cls.INVALID_INTERFACE if value == "contract" else None
+
 
 class Stage(IntEnum):
     """The ladder, cheapest rung first; an evaluation records the last one passed."""
 
     NONE = 0
-    CONTRACT = 1
+    INTERFACE = 1
     COMPILE = 2
     SMOKE = 3
     CORRECTNESS = 4
@@ -48,10 +53,10 @@ class Stage(IntEnum):
 class Fidelity(StrEnum):
     """How far up the ladder an evaluation goes.
 
-    `CHECK` judges correctness and what made the outcome, and takes no time; `SCREEN` times a few
-    pairs only and never crowns a program; `REWARD` is for training: the whole ladder, its interval
-    only as narrow as a decision needs; `SEARCH` is the whole ladder; `VERIFY` repeats it in fresh
-    processes with fresh seeds and more pairs.
+    `CHECK` judges correctness and which kernels made the outcome, and takes no time; `SCREEN` times
+    a few pairs only and never crowns a program; `REWARD` is for training: the whole ladder, its
+    interval only as narrow as a decision needs; `SEARCH` is the whole ladder; `VERIFY` repeats it
+    in fresh processes with fresh seeds and more pairs.
     """
 
     CHECK = "check"
@@ -61,22 +66,30 @@ class Fidelity(StrEnum):
     VERIFY = "verify"
 
 
-CUT_SHORT = "cut_short"
-"""Label of a verdict whose timing ended at a look: its run had use for no more."""
+EARLY_STOPPED = "early_stopped"
+"""Label of a verdict whose timing ended at an interim analysis: its run needed no more."""
 
 OPPONENT_FAILED = "opponent_failed"
 """Label of a verdict without the times of an opponent, whose name its evidence begins with."""
 
-NO_ROOM = "no_room"
-"""Label of a verdict that memory was short for, even with no other evaluation under way."""
+DEVICE_OOM = "device_oom"
+"""Label of a verdict that lacked memory even with no other evaluation under way."""
 
-OCCUPIED = "occupied"
-"""Label of a verdict that failed because others keep the device busy, with none of us there."""
+DEVICE_BUSY = "device_busy"
+"""Label of a verdict that failed because processes of others keep the device busy."""
+
+_FORMER_LABELS = {"cut_short": EARLY_STOPPED, "no_room": DEVICE_OOM, "occupied": DEVICE_BUSY}
+_FORMER_SAMPLES = {"told": "self_reported", "apart": "separate"}
+
+
+def label_name(stored: str) -> str:
+    """The present name of a label that may have been stored under a former one."""
+    return _FORMER_LABELS.get(stored, stored)
 
 
 def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Raw times of a case: those of the sides timed together, and of each that followed apart."""
-    return [samples, *samples.get("apart", ())]
+    """Raw times of a case: those of the sides timed together, and of each timed separately."""
+    return [samples, *samples.get("separate", ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +106,9 @@ class CaseResult:
 
     `times_ms` has the median time per call of each side (`candidate`, `eager`, ...), `ratios` the
     speedup of the candidate against each other side; both empty if the case was not timed.
-    `speed_of_light` is the share reached of what the device can do: the time that the reference's
-    bytes and operations would take at measured rates over the candidate's time; `bound` says which
-    of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.
+    `speed_of_light` is the share of the device's limits that is reached: the time that the
+    reference's bytes and operations would take at measured rates over the candidate's time; `bound`
+    says which of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.
     """
 
     name: str
@@ -114,12 +127,12 @@ class Evaluation:
 
     `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
-    produced the outcome (None: not established). `suite` is the suite's own verdict, where the
-    task has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in
-    every block of a side, of which one side may have more than another. `durations_s` are seconds
-    by stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
-    processes, waiting for the `lock`, `judging` outputs, `closing`.
-    `device_time_s` is the cost of the evaluation in exclusive device seconds.
+    produced the outcome (None: not established). `suite` is the suite's own verdict, if the task
+    has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in every
+    block of a side, of which one side may have more than another. `durations_s` are seconds by
+    stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
+    processes, waiting for the `lock`, `judging` outputs, `closing`. `device_time_s` is the cost of
+    the evaluation in exclusive device seconds.
     """
 
     status: Status
@@ -151,18 +164,18 @@ class Evaluation:
 
     @property
     def is_worth_another_try(self) -> bool:
-        """Whether the judge failed, and not by what it has tried alone as well, without success.
+        """Whether the judge failed, except for failures that it has already retried alone.
 
         Not for want of memory, then, nor because others keep the device busy.
         """
         return self.status is Status.INFRA and not any(
-            label.name in (NO_ROOM, OCCUPIED) for label in self.labels
+            label.name in (DEVICE_OOM, DEVICE_BUSY) for label in self.labels
         )
 
     @property
-    def cut_short(self) -> bool:
+    def early_stopped(self) -> bool:
         """Whether it is known no better than that run had use for."""
-        return any(label.name == CUT_SHORT for label in self.labels)
+        return any(label.name == EARLY_STOPPED for label in self.labels)
 
     def fitness(self, baseline: str) -> Interval | None:
         """Natural log of the speedup against `baseline`; None unless strict and timed."""
@@ -201,7 +214,11 @@ class Evaluation:
         fields["fidelity"] = Fidelity(data["fidelity"])
         fields["ratios"] = {name: Ratio(*bounds) for name, bounds in data["ratios"].items()}
         fields["cases"] = tuple(_case_from_json(case) for case in data["cases"])
-        fields["labels"] = tuple(Label(*label) for label in data["labels"])
+        fields["labels"] = tuple(Label(label_name(name), said) for name, said in data["labels"])
+        fields["samples"] = {
+            case: {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
+            for case, row in data.get("samples", {}).items()
+        }
         return cls(**fields)
 
 

@@ -41,8 +41,8 @@ class Task:
     `get_init_inputs`; only the worker executes it. `size` picks an entry of its optional `SIZES`.
     `files` are those beside the module that it imports or reads: their content in base64, by path
     relative to it.
-    `seeds` are sources of programs that a search may start from, and `compiled` is what a compiler
-    made of the reference, to the same end; they take no part in `revision`.
+    `seeds` are sources of programs that a search may start from, and `compiled` the output of a
+    compiler for the reference, for the same purpose; they take no part in `revision`.
     """
 
     name: str

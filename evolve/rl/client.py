@@ -1,4 +1,4 @@
-"""A plain client of `evolve serve`: candidates in, outcomes out, whatever happens between."""
+"""A plain client of `evolve serve`: candidates in, outcomes out, in spite of failures between."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import httpx
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-MOST_AT_ONCE = 64  # submissions in one request
-MOST_BYTES = 8 << 20  # of one request; the server takes twice as much
-LONGEST_TEXT = 400_000  # characters of a program or a reply; a longer one is not read
+MAX_AT_ONCE = 64  # submissions in one request
+MAX_BYTES = 8 << 20  # of one request; the server takes twice as much
+MAX_TEXT = 400_000  # characters of a program or a reply; a longer one is not read
 WAIT_S = 20.0  # that the server holds a question
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 _WORTH_REPEATING = ("infra", "expired")
 
 
@@ -31,15 +31,15 @@ class Client:
     A text that is empty or too long to be read is sent as a reply without a program: a failure of
     the model's, and no reason to stop.
 
-    What is sent again after a lost answer is not judged again. If the server cannot be reached,
-    is full or restarts, the client waits; only after `patience_s` it says so in the outcome.
+    A request repeated after a lost answer is not judged again. If the server cannot be reached, is
+    full or restarts, the client waits; only after `patience_s` it says so in the outcome.
 
     Args:
         url: of the server, e.g. `http://127.0.0.1:8642`.
         token: that it asks for; None for the content of EVOLVE_SERVE_TOKEN.
         token_file: a file whose first line is the token instead.
-        rewards: what to compute for every candidate, pinned: `kevin@1`.
-        baseline: what speedups are over, whatever a submission says; None to leave it to them.
+        rewards: of every candidate, pinned: `kevin@1`.
+        baseline: of speedups, overriding that of submissions; None to keep it.
         pins: whose verdicts are wanted, by `evaluator` and `device_class`; see `GET /v1/service`.
         patience_s: how long to wait for the outcome of a call.
         again: how often to submit a candidate anew that the server has given up for its own fault.
@@ -78,7 +78,7 @@ class Client:
 
         Args:
             submissions: each as `POST /v1/jobs` takes it: `task` or `reference`, `source` or
-                `completion`, and what else is wanted.
+                `completion`, and further fields.
 
         Raises:
             UsageError: the server refuses a submission or the token; the message says why.
@@ -132,9 +132,9 @@ class Client:
         orders: Sequence[Mapping[str, Any]],
         outcomes: dict[str, Outcome],
     ) -> None:
-        """Ask for what is still open until nothing is."""
+        """Ask for the open ones until none is left."""
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
-            some = waiting[:MOST_AT_ONCE]
+            some = waiting[:MAX_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
             body = json.dumps(wanted).encode()
             answers = await self._ask(http, "POST", "/v1/wait", body, may_lack=True)
@@ -154,13 +154,13 @@ class Client:
     ) -> Any:
         """The answer to a request, as often as it takes.
 
-        None if what it names is not there, if `may_lack` says that this can be.
+        None if the named object is missing and `may_lack` allows it.
         """
         import httpx
 
         pause_s = 0.5
         while True:
-            wait_s = pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            wait_s = pause_s = min(2 * pause_s, MAX_PAUSE_S)
             try:
                 response = await http.request(method, path, content=body)
             except httpx.TransportError:
@@ -202,7 +202,7 @@ class Client:
 
 
 def _without_user(url: str) -> str:
-    """An address may hold a token (`http://any:TOKEN@host`), and what is said ends in logs."""
+    """An address may hold a token (`http://any:TOKEN@host`), and messages end in logs."""
     scheme, mark, rest = url.partition("://")
     return scheme + mark + rest.rpartition("@")[2]
 
@@ -211,10 +211,10 @@ def _readable(order: dict[str, Any]) -> dict[str, Any]:
     """The order; with a text that no server reads as the beginning of a reply that is none."""
     name = "completion" if order.get("completion") is not None else "source"
     text = order.get(name)
-    if not isinstance(text, str) or 0 < len(text) <= LONGEST_TEXT:
+    if not isinstance(text, str) or 0 < len(text) <= MAX_TEXT:
         return order
     rest = {key: value for key, value in order.items() if key != name}
-    return {**rest, "completion": text[: LONGEST_TEXT + 1] or " "}
+    return {**rest, "completion": text[: MAX_TEXT + 1] or " "}
 
 
 def _bodies(orders: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -223,7 +223,7 @@ def _bodies(orders: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for order in orders:
         text = json.dumps(order, ensure_ascii=False).encode(errors="replace")
         size = sum(map(len, texts)) + len(text)
-        if texts and (len(texts) == MOST_AT_ONCE or size > MOST_BYTES):
+        if texts and (len(texts) == MAX_AT_ONCE or size > MAX_BYTES):
             yield b'{"jobs": [%s]}' % b",".join(texts)
             texts = []
         texts.append(text)

@@ -4,10 +4,10 @@ from collections.abc import Hashable
 
 from evolve.core.errors import EvolveError
 
-MOST = 0.01
+MAX_MASKED = 0.01
 """Share of a step's rows that may be left out because our own side failed."""
 
-MOST_UNSCORED = 0.5
+MAX_UNSCORED = 0.5
 """Share of a step's rows that may have a verdict and no score: beyond, the reward does not fit."""
 
 
@@ -16,7 +16,7 @@ class TooManyMasked(EvolveError):
 
 
 class MaskedRows:
-    """Counts the rows of a step that have no score, and stops training where they are too many.
+    """Counts the rows of a step that have no score, and stops training if they are too many.
 
     A row is `infra_masked` if it has no verdict, which is never its own doing. It is `unscored`
     if it has one that the reward cannot tell the worth of: nothing to compare with was measured,
@@ -31,7 +31,7 @@ class MaskedRows:
     """
 
     def __init__(
-        self, most: float = MOST, most_unscored: float = MOST_UNSCORED, step_rows: int = 0
+        self, most: float = MAX_MASKED, most_unscored: float = MAX_UNSCORED, step_rows: int = 0
     ) -> None:
         self._limits = {"infra_masked": most, "unscored": most_unscored}
         self._step_rows = step_rows
@@ -55,7 +55,7 @@ class MaskedRows:
             infra_masked: how many of them have no verdict.
             unscored: how many have a verdict and no score.
             step: which one they are of; None for a step of their own.
-            why: what the first missing verdict's fault was.
+            why: the fault of the first missing verdict.
 
         Raises:
             TooManyMasked: the step has too many of either.

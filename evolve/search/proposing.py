@@ -1,4 +1,4 @@
-"""Asks operators: which one next, with which parents, and what it makes of a model's reply."""
+"""Asks operators: which one next, with which parents, and how it reads a model's reply."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
-from evolve.search.population import Held
+from evolve.search.population import LivePopulation
 from evolve.search.schedule import Choice, Schedule, Scheduled, choices
 from evolve.store import RunRow, Store, Ticket
 
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Proposer:
-    """The operators of a run with what they may look at; stores nothing.
+    """The operators of a run with their views of it; stores nothing.
 
     All randomness is a function of the run's seed, the name of the draw, and the ticket's number.
     """
@@ -92,7 +92,7 @@ class Proposer:
     def next(
         self,
         sequence: int,
-        held: Held,
+        held: LivePopulation,
         *,
         models: Sequence[str] | None = None,
         operators: Collection[str] | None = None,
@@ -100,11 +100,11 @@ class Proposer:
         """The first outcome; None if all operators decline.
 
         They are asked in the order of the schedule, but that seeds take turns, and that tuning
-        comes last where it has had its share.
+        comes last if it has had its share.
 
         Args:
             sequence: number of the ticket that it will be.
-            held: what the archive holds.
+            held: the population of the archive.
             models: names of those that may be asked; None for all.
             operators: names of those to ask; None for all.
         """
@@ -132,8 +132,8 @@ class Proposer:
                 return found
         return None
 
-    def again(self, ticket: Ticket, held: Held) -> Asked | None:
-        """What the operator of a ticket that still waits for an answer would ask now."""
+    def ask_again(self, ticket: Ticket, held: LivePopulation) -> Asked | None:
+        """The present request of the operator of a ticket that still waits for an answer."""
         if ticket.operator not in self.operators:
             return None
         card = next(iter(self._cards([ticket.model])), None)
@@ -146,7 +146,7 @@ class Proposer:
         tunings = self.store.progress(self.run.id).tunings
         return [name for name in self.tuning if not self._had_share(name, sequence, tunings)]
 
-    def read(self, ticket: Ticket, held: Held) -> Reply:
+    def read(self, ticket: Ticket, held: LivePopulation) -> Reply:
         """The reading of the newest reply by the ticket's operator."""
         reply = ticket.exchanges[-1].reply
         if reply.status in _UNREADABLE:
@@ -162,7 +162,7 @@ class Proposer:
             return reading.status, self._resolved(reading.outcome, ticket.model)
         return reading.status, reading.outcome
 
-    def _awaits_seeds(self, held: Held) -> bool:
+    def _awaits_seeds(self, held: LivePopulation) -> bool:
         """Whether nothing is held and a program to start from is being judged.
 
         A first version that a model writes meanwhile would be paid for, and start from nothing.
@@ -183,7 +183,7 @@ class Proposer:
         return turns + [choice for choice in order if choice not in seeds]
 
     def _tuned_last(self, order: Sequence[Choice], sequence: int, tunings: int) -> list[Choice]:
-        """The same, but that what tunes and has had its share is asked after all others."""
+        """The same, but operators that tune and have had their share come after all others."""
         return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
 
     def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:
@@ -193,7 +193,7 @@ class Proposer:
     def _is_seed(self, name: str) -> bool:
         return isinstance(self.operators[name].operator, SeedOperator)
 
-    def _reading(self, operator: ModelOperator, ticket: Ticket, held: Held) -> Reading:
+    def _reading(self, operator: ModelOperator, ticket: Ticket, held: LivePopulation) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)
         parents = tuple(elite for elite in known if elite is not None)
         rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
@@ -207,7 +207,7 @@ class Proposer:
         choice: Choice,
         sequence: int,
         tunings: int,
-        held: Held,
+        held: LivePopulation,
         card: ModelCard | None,
     ) -> Asked | None:
         operator = self.operators[choice.operator].operator
@@ -224,7 +224,7 @@ class Proposer:
         return None
 
     def _parent_choices(
-        self, choice: Choice, count: int, held: Held
+        self, choice: Choice, count: int, held: LivePopulation
     ) -> Iterator[tuple[Elite, ...]]:
         """The policy's parents, then, should the operator decline them, the best few others.
 
@@ -248,13 +248,13 @@ class Proposer:
     def _context(
         self,
         parents: tuple[Elite, ...],
-        held: Held,
+        held: LivePopulation,
         rng: random.Random,
         number: tuple[int, int],
         card: ModelCard | None,
         operator: str,
     ) -> Context:
-        """What an operator sees; `number` is that of the ticket, with the tunings up to it."""
+        """An operator's view; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         sequence, tunings = number
         main = parents[0].program if parents else None

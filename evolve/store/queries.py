@@ -152,10 +152,10 @@ class Queries:
         with self._database.read() as connection:
             return facts.seen(connection, run, instance)
 
-    def twin(self, run: int, program: Program) -> str | None:
+    def near_duplicate_of(self, run: int, program: Program) -> str | None:
         """Another program of this run that differs in layout, comments or tunable values only."""
         with self._database.read() as connection:
-            return facts.twin(connection, run, program)
+            return facts.near_duplicate_of(connection, run, program)
 
     def standing(self, run: int, ticket: Ticket) -> Elite | None:
         """The elite that a ticket's program makes: its best instance, full evaluations pooled.

@@ -1,4 +1,4 @@
-"""What every operator holds to. Subclass, give a `make`, and let pytest collect it."""
+"""The requirements for every operator. Subclass, give a `make`, and let pytest collect it."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class OperatorConformance:
         raise NotImplementedError
 
     def sources(self) -> tuple[str, ...]:
-        """Programs for the archive; override where the operator needs others to have work."""
+        """Programs for the archive; override if the operator needs others to have work."""
         return RELATIVES
 
     def contexts(self, parents: int | None = None) -> Iterator[Context]:
@@ -82,7 +82,7 @@ class OperatorConformance:
     def test_a_proposal_is_no_instance_that_the_run_holds_at_that_fidelity(self) -> None:
         for context in self.contexts():
             answer = self.make().propose(context)
-            if isinstance(answer, Proposal) and not answer.again:
+            if isinstance(answer, Proposal) and not answer.is_reevaluation:
                 trials = context.facts.trials(answer.program.digest)
                 held = [trial.assignment for trial in trials if trial.fidelity is answer.fidelity]
                 assert answer.assignment not in held

@@ -1,4 +1,4 @@
-"""A sitting's trackers, fed by the pipeline."""
+"""A session's trackers, fed by the pipeline."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ PRIVATE = ("opponents", "store")  # source text, and a path of this machine
 
 
 class Feed:
-    """A listener that hands every told step to trackers; a context manager for one sitting.
+    """A listener that hands every told step to trackers; a context manager for one session.
 
     A tracker that fails is said once and left out from then on.
 
     Args:
         trackers: by the name that messages call them.
-        run: what they are told of. Its configuration reaches them without sources and keys.
+        run: the run to report. Its configuration reaches them without sources and keys.
         say: shows a line to the user.
     """
 

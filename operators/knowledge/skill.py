@@ -1,8 +1,8 @@
 """A document from a finished run: its facts in order, for a person to draw the conclusions.
 
-No model writes here, and what models and candidates wrote (notes, code, tunable values, messages)
-is quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over
-the same baseline (indirect), with the interval that both measurements leave.
+No model writes here, and text of models and candidates (notes, code, tunable values, messages) is
+quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over the
+same baseline (indirect), with the interval that both measurements leave.
 """
 
 import difflib
@@ -20,13 +20,13 @@ from operators.knowledge.document import LANGUAGES
 from operators.knowledge.retrieval import device_path
 from operators.quoting import quote
 
-_MOST = 8  # gains, losses, and kinds of failures that are listed
+_MAX_ROWS = 8  # gains, losses, and kinds of failures that are listed
 _DIFF_LINES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What `skeleton` needs of a run.
+    """The facts of a run that `skeleton` needs.
 
     `steps` are in sequence order. `feedback` gives the judge's words on a step by its number,
     `source` a program's text by digest. `device` is as an evaluation's device class names it.
@@ -144,7 +144,7 @@ def _ratio(step: Step, baseline: str) -> Ratio | None:
 
 def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> list[str]:
     lines: list[str] = []
-    for change in changes[:_MOST]:
+    for change in changes[:_MAX_ROWS]:
         gain, child = change.gain, change.child
         lines.append(
             f"- step {child.sequence}, {child.operator}: {gain.value:.3f} times as fast "
@@ -153,8 +153,8 @@ def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> lis
         lines += _said(_settings(change), "tunables") + _said(_line(child.note), "note")
         if difference and child.program != change.parent.program:
             lines += _difference(run, change)
-    if len(changes) > _MOST:
-        lines.append(f"- and {len(changes) - _MOST} more")
+    if len(changes) > _MAX_ROWS:
+        lines.append(f"- and {len(changes) - _MAX_ROWS} more")
     return lines
 
 
@@ -166,7 +166,7 @@ def _starts(run: RunRecord) -> list[str]:
             first.setdefault(str(step.program), step)
     ranked = sorted(first.values(), key=lambda step: -step.ratios[run.baseline].value)
     lines: list[str] = []
-    for step in ranked[:_MOST]:
+    for step in ranked[:_MAX_ROWS]:
         ratio = step.ratios[run.baseline]
         lines.append(
             f"- step {step.sequence}, {step.operator}: {ratio.value:.3f} times {run.baseline}, "
@@ -224,11 +224,11 @@ def _reasons(reasons: Counter[str]) -> list[str]:
 
 
 def _said(text: str, what: str) -> list[str]:
-    """What somebody else wrote, on lines below those of ours."""
+    """Text by another author, on lines below our own."""
     return quote(text, what).split("\n") if text else []
 
 
 def _line(text: str) -> str:
-    """The first line, short, and without what Markdown would take for a fence or a heading."""
+    """The first line, short, without characters that Markdown reads as a fence or a heading."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return " ".join(first.replace("```", "'''").split()).lstrip("# ")[:200]

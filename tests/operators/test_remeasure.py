@@ -54,7 +54,7 @@ def test_a_new_leader_is_confirmed():
     facts = MemoryFacts()
     elites = population(facts, (0.9, 1), (0.1, 3))
     answer = propose(Remeasure(share=0.0), facts, elites)
-    assert answer.again
+    assert answer.is_reevaluation
     assert answer.fidelity is Fidelity.SEARCH
     assert answer.program.digest == elites[0].program
     assert answer.assignment == elites[0].assignment
@@ -152,6 +152,7 @@ class Honest(SyntheticEvaluator):
         return replace(verdict, ratios={"eager": Ratio(value, value / factor, value * factor)})
 
 
+@pytest.mark.slow
 def test_under_noise_the_leader_is_not_the_luckiest(store, run):
     def leader(name: str, **more: Scheduled) -> Elite:
         which = store.create_run(name=name, task=run.task, config=dict(run.config), seed=3)

@@ -20,7 +20,7 @@ from evolve.worker.base.interpreter import WITH_COMPILER, start
 from evolve.worker.build.inductor import SETTINGS, compile_model, settings
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, unpack
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 
 FRAGILE = Task(
     name="fragile",
@@ -60,6 +60,7 @@ def compiled(layer, steps):
     return compile_model(Recurrent(layer).eval(), [torch.randn(steps, 2, 8)], settings("default"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("layer", "steps", "all_steps"),
     [
@@ -74,6 +75,7 @@ def test_a_long_recurrence_is_refused_with_the_number_of_its_steps(layer, steps,
         compiled(layer, steps)
 
 
+@pytest.mark.slow
 def test_a_recurrence_whose_batch_comes_first_is_measured_along_its_steps():
     layer = nn.GRU(8, 8, batch_first=True)
     case = compile_model(
@@ -103,6 +105,7 @@ def kernels(code):
     return code.partition("def get_args")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "is_left"),
     [
@@ -121,6 +124,7 @@ def test_averages_over_large_windows_are_left_to_templates(layer, is_left):
         assert ("torch.ops.aten.avg_pool" in code) == (is_left and variant == WHOLE)
 
 
+@pytest.mark.slow
 def test_without_values_the_same_code_is_written_as_for_real_inputs():
     pair = {"scale": torch.rand(9, 1), "at": torch.arange(64) % 9}
     inputs = [torch.randn(64, 33)[:, 1:], pair]
@@ -160,12 +164,12 @@ def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     tmp_path.chmod(0o755)
     ahead = start(WITH_COMPILER)
-    referee = Referee(CpuDevice(), tmp_path / "cache", ahead=[ahead])
+    judge = Judge(CpuDevice(), tmp_path / "cache", ahead=[ahead])
     try:
-        assert "compiled" in referee.compiled(FRAGILE, ["default"])["default"]
-        assert ahead.process.pid in {zygote.pid for zygote in referee.launcher.zygotes()}
+        assert "compiled" in judge.compiled(FRAGILE, ["default"])["default"]
+        assert ahead.process.pid in {zygote.pid for zygote in judge.launcher.zygotes()}
     finally:
-        referee.close()
+        judge.close()
 
 
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):

@@ -1,4 +1,4 @@
-"""One program before the whole evaluation service, or what the database knows of it."""
+"""One program for the whole evaluation service, or its verdict in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An evaluation, what the audit of its task found, and whether a database knew both.
+    """An evaluation, the findings of its task's audit, and whether a database knew both.
 
     `conditions` are sentences about effects and modes that were judged; none of a known verdict.
     """
@@ -51,7 +51,7 @@ def request_for(
     precision: str,
     accumulation: str,
 ) -> EvaluationRequest:
-    """What the judge is asked about a program.
+    """The request to the judge about a program.
 
     Raises:
         UsageError: no such task or baseline.
@@ -76,7 +76,7 @@ def request_for(
 def recorded(
     path: str, run_name: str | None, sequence: int
 ) -> tuple[EvaluationRequest, Evaluation | None]:
-    """What was asked about a stored step, and the verdict on record.
+    """The request for a stored step, and the verdict on record.
 
     Raises:
         UsageError: there is no such step, or it made no program.
@@ -123,7 +123,7 @@ async def judge(
         if store and (found := _known(request, store, evaluator)):
             return found
         with frontend.doing(f"auditing the task {request.task.name}", plain=False):
-            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+            findings = await evaluator.audit(request.task)  # first: it names errors of the task
             conditions = await evaluator.conditions(request.task)
         with frontend.doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
             evaluation = await evaluator.evaluate(request)
@@ -133,7 +133,7 @@ async def judge(
 
 
 def _known(request: EvaluationRequest, path: str, evaluator: Evaluator) -> Verdict | None:
-    """The verdict and the findings of the task's audit, where the database has them."""
+    """The verdict and the findings of the task's audit, if the database has them."""
     if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
         return None
     with open_store(path) as store:
@@ -144,7 +144,7 @@ def _known(request: EvaluationRequest, path: str, evaluator: Evaluator) -> Verdi
             evaluator.evaluator_version,
             request.fidelity,
         )
-        found = None if found is None or found.cut_short else found
+        found = None if found is None or found.early_stopped else found
         audits = [
             findings_of(run.config)
             for run in store.runs()

@@ -15,7 +15,7 @@ def verdict_text(
 
     Args:
         evaluation: the verdict.
-        findings: what the audit of the task found.
+        findings: of the task's audit.
         conditions: sentences about effects and modes that were judged.
     """
     yield f"verdict    {_status(evaluation)}"
@@ -75,7 +75,7 @@ def _cases(evaluation: Evaluation) -> str:
 
 
 def _checks(evaluation: Evaluation) -> list[str]:
-    """What came of each case: they are checked in order, and the first failure ends it."""
+    """The result of each case: they are checked in order, and the first failure ends the check."""
     cases, told = evaluation.cases, evaluation.feedback
     if evaluation.status is Status.CORRECT or evaluation.stage >= Stage.CORRECTNESS:
         before, after = "passed", "passed"

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that needs nothing else, now or in ten years.
 
-Markup stands in templates only, with automatic escaping; Python hands over plain values. What a
-candidate wrote passes `printable` first. A content security policy in the page forbids every
-request, and every script but its own.
+Markup stands in templates only, with automatic escaping; Python hands over plain values. Text of
+candidates passes `printable` first. A content security policy in the page forbids every request,
+and every script but its own.
 """
 
 import base64
@@ -93,7 +93,7 @@ def render(facts: RunFacts) -> str:
         cases=cases.case_lines(facts),
         comparisons=cases.comparison_lines(facts),
         chart=progress_chart(facts.steps, facts.baseline),
-        journey=best_lineage.journey(facts),
+        best_path=best_lineage.shown(facts),
         lineage=lineage_picture(facts),
         heat_map=heat_map,
         ranked=archive_map.ranked(facts.slots),

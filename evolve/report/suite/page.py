@@ -12,7 +12,7 @@ from evolve.report.run.html import TEMPLATES, page_environment, trusted
 from evolve.report.suite.chart import suite_charts
 from evolve.report.suite.figures import (
     COLUMNS,
-    FEWEST,
+    MIN_FOR_INTERVAL,
     THRESHOLDS,
     Figures,
     baselines_of,
@@ -122,11 +122,11 @@ def _figure_row(group: str, found: Figures) -> tuple[str, ...]:
 
 
 def _mean_text(found: Figures) -> str:
-    """The geometric mean, with its interval where there are tasks enough for one."""
+    """The geometric mean, with its interval if there are tasks enough for one."""
     mean = found.geomean
     if mean is None:
         return "-"
-    span = f" ({span_text(mean)})" if found.correct >= FEWEST else ""
+    span = f" ({span_text(mean)})" if found.correct >= MIN_FOR_INTERVAL else ""
     return ratio_text(mean.value) + span
 
 

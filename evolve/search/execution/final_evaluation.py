@@ -1,8 +1,8 @@
 """The winner of a search, measured again beside every baseline: the finals of a suite.
 
 Fitness is against one baseline, so a search pays for no other. A final does, once for the winner,
-after it has won. There can be two finalists: the best program whose work custom kernels do, and,
-where it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
+after it has won. There can be two finalists: the best program whose work custom kernels do, and, if
+it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def is_mixed(step: Step) -> bool:
 def finalists(search: Search) -> list[Elite]:
     """Programs to measure: the best custom one, and a mixed one that is faster, if any.
 
-    Also a custom one that has not been measured and is faster than what the final came to.
+    Also a custom one that has not been measured and is faster than the result of the final.
     """
     custom, mixed = search.contenders()[:1], _best_mixed(search)
     found = [*custom]
@@ -90,7 +90,7 @@ def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> l
 
 
 def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
-    """Baselines that were timed, or failed themselves; all where the program gave no time.
+    """Baselines that were timed, or failed themselves; all if the program gave no time.
 
     None if a fault of the judge left it without a verdict.
     """
@@ -113,7 +113,7 @@ async def play_finals(
     fidelity: Fidelity,
     stop: asyncio.Event,
 ) -> bool:
-    """Measure the finalists beside all baselines, unless they have been; the next where one falls.
+    """Measure the finalists beside all baselines, unless they have been; the next if one falls.
 
     The run is claimed meanwhile, and counts as finished afterwards.
 
@@ -138,7 +138,7 @@ async def play_finals(
                 instance = instance_digest(elite.program, elite.assignment)
                 if missing and instance not in tried and not stop.is_set():
                     tried.add(instance)
-                    ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
+                    ticket = search.reevaluate(elite, operator=VERIFY, fidelity=fidelity)
                     await final.measure(ticket, missing)
                     verdict = search.store.evaluation(search.run.id, ticket.sequence)
                     failed |= verdict is not None and verdict.status is Status.INFRA
@@ -157,14 +157,14 @@ def unjudged(store: Store, run: int) -> list[Elite]:
 
 
 async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
-    """Judge once more, one after the other, what has failed by our own fault.
+    """Judge once more, one after the other, the evaluations that failed by our own fault.
 
     A large task may need the memory that those had which were judged at the same time.
     """
     async with _taken_up(search, evaluator, stop) as final:
         for elite in unjudged(search.store, search.run.id):
             if not stop.is_set():
-                ticket = search.again(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
+                ticket = search.reevaluate(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
                 await final.measure(ticket, ())
 
 
@@ -218,5 +218,5 @@ class _Final:
                 raise failures[0]
 
     async def abandon(self) -> None:
-        """Give up what is under way; it is measured by the next call."""
+        """Cancel running evaluations; the next call measures again."""
         await self._judging.abandon()

@@ -1,4 +1,4 @@
-"""Whether a text holds a key: what `evolve.llm.secrets.scrub` says, asked only if it may matter.
+"""Whether a text holds a key: by `evolve.llm.secrets.scrub`, called only if it may matter.
 
 Scrubbing looks at every position of a text in many ways, which costs more than everything else that
 an export does with it. Here a text is first searched for the few marks that keys begin with.
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from evolve.llm.secrets import scrub
 
-_SHORTEST = 8
+_MIN_LENGTH = 8
 _PREFIXES = ("sk", "pk", "rk", "gsk", "xai", "hf", "r8", "nvapi", "dapi")
 _MARKS = ("AIza", "AKIA", "ASIA", "eyJ", "earer ")
 # Each begins with letters that are looked for as a whole; that no word goes on before is seen last.
@@ -20,13 +20,13 @@ _PASSWORD = re.compile(r"://[^\s/@'\"]+:[^\s/@'\"]+@")
 
 def environment_keys() -> tuple[str, ...]:
     """The values of this process's environment that scrubbing takes out of texts."""
-    values = {value for value in os.environ.values() if len(value) >= _SHORTEST}
+    values = {value for value in os.environ.values() if len(value) >= _MIN_LENGTH}
     return tuple(sorted(value for value in values if scrub(value) != value))
 
 
 @lru_cache(maxsize=128)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
-    """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
+    """Whether scrubbing would change the text; `known` is from `environment_keys`."""
     if any(value in text for value in known):
         return True
     suspicious = (

@@ -20,7 +20,7 @@ Check = Callable[[Step], str]
 
 _MARK = re.compile(r"<[|\uff5c][^\s<>|\uff5c]+[|\uff5c]>")  # <|im_end|>
 
-LEAST_GAIN = 1.05
+MIN_GAIN = 1.05
 """Gain over its parent that a step has to reach to be trained on as one of the best."""
 
 
@@ -95,12 +95,12 @@ def refines(step: Step) -> str:
 def large_gain(step: Step) -> str:
     """A gain over its parent that is worth copying."""
     gain = step.gain
-    enough = gain is not None and gain.is_gain and gain.value >= LEAST_GAIN
-    return "" if enough else f"gain over its parent below {LEAST_GAIN}"
+    enough = gain is not None and gain.is_gain and gain.value >= MIN_GAIN
+    return "" if enough else f"gain over its parent below {MIN_GAIN}"
 
 
 def not_shown_faster(step: Step) -> str:
-    """Its prompt showed no program that is faster than what came of it."""
+    """Its prompt showed no program that is faster than the result."""
     shown, ratio = step.shown_best, step.ratio
     faster = shown is not None and ratio is not None and shown.value > ratio.value
     return "its prompt showed a faster program" if faster else ""

@@ -14,7 +14,7 @@ from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.ipc.pytree import tensors_of
-from evolve.worker.ipc.tensor_buffer import Shared, Slab, unpack
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer, unpack
 from evolve.worker.processes.runner_process import RunnerProcess
 
 
@@ -34,12 +34,12 @@ def take_changes(
         CandidateFault: it has written to another tensor too, or beyond one.
     """
     now = device.inputs_now(process, inputs, address)
-    require_rest_unchanged(inputs.slab, now, changed)
+    require_rest_unchanged(inputs.buffer, now, changed)
     seen = tensors_of(unpack(inputs.trees[0], now))
     return [seen[at].clone() for at in changed]
 
 
-def require_rest_unchanged(slab: Slab, now: Tensor, changed: Sequence[int]) -> None:
+def require_rest_unchanged(slab: TensorBuffer, now: Tensor, changed: Sequence[int]) -> None:
     """CandidateFault if bytes differ from the slab's outside of the tensors that may change."""
     allowed = slab.memory.clone()
     for tree in slab.trees:
@@ -52,7 +52,7 @@ def require_rest_unchanged(slab: Slab, now: Tensor, changed: Sequence[int]) -> N
         )
 
 
-def places_of_changes(slab: Slab, changed: Sequence[int]) -> list[Layout]:
+def places_of_changes(slab: TensorBuffer, changed: Sequence[int]) -> list[Layout]:
     """For each call of a slab where the tensors that it may change lie, from the slab's start."""
     start = slab.memory.data_ptr()
     found = []

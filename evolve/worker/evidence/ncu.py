@@ -2,7 +2,7 @@
 
 Many hosts forbid counters to all but root; then there are none, and nothing is said about it. One
 call on a timed case, in a process of its own (`tool_process`), at verification: it takes seconds.
-What it says comes out of the candidate's sandbox, and is a label for people and models.
+Its report comes out of the candidate's sandbox, and is a label for people and models.
 """
 
 import csv
@@ -18,8 +18,8 @@ from evolve.worker.base.host_facts import find_tool
 from evolve.worker.runner import tool_process
 
 if TYPE_CHECKING:
-    from evolve.worker.session.candidate_session import Candidate, Workshop
-    from evolve.worker.session.prepared_task import WarmTask
+    from evolve.worker.session.candidate_session import Candidate, CandidateSession
+    from evolve.worker.session.prepared_task import PreparedTask
 
 _NAMED = 2
 _LAUNCHES = "8"  # of these kernels
@@ -33,7 +33,7 @@ _COUNTERS = {
 
 
 def count(
-    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", own: Collection[str]
+    session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", own: Collection[str]
 ) -> list[Label]:
     """Labels for the longest of the candidate's kernels, whose names are `own`; or none."""
     tool, case = find_tool("ncu"), task.timed[0]
@@ -44,7 +44,7 @@ def count(
     command = (tool, "--csv", "--page", "raw", "--metrics", metrics, "--launch-count", _LAUNCHES,
                "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
     try:
-        text = workshop.observed(candidate, case, command)
+        text = session.observed(candidate, case, command)
     except CandidateFault:  # the same call was right without the tool
         return []
     said = tool_process.read(text)
@@ -52,7 +52,7 @@ def count(
 
 
 def labels(printed: str, own: Collection[str]) -> Iterator[Label]:
-    """What the tool's table says of kernels of these names, those that took longest first."""
+    """The tool's figures for kernels of these names, the longest first."""
     lines = printed.splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(line for line in lines[start:] if line.startswith('"'))

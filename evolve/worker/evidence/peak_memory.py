@@ -1,13 +1,13 @@
 """How much memory a candidate takes for itself, by the kernel's books and from outside (Linux).
 
-The kernel marks the most pages that a process has held at once. A process can lower its own mark
-by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
-or has another process work for it; both are seen, and then nothing is known.
+The kernel marks the most pages that a process has held at once. A process can lower its own mark by
+a file in /proc, which Landlock keeps from it, and leaves it behind if it replaces its program or
+has another process work for it; both are seen, and then nothing is known.
 
-What a process does with its own pages is its own affair, so three ways past the books are not seen:
-it can give back pages that it was born with, code and heap of over a hundred megabytes, to take
-others in their place; keep bytes in files that it has not mapped; and have a child work within the
-call that the kernel is to reap without a word (SIGCHLD ignored).
+A process controls its own pages, so three ways to evade the accounting are not seen: it can give
+back pages that it was born with, code and heap of over a hundred megabytes, to take others in their
+place; keep bytes in files that it has not mapped; and have a child work within the call that the
+kernel is to reap without a word (SIGCHLD ignored).
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from evolve.worker.base.faults import CandidateFault
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.sandbox import procfs
 from evolve.worker.sandbox.policy import Mechanism
-from evolve.worker.session.candidate_session import SETUP_S, Candidate, Workshop
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.candidate_session import SETUP_S, Candidate, CandidateSession
+from evolve.worker.session.prepared_task import PreparedTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
-_TIMES, _LEAST_S = 5.0, 2.0  # a busy host, and what only a first call does
+_TIMES, _MIN_S = 5.0, 2.0  # for a busy host, and for the work of first calls
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -63,29 +63,31 @@ class MemoryMark:
         return procfs.size_of(status[name])
 
 
-def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:
+def scratch_bytes(
+    session: CandidateSession, candidate: Candidate, task: PreparedTask
+) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
-    To a MiB. What it has set aside before counts, and so does its code. None if the system does not
-    keep books that it cannot reach, or where the call is not right: this is no check, and changes
-    no verdict. If it takes much longer than in the checks there is none either: others wait.
+    To a MiB. Memory allocated before counts, and so does its code. None if the system does not keep
+    books that it cannot reach, or if the call is not right: this is no check, and changes no
+    verdict. If it takes much longer than in the checks there is none either: others wait.
     """
-    if Mechanism.LANDLOCK not in Mechanism(workshop.launcher.mechanisms):
+    if Mechanism.LANDLOCK not in Mechanism(session.launcher.mechanisms):
         return None
     case = max(task.timed, key=lambda case: case.input_bytes)
     hidden = case.check("task", 0)
     try:
-        with workshop.launched(candidate, [case]) as runner:
+        with session.launched(candidate, [case]) as runner:
             mark = MemoryMark(runner.pid)
-            _rehearse(workshop, runner)
+            _rehearse(session, runner)
             before = mark.held()
             setup_s = _patience(candidate.setup_s, SETUP_S)
-            workshop.furnish(runner, candidate, [case], seconds=setup_s)
+            session.furnish(runner, candidate, [case], seconds=setup_s)
             ended = mark.ended()
             mark.reset()
-            call_s = _patience(candidate.seconds.get(case.case.name), workshop.call_s)
-            verdict = workshop.outcome(runner, case, hidden, limit_s=call_s).verdict
-            alone = not runner.has_company() and mark.ended() == ended
+            call_s = _patience(candidate.seconds.get(case.case.name), session.call_s)
+            verdict = session.outcome(runner, case, hidden, limit_s=call_s).verdict
+            alone = not runner.has_other_processes() and mark.ended() == ended
             highest = mark.highest()
     except (CandidateFault, OSError):
         return None
@@ -98,14 +100,14 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
 def _patience(before: float | None, most: float) -> float:
     """Seconds for work that took so many before; all that it may take if that is not known."""
-    return most if before is None else min(most, max(_LEAST_S, _TIMES * before))
+    return most if before is None else min(most, max(_MIN_S, _TIMES * before))
 
 
-def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:
-    """Have it touch what every process does (code, mostly) before it knows of the candidate."""
+def _rehearse(session: CandidateSession, runner: RunnerProcess) -> None:
+    """Have it touch common pages (code, mostly) before it knows of the candidate."""
     runner.load("candidate", _NOTHING, SETUP_S)
-    nothing = workshop.device.make_slab([{"init": [], "state": {}}])
-    with workshop.device.share(runner, nothing) as arguments:
+    nothing = session.device.make_buffer([{"init": [], "state": {}}])
+    with session.device.share(runner, nothing) as arguments:
         runner.construct(0, 0, arguments, SETUP_S)
-    with workshop.device.share(runner, workshop.device.make_slab([[]])) as inputs:
+    with session.device.share(runner, session.device.make_buffer([[]])) as inputs:
         runner.call(0, inputs, SETUP_S)

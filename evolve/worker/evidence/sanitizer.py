@@ -1,10 +1,9 @@
-"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, where the tool is there.
+"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, if the tool is there.
 
 It runs inside of the candidate's sandbox (`tool_process`), on the smallest case. `memcheck` finds
-reads
-and writes out of bounds, also those that hit memory which happens to be there; `racecheck` finds
-hazards in shared memory. What it says comes out of the candidate's sandbox: an error found counts
-against the candidate, and no error is no proof.
+reads and writes out of bounds, also those that hit other mapped memory; `racecheck` finds hazards
+in shared memory. Its report comes out of the candidate's sandbox: an error found counts against the
+candidate, and no error is no proof.
 """
 
 import re
@@ -18,8 +17,8 @@ from evolve.worker.base.host_facts import find_tool
 from evolve.worker.runner import tool_process
 
 if TYPE_CHECKING:
-    from evolve.worker.session.candidate_session import Candidate, Workshop
-    from evolve.worker.session.prepared_task import WarmCase, WarmTask
+    from evolve.worker.session.candidate_session import Candidate, CandidateSession
+    from evolve.worker.session.prepared_task import PreparedCase, PreparedTask
 
 NAME = "compute-sanitizer"
 NO_RESULT = "no_"  # before the name of a tool that gave none
@@ -45,7 +44,7 @@ class Finding:
 
 
 def read(text: str, kind: str) -> Finding | None:
-    """What a runner says that the tool said; None if that is no result.
+    """The tool's message in a runner's report; None if that is no result.
 
     A program that fails by itself may have launched nothing: then that no error was found is none.
     """
@@ -61,9 +60,9 @@ def read(text: str, kind: str) -> Finding | None:
 
 
 def sanitise_call(
-    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", kind: str
+    session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", kind: str
 ) -> list[Label]:
-    """What one of `TOOLS` finds, or why it gave no result; nothing if it is not there.
+    """The findings of one of `TOOLS`, or why it gave no result; nothing if it is not installed.
 
     Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
 
@@ -71,16 +70,16 @@ def sanitise_call(
         CandidateFault: memcheck has found an error.
     """
     tool = find_tool(NAME)
-    return [_said_of(workshop, candidate, task.smallest, tool, kind)] if tool else []
+    return [_said_of(session, candidate, task.smallest, tool, kind)] if tool else []
 
 
 def _said_of(
-    workshop: "Workshop", candidate: "Candidate", case: "WarmCase", tool: str, kind: str
+    session: "CandidateSession", candidate: "Candidate", case: "PreparedCase", tool: str, kind: str
 ) -> Label:
     command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
                *TOOLS[kind])  # fmt: skip
     try:
-        text = workshop.observed(candidate, case, command)
+        text = session.observed(candidate, case, command)
     except CandidateFault as fault:  # the same call was right without the tool
         return Label(f"{NO_RESULT}{kind}", plain(fault.feedback, 160))
     found = read(text, kind)
@@ -98,7 +97,7 @@ def _said_of(
 
 
 def last_words(text: str) -> str:
-    """How what a runner says that was said ends: by the tool, or else by the program under it."""
+    """The end of a tool's run as a runner reports it: by the tool, or by the program under it."""
     lines = [line for line in tool_process.read(text).text.splitlines() if line.strip("= ")]
     told = [line for line in lines if line.startswith(_MARK)] or lines
     return plain(told[-1].strip("= "), 160) if told else "not a word"

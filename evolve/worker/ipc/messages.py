@@ -1,10 +1,10 @@
-"""Messages between the referee and a runner, over one Unix stream socket.
+"""Messages between the judge and a runner, over one Unix stream socket.
 
-The two directions are not alike. The referee is trusted by the runner, so its commands are pickles
-with file descriptors attached. The runner is not trusted: it sends fixed binary
-structs with hard size limits, and whatever does not parse is the candidate's fault
-(`ChannelFault`), never an error of the judge. Nothing here is authority: a message carries
-addresses and shapes to look at, text for feedback, and a diagnostic time.
+The two directions are not alike. The judge is trusted by the runner, so its commands are pickles
+with file descriptors attached. The runner is not trusted: it sends fixed binary structs with hard
+size limits, and anything malformed is the candidate's fault (`ChannelFault`), never an error of the
+judge. Nothing here is authority: a message carries addresses and shapes to look at, text for
+feedback, and a diagnostic time.
 """
 
 import array
@@ -59,10 +59,10 @@ class Reply(IntEnum):
 
 
 class ErrorKind(IntEnum):
-    """What the runner's stub says went wrong; a hint among failures, never a success."""
+    """The error as the runner's stub reports it; a hint among failures, never a success."""
 
     EXCEPTION = 0
-    CONTRACT = 1
+    INTERFACE = 1
     COMPILE = 2
     OOM = 3
     TREE = 4
@@ -110,7 +110,7 @@ class Done:
     addresses: tuple[int, ...]
 
 
-# --- the referee's side -------------------------------------------------------------------------
+# --- the judge's side -------------------------------------------------------------------------
 
 
 def send_command(sock: socket.socket, command: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
@@ -152,7 +152,7 @@ def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: boo
     buffer = bytearray()
     while len(buffer) < size:
         left = max(0.0, deadline - time.monotonic())
-        if not poller.poll(left * 1000):  # what is there by now came in time, if we did not
+        if not poller.poll(left * 1000):  # bytes that are there now came in time
             raise DeadlineExceeded
         try:
             chunk = sock.recv(size - len(buffer))
@@ -241,7 +241,7 @@ def sanitise(text: str) -> str:
 
 
 def receive_command(sock: socket.socket) -> tuple[tuple[Any, ...], list[int]]:
-    """The next command and its descriptors; `EOFError` when the referee is gone."""
+    """The next command and its descriptors; `EOFError` when the judge is gone."""
     header, fds = _receive_header(sock)
     _, size = _COMMAND.unpack(header)
     body = bytearray()
@@ -291,7 +291,7 @@ def come_back(sock: socket.socket) -> None:
     """Say that the device is wanted again, and wait until that may be.
 
     Raises:
-        EOFError: the referee is gone.
+        EOFError: the judge is gone.
     """
     _send(sock, Reply.BACK, b"")
     receive_command(sock)

@@ -1,7 +1,7 @@
 """Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
 
-A slab is the referee's own copy. A runner gets to see a copy that is thrown away after use: what
-two processes saw, one could have left something for the other in.
+A buffer is the judge's own copy. A runner gets to see a copy that is thrown away after use: in
+memory that two processes see, one could leave data for the other.
 """
 
 import io
@@ -15,12 +15,12 @@ import torch
 from evolve.worker.ipc.pytree import SPARSE, assembled, components
 
 ALIGNMENT = 256
-_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: what reads there shows
+_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
 _GUARD = 0xFF
 
 
 @dataclass(slots=True, eq=False)
-class Slab:
+class TensorBuffer:
     """`pytree`, each a pickle whose tensors are places in `memory` (bytes on the device)."""
 
     trees: tuple[bytes, ...]
@@ -49,14 +49,14 @@ class Slab:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A slab as a runner sees it: a descriptor to map, and what is there.
+    """A buffer as a runner sees it: a descriptor to map, and its content.
 
-    On the CPU, runners map privately, and `memory` is the slab's own; on a GPU it is what they map,
-    and changes when the candidate writes to its inputs.
+    On the CPU, runners map privately, and `memory` is the buffer's own; on a GPU runners map
+    `memory`, and it changes when the candidate writes to its inputs.
     """
 
     fd: int
-    slab: Slab
+    buffer: TensorBuffer
     memory: torch.Tensor
 
     @property
@@ -66,12 +66,12 @@ class Shared:
 
     @property
     def trees(self) -> tuple[bytes, ...]:
-        return self.slab.trees
+        return self.buffer.trees
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A tree of a slab of `size` bytes, without the slab: all but the values."""
+    """A tree of a buffer of `size` bytes, without the buffer: all but the values."""
 
     tree: bytes
     size: int
@@ -79,7 +79,7 @@ class Outline:
     def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
         """Torch's mode for code that asks for no value (`FakeTensorMode`), and the tree made in it.
 
-        Its tensors take no memory, nor does what is made in that mode. Who asks for a value, or for
+        Its tensors take no memory, nor do tensors made in that mode. Who asks for a value, or for
         the address of one, gets an exception.
         """
         from torch._functorch import config
@@ -174,7 +174,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def unpack(blob: bytes, memory: torch.Tensor) -> Any:
-    """A tree of a slab, its tensors being views into `memory`."""
+    """A tree of a buffer, its tensors being views into `memory`."""
     return _Unpacker(io.BytesIO(blob), memory).load()
 
 

@@ -13,13 +13,15 @@ def require_text(source: str) -> None:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
+        raise CandidateFault(
+            Status.INVALID_INTERFACE, f"the source is no text in UTF-8: {error}"
+        ) from error
 
 
 def require_model(source: str) -> None:
     """Raise CandidateFault for a text without ModelNew; if it is no Python at all, for that.
 
-    A text that has the name is parsed by what builds it.
+    A text with the name is parsed by its compiler.
     """
     if not (missing := without_model(source)):
         return
@@ -31,7 +33,7 @@ def require_model(source: str) -> None:
         raise CandidateFault(Status.COMPILE_ERROR, said) from error
     except (ValueError, RecursionError, MemoryError):
         pass
-    raise CandidateFault(Status.CONTRACT, f"the source {missing}")
+    raise CandidateFault(Status.INVALID_INTERFACE, f"the source {missing}")
 
 
 def explain(fault: CandidateFault, source: str) -> str:

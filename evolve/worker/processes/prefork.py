@@ -16,7 +16,7 @@ from evolve.worker.processes.runner_process import RunnerProcess, close_all
 _MAKERS = 3  # the driver makes one context after the other: more of them get little more done
 
 
-class Spares:
+class PreforkPool:
     """Keeps up to `count` processes ready.
 
     Args:
@@ -75,7 +75,7 @@ class Spares:
             _end_now([runner])
 
     def close(self) -> None:
-        """End them all, whatever is timed meanwhile."""
+        """End them all, even during timing."""
         with self._changed:
             self._closed = True
             left = list(self._ready)

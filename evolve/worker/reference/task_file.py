@@ -86,7 +86,7 @@ class TaskCase:
     def constructed(
         self, seed: int, mode: AbstractContextManager[Any] | None = None, draws: int | None = None
     ) -> nn.Module:
-        """The same as its constructor leaves it, in a mode of torch where one is given.
+        """The same as its constructor leaves it, in a mode of torch if one is given.
 
         `draws` seeds the constructor, in place of `seed`.
         """
@@ -155,10 +155,10 @@ def _has_lazy(model: nn.Module) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskFile(Generic[CaseT]):
-    """A task whose file has been executed; `precision` and `accumulation` are what applies.
+    """A task whose file has been executed; with its effective `precision` and `accumulation`.
 
-    The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
-    keeps the default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
+    The file's `PRECISION` applies if the task says `task`, its `ACCUMULATION` if the task keeps the
+    default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
     """
 
     task: Task
@@ -171,16 +171,15 @@ class TaskFile(Generic[CaseT]):
 def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> TaskFile[CaseT]:
     """Executes the task's source, once for every case, and checks its structure.
 
-    `place` is the device on which its inputs and models will be made, `case_type` what the cases
-    are made as.
+    `place` is the device on which its inputs and models will be made, `case_type` the class of the
+    cases.
 
     The inputs and outputs themselves are checked where they are first made
     (`inputs`, `model`), with the same kind of error.
 
     Raises:
         UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
-            or constant is asked for that it does not define; the message says which, and what
-            to do.
+            or constant is asked for that it does not define; the message names it and the remedy.
     """
     folder = folder_of(task)
     plain = execute(task.name, task.source, {}, folder)

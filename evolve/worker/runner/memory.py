@@ -1,4 +1,4 @@
-"""How a runner gets at the memory that its referee sends, and waits for its device."""
+"""How a runner gets at the memory that its judge sends, and waits for its device."""
 
 import os
 from typing import Protocol
@@ -38,7 +38,7 @@ class Access(Protocol):
 
 
 class CpuAccess:
-    """Private mappings of shared memory; what blocks land in is mapped once."""
+    """Private mappings of shared memory; mappings for blocks are made once."""
 
     place = CPU
     limit = 0

@@ -1,8 +1,8 @@
-"""Which kernels ran in one call on a GPU, whose they were, and what share of the time they took.
+"""The kernels of one call on a GPU, their origin, and their shares of the time.
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
-labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by what the candidate's
-build left behind, which the referee reads: the names in Triton's cache, and the symbols in shared
+labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by the files of the
+candidate's build, which the judge reads: the names in Triton's cache, and the symbols in shared
 libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
 """
 
@@ -23,13 +23,13 @@ from evolve.worker.build.elf import imported_symbols
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
 from evolve.worker.runner.launches import noted
 
-MOST_KERNELS = 16
-_LONGEST_NAME = 200
+MAX_KERNELS = 16
+_MAX_NAME = 200
 _ALIKE = 1.25  # launches of one kernel whose times are within this factor have the same role
 _MAIN_WORK = 0.5  # share of the time
 _NAMED_IN_LABEL = 3
-_MOST_FILES = 512
-_LARGEST_FILE = 64 << 20
+_MAX_FILES = 512
+_MAX_FILE = 64 << 20
 
 _VENDOR = re.compile(
     r"cublas|cudnn|cutlass|cutensor|cusparse|nvjet|xmma|magma|winograd|implicit_convolve|fmha"
@@ -38,8 +38,8 @@ _VENDOR = re.compile(
 )
 _OF_TORCH = re.compile(r"\bat(?:_cuda_detail)?::")
 _MOVES = re.compile(r"copy|fill|cat|arange|memset|memcpy", re.I)  # by names of torch's kernels
-_LAUNCH_BOUND_US = 10.0  # less of torch is launches, whatever share of a short call that is
-# Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
+_LAUNCH_BOUND_US = 10.0  # below this, torch's time is launches, whatever its share
+# Of BLAS by its Fortran and C names, of vendors' own, and functions that find such ones by name.
 _OF_LIBRARY = re.compile(
     r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
     r"|(?:cblas|LAPACKE|mkl|MKL|dnnl|openblas|vml|cublas|cublasLt|cudnn|cusparse|cutensor)_?\w+"
@@ -78,11 +78,11 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class KernelProfile:
     """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
-    of vendors' libraries, `torch` that in torch's own that compute, where those take longer than
+    of vendors' libraries, `torch` that in torch's own that compute, if those take longer than
     launches; the rest are copies, or of unknown origin. `compiled` describes the own kernel that
     took longest.
     """
@@ -114,7 +114,7 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
     Not the first session of its process (`open_profiler`).
     """
-    call()  # loads what is loaded late
+    call()  # triggers lazy loading
     finish()
     with _session() as seen, noted() as launched:
         call()
@@ -126,10 +126,10 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
 
 def _session() -> profile:
-    """What `torch.profiler.profile` has inside.
+    """The inner profiler of `torch.profiler.profile`.
 
-    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s where
-    no bytecode is kept (torch 2.13 and 2.11).
+    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s if no
+    bytecode is kept (torch 2.13 and 2.11).
     """
     return profile(use_cpu=False, use_device="cuda", use_kineto=True)
 
@@ -139,14 +139,13 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Kernels, copies and fills of a trace in Chrome's format, as the profiler of torch writes it.
 
-    Times are in microseconds. Launches of a kernel that have a role of their own stay apart: other
-    grids, operands or resources, or another time. What is left out in the end is counted in a last
-    entry.
+    Times are in microseconds. Launches of a kernel with different roles are kept separate: other
+    grids, operands or resources, or another time. The rest is counted in a last entry.
 
     Args:
         trace: the file's content.
         names: of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
-        launched: what was noted of launches (`evolve.worker.runner.launches`), in order.
+        launched: recorded launches (`evolve.worker.runner.launches`), in order.
     """
     noted_of: dict[str, deque[Mapping[str, Any]]] = {}
     for each in launched:
@@ -164,15 +163,15 @@ def summarise(
         else:
             found.append(row)
     ranked = sorted(found, key=lambda kernel: -kernel["us"])
-    rest = sum(kernel["us"] for kernel in ranked[MOST_KERNELS:])
-    return ranked[:MOST_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
+    rest = sum(kernel["us"] for kernel in ranked[MAX_KERNELS:])
+    return ranked[:MAX_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
 
 
 def _launch(
     event: dict[str, Any], names: Collection[str], noted_of: Mapping[str, deque[Mapping[str, Any]]]
 ) -> dict[str, Any]:
     facts = event.get("args", {})
-    name = event["name"][:_LONGEST_NAME]
+    name = event["name"][:_MAX_NAME]
     if name not in names and name.lower() in names:
         name = name.lower()
     copied = facts.get("bytes")  # of copies, which read them too
@@ -199,18 +198,18 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(mean <= _ALIKE * one["us"] and one["us"] <= _ALIKE * mean)
 
 
-# --- the referee's side -------------------------------------------------------------------------
+# --- the judge's side -------------------------------------------------------------------------
 
 
 def read_kernels(text: str) -> tuple[Kernel, ...]:
-    """What a runner says that it saw; whatever does not read as that is nothing."""
+    """A runner's profile; anything malformed is ignored."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
         return ()
     if not isinstance(entries, list):
         return ()
-    return tuple(filter(None, map(_kernel, entries[: MOST_KERNELS + 1])))
+    return tuple(filter(None, map(_kernel, entries[: MAX_KERNELS + 1])))
 
 
 def _kernel(entry: Any) -> Kernel | None:
@@ -223,11 +222,11 @@ def _kernel(entry: Any) -> Kernel | None:
     launches = _whole(entry.get("launches")) or 1
     operands = _number(entry.get("operand_bytes"))
     return Kernel(
-        name=entry["name"][:_LONGEST_NAME],
+        name=entry["name"][:_MAX_NAME],
         us=us,
         registers=_whole(entry.get("registers")),
         shared_bytes=_whole(entry.get("shared")),
-        occupancy=percent / 100 if percent else None,  # 0 is what it says of what it cannot tell
+        occupancy=percent / 100 if percent else None,  # 0 means unknown
         grid=_grid(entry.get("grid")),
         launches=launches,
         operand_bytes=operands * launches if operands else None,
@@ -319,8 +318,8 @@ class OwnCode:
 def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:
     """Functions of vendors' libraries that the libraries of a build import.
 
-    Looking functions up by name counts as well where no profile would show what they ran. Where
-    one does, it would only accuse the honest: the CUDA runtime and Triton's launchers do so.
+    Looking functions up by name counts as well if no profile would show the kernels. Otherwise it
+    would only accuse honest candidates: the CUDA runtime and Triton's launchers do so.
     """
     found = {}
     for path in _files(folder):
@@ -341,13 +340,13 @@ def _files(folder: str | None) -> Iterator[Path]:
     """Regular files of a build, a number of them at most; a candidate may have left anything."""
     if folder is None:
         return
-    for _, path in zip(range(_MOST_FILES), Path(folder).rglob("*"), strict=False):
+    for _, path in zip(range(_MAX_FILES), Path(folder).rglob("*"), strict=False):
         if _is_fit(path):
             yield path
 
 
 def _is_fit(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.stat().st_size < _LARGEST_FILE
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < _MAX_FILE
 
 
 def _read(path: Path) -> bytes:
@@ -360,7 +359,7 @@ def _base(name: str) -> str:
     return head.split()[-1].rpartition("::")[2] if head.split() else ""
 
 
-def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
+def profile_of(kernels: Sequence[Kernel], own: OwnCode) -> KernelProfile | None:
     """The findings of a profile; None if it shows nothing, which proves nothing."""
     total = sum(kernel.us for kernel in kernels)
     if not total:
@@ -371,7 +370,7 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
     torchs = [k for k in kernels if k not in (*mine, *vendors) and _computes(k)]
     if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
         torchs = []
-    return Proof(
+    return KernelProfile(
         facts=tuple(
             KernelFacts(**asdict(each), share=each.us / total, is_own=own.holds(each.name))
             for each in launches

@@ -1,4 +1,4 @@
-"""A cache of the referee's objects that can be made again, as far as memory goes."""
+"""A cache of the judge's objects that can be made again, as far as memory goes."""
 
 import threading
 from collections import OrderedDict
@@ -80,7 +80,7 @@ class Store:
             return self._held[key][0]
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives; if memory is short for that, once more with nothing held here.
+        """The result of `make`; if memory is short for it, once more with nothing held here.
 
         Entries in use at that moment stay in memory.
         """

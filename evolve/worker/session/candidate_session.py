@@ -30,28 +30,28 @@ from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.runner import tool_process
 from evolve.worker.runner.hw_queues import may_overlap
-from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.memory_model import (
     compiling_bytes,
     trusted_bytes,
     working_bytes,
     writers,
 )
-from evolve.worker.session.prepared_task import Check, WarmCase, WarmTask
+from evolve.worker.session.prepared_task import Check, PreparedCase, PreparedTask
 
 BUILD_S = 120.0
 SETUP_S = 30.0
 _STREAMS = 3  # that have tensors of a program at the same time
 # How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
 # others have their turns before it goes on.
-_ASIDE_S, _MOST_ASIDE = 60.0, 16
+_ASIDE_S, _MAX_ASIDE = 60.0, 16
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A source on its way through the stages, with what is known of it so far.
+    """A source on its way through the stages, with the facts known so far.
 
-    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `kind` is its kind for a runner: a candidate's module, or the task (as JSON) run as one of
     `BASELINES`.
     """
 
@@ -61,9 +61,10 @@ class Candidate:
     build: str | None = None
     rules: set[str] = field(default_factory=set)  # up to which outcomes of the checks were right
     margin: float | None = None  # the worst of its outcomes in the checks
+    terms: int = 0  # of the longest sum that the reference took in them
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
-    custom: bool | None = None  # whether custom kernels make its outcome, by what is known yet
+    custom: bool | None = None  # whether custom kernels make its outcome, as known so far
     setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class Candidate:
         return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
     def build_key(self, device_class: str) -> str:
-        """Identity of what a build of it would give on such a device."""
+        """Identity of the result of a build on such a device."""
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"], known["nvcc_flags"],
@@ -106,27 +107,32 @@ class Outcome:
     seconds: float
 
 
-class Workshop:
+class CandidateSession:
     """Launches a candidate's processes in the ways that the stages need.
 
     `call_s` is how many seconds one forward may take.
     """
 
     def __init__(
-        self, device: Device, launcher: Launcher, builds: BuildCache, seats: Seats, call_s: float
+        self,
+        device: Device,
+        launcher: Launcher,
+        builds: BuildCache,
+        device_lock: DeviceLock,
+        call_s: float,
     ) -> None:
         self.call_s = call_s
         self.device = device
         self.launcher = launcher
         self.builds = builds
-        self._seats = seats
+        self._device_lock = device_lock
 
     @contextlib.contextmanager
-    def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
+    def building(self, candidate: Candidate, task: PreparedTask) -> Iterator[RunnerProcess]:
         """A process that has executed and compiled the candidate; for `keep`, and for its checks.
 
         Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
-        compiled, and while Triton compiles, where that disturbs no timing.
+        compiled, and while Triton compiles, if that disturbs no timing.
         """
         candidate.build = self.builds.finished(candidate.build_key(self.device.device_class))
         is_new = candidate.build is None
@@ -142,7 +148,7 @@ class Workshop:
                 runner.close()
 
     def keep(self, candidate: Candidate, runner: RunnerProcess) -> None:
-        """Keep what the process has built for others, before it sees inputs that decide anything.
+        """Keep the process's build for others, before it sees inputs that decide anything.
 
         Raises:
             CandidateFault: it is too large.
@@ -154,7 +160,7 @@ class Workshop:
             except BuildError as error:
                 raise CandidateFault(Status.COMPILE_ERROR, str(error)) from error
 
-    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+    def compile(self, candidate: Candidate, task: PreparedTask) -> None:
         """Build it, and let its process go."""
         with self.building(candidate, task) as runner:
             self.keep(candidate, runner)
@@ -164,18 +170,24 @@ class Workshop:
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
     def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.lent()
+        return (
+            contextlib.nullcontext()
+            if self.device.compiles_aside
+            else self._device_lock.lock.lent()
+        )
 
     def _under_lock(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
         with self.unless_aside():
             return start()
 
-    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
+    def _construct(
+        self, runner: RunnerProcess, case: PreparedCase, seconds: float = SETUP_S
+    ) -> None:
         with self.on_device(), self.device.share(runner, case.arguments) as arguments:
             runner.construct(case.index, case.model_seed, arguments, seconds, case.conditions)
 
     def _exercise(
-        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, is_new: bool
+        self, runner: RunnerProcess, candidate: Candidate, task: PreparedTask, is_new: bool
     ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
         if not self.device.can_time(candidate.language) or not candidate.compiles_late:
@@ -191,15 +203,15 @@ class Workshop:
         start, before = time.monotonic(), itertools.count()
 
         def aside() -> contextlib.AbstractContextManager[None]:
-            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MOST_ASIDE
-            return self._seats.lock.let_go() if is_early else contextlib.nullcontext()
+            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MAX_ASIDE
+            return self._device_lock.lock.let_go() if is_early else contextlib.nullcontext()
 
         return aside
 
     def _call_once(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         aside: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
         with self.on_device(), self.device.share(runner, case.block(-1, 1)) as inputs:
@@ -209,11 +221,11 @@ class Workshop:
     def launched(
         self,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
-        hidden = candidate.build is not None and not self.device.spares
+        hidden = candidate.build is not None and not self.device.preforked
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         needed = trusted_bytes if is_tight else working_bytes
@@ -228,7 +240,7 @@ class Workshop:
     def loaded(
         self,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         stub: bool = False,
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
@@ -245,7 +257,7 @@ class Workshop:
         self,
         runner: RunnerProcess,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         stub: bool = False,
         seconds: float = SETUP_S,
     ) -> None:
@@ -257,13 +269,13 @@ class Workshop:
                 self._call_once(runner, case)
 
     def construct(
-        self, runner: RunnerProcess, cases: list[WarmCase], seconds: float = SETUP_S
+        self, runner: RunnerProcess, cases: list[PreparedCase], seconds: float = SETUP_S
     ) -> None:
         """Have it make models of these cases anew."""
         for case in cases:
             self._construct(runner, case, seconds)
 
-    def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
+    def reference(self, task: PreparedTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
         tensors = trusted_bytes(task.timed, self.device) + needs.block
         start = partial(
@@ -278,12 +290,12 @@ class Workshop:
             on_failure.pop_all()
         return runner
 
-    def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
+    def written(self, task: PreparedTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
         """The compiled reference, by variant, or the reason for none; kept like a build.
 
-        A few processes share the variants, as each takes seconds to import what the first needs. Of
-        the device they have the models only, so where work on the CPU disturbs no timing, the lock
-        is not held while they think.
+        A few processes share the variants, as each takes seconds for imports. Of the device they
+        have the models only, so if work on the CPU disturbs no timing, the lock is not held while
+        they think.
         """
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
@@ -296,8 +308,8 @@ class Workshop:
         found = dict(made)
         return {name: found[name] for name in variants}
 
-    def _written(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
-        """By one process, and what a variant that costs its life leaves over by another."""
+    def _written(self, task: PreparedTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
+        """By one process; if a variant kills it, the rest by another."""
         done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
         left = [name for name in keys if not done[name]]
@@ -310,9 +322,11 @@ class Workshop:
             for name, key in keys.items()
         }
 
-    def _write(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, CandidateFault | None]:
-        """Variants up to one that costs the process, with what went wrong; the others are kept."""
-        held, lock = contextlib.ExitStack(), self._seats.lock
+    def _write(
+        self, task: PreparedTask, keys: Mapping[str, str]
+    ) -> dict[str, CandidateFault | None]:
+        """Variants up to one that kills the process, with their errors; the others are kept."""
+        held, lock = contextlib.ExitStack(), self._device_lock.lock
         faults: dict[str, CandidateFault | None] = {}
         try:
             size = compiling_bytes(task.cases, self.device)
@@ -341,33 +355,33 @@ class Workshop:
         return faults
 
     @contextlib.contextmanager
-    def seated(
-        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    def interruptible(
+        self, candidate: Candidate, cases: list[PreparedCase], stub: bool = False
     ) -> Iterator[RunnerProcess]:
         """The same as `loaded`; others may be timed whenever nothing is asked of it.
 
-        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        Not if work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
         with self.unless_aside(), start() as runner:
             yield runner
 
-    def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:
-        """What a tool says of one call, for `tool_process.read`; in a process for this alone.
+    def observed(self, candidate: Candidate, case: PreparedCase, tool: tuple[str, ...]) -> str:
+        """A tool's report on one call, for `tool_process.read`; in a separate process.
 
         Raises:
-            CandidateFault: the candidate fails where it has not failed without the tool.
+            CandidateFault: the candidate fails if it has not failed without the tool.
         """
         with (
             torch.no_grad(),  # which is a setting of each thread
             self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
             self.device.share(runner, case.inputs("task", 1)) as inputs,
         ):
-            return runner.apart(case.index, inputs, tool, 2 * tool_process.SECONDS)
+            return runner.run_isolated(case.index, inputs, tool, 2 * tool_process.SECONDS)
 
     def on_device(self) -> contextlib.AbstractContextManager[None]:
         """The lock that all shared work on the device takes."""
-        return self._seats.lock.shared()
+        return self._device_lock.lock.shared()
 
     def hidden(self, make: Callable[[], Check]) -> Check:
         """Hidden inputs, made under the lock. The caller keeps them: they may not be stored.
@@ -380,7 +394,7 @@ class Workshop:
     def outcome(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         hidden: Check,
         trap: bool = False,
         limit_s: float | None = None,
@@ -393,7 +407,7 @@ class Workshop:
     def _outcome(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         hidden: Check,
         trap: bool,
         limit_s: float,
@@ -420,7 +434,7 @@ class Workshop:
         return Outcome(verdict, output.tensors, own, tensors, seconds)
 
 
-def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
+def _read(task: PreparedTask, folder: str, variant: str) -> Compiled | str:
     cases = {case.index: case.case for case in task.cases}
     try:
         return compiler.read(folder, cases, variant)

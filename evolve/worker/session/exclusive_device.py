@@ -1,4 +1,4 @@
-"""The device for one at a time, while processes of others sit there ready for their turn."""
+"""Exclusive use of the device, while other processes wait, ready for their turn."""
 
 import contextlib
 import threading
@@ -12,7 +12,7 @@ from evolve.worker.devices.base import Device
 from evolve.worker.processes.host_locks import HostLock, Stopwatch
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 
-_QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
+_QUIET_S = 0.5  # for work on its way to the device when its process was stopped
 _QUIET_POLL_S = 0.01
 _STANDING_SLACK_S = 0.002  # of processor time
 
@@ -37,26 +37,26 @@ class Turn:
         return self.device.others() - self.before
 
 
-class Seats:
-    """Processes with candidates that are alive while another is timed.
+class DeviceLock:
+    """Stops all other processes of candidates while one evaluation has the device alone.
 
-    They sit there ready for their own turn, or import and compile. Whoever has the device alone
-    finds all of them stopped, with their children, and no work of these left.
+    The other processes are ready for their own turn, or import and compile. During exclusive use
+    they are stopped with their children, and none of their work is left on the device.
 
     Attributes:
-        lock: Shared, of all work on the device; exclusive, of one's turn.
+        lock: held shared by all work on the device, and exclusively by a turn.
     """
 
     def __init__(self, device: Device, lock: HostLock) -> None:
         self.lock = lock
         self._device = device
-        self._seated: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
+        self._processes: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
         self._changing = threading.Lock()
 
     def add(self, process: RunnerProcess) -> None:
         """From now on it is stopped when another has the device alone."""
         with self.lock.shared(), self._changing:
-            self._seated = {seated for seated in self._seated if seated.alive} | {process}
+            self._processes = {known for known in self._processes if known.alive} | {process}
 
     @contextlib.contextmanager
     def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
@@ -68,7 +68,7 @@ class Seats:
     def alone(
         self, mine: Collection[RunnerProcess] = (), *, settles: bool = False
     ) -> Iterator[Turn]:
-        """The device for these processes and us; they are dead where it ends with an error.
+        """The device for these processes and us; they are dead if it ends with an error.
 
         Args:
             mine: The processes.
@@ -80,15 +80,15 @@ class Seats:
             OccupiedFault: they are.
         """
         with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
-            rest = {process for process in self._seated if process.alive}.difference(mine)
+            rest = {process for process in self._processes if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             still.enter_context(_still(rest))  # until others may have it together again
             with contextlib.ExitStack() as on_failure:
-                # Or the next would find what they left running.
+                # Or the next would find their running work.
                 on_failure.callback(_close_now, mine)
                 try:
                     if rest:
-                        with _still(mine):  # what it has under way itself is for its turn to find
+                        with _still(mine):  # its own work is for its turn to find
                             self._wait_until_quiet(rest)
                     yield turn
                 except (CandidateFault, SideFault) as error:
@@ -118,7 +118,7 @@ class Seats:
             ) from error
 
     def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
-        """For what these had under way, and for memory that the driver wipes."""
+        """For their running work, and for memory that the driver wipes."""
         if not self._falls_idle() and any(process.has_candidate for process in rest):
             raise CrowdedFault("the device is busy with what another candidate left running")
 
@@ -160,7 +160,7 @@ def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
     """Inside these stand still.
 
     Raises:
-        CrowdedFault: one has had itself woken, and may have spoiled what was timed.
+        CrowdedFault: one has had itself woken, and may have disturbed timing.
     """
     try:
         for process in processes:

@@ -1,10 +1,10 @@
 """Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
 
 The process that runs the calls holds this clock. Of a candidate they are diagnostics, which rank
-nothing; of the reference, whose process is trusted, they are what other evaluators publish:
-`kernelbench_ms` is taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event`
-of its timing.py: three calls first, the cache overwritten before each trial, the mean of the
-trials).
+nothing; of the reference, whose process is trusted, they are the times that other evaluators
+publish: `kernelbench_ms` is taken as KernelBench does (Ouyang et al., 2025;
+`time_execution_with_cuda_event` of its timing.py: three calls first, the cache overwritten before
+each trial, the mean of the trials).
 """
 
 import json
@@ -20,21 +20,21 @@ from evolve.worker.runner.cuda_events import NAMES
 from evolve.worker.timing.interleaved_blocks import PairTimes
 
 KERNELBENCH_TRIALS = 100
-_TOLD_S = 0.02  # of calls in each way, and
-_TOLD_TRIALS = (3, 20)  # so many
+_SELF_REPORTED_S = 0.02  # of calls in each way, and
+_SELF_REPORTED_TRIALS = (3, 20)  # so many
 _PATIENCE_S = 10.0
 
 
-def told(
+def self_reported(
     device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Self-reported times of candidate and eager at the end of a sitting, by case and side."""
+    """Self-reported times of candidate and eager at the end of a round, by case and side."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for case in cases:
         name = case.warm.case.name
         for side in (CANDIDATE, EAGER):
-            fewest, most = _TOLD_TRIALS
-            trials = int(_TOLD_S / statistics.median(pair.blocks[name][side]))
+            fewest, most = _SELF_REPORTED_TRIALS
+            trials = int(_SELF_REPORTED_S / statistics.median(pair.blocks[name][side]))
             trials = max(fewest, min(trials, most))
             with device.share(processes[side], case.warm.block(-1, 1)) as inputs:
                 try:
@@ -46,7 +46,7 @@ def told(
 
 
 def read(text: str) -> dict[str, float]:
-    """What a process says of itself; nothing if it does not read as that.
+    """A process's report on itself; nothing if it is malformed.
 
     Milliseconds of a call: `cold_ms` and `warm_ms` (median between events, with the second-level
     cache overwritten before or not), `end_to_end_ms` (median on the host's clock, from a cold cache

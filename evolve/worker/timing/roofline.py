@@ -1,9 +1,9 @@
 """A device's limits, measured: rates of memory and of arithmetic, and time's floor.
 
-Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
-disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
-reaches stands for what can be reached; a kernel may do better (streaming stores), so only the rate
-of writing, with a margin, refutes a time.
+Each rate is measured once in a session, when it is first asked for, as the best of a few runs:
+disturbances make a run longer, and a ceiling that is too low would refute honest times. Torch's
+rate stands for the device's limit; a kernel may do better (streaming stores), so only the rate of
+writing, with a margin, refutes a time.
 """
 
 import threading
@@ -19,10 +19,10 @@ from evolve.worker.timing.reference_cost import Cost
 
 _COPY, _WRITE, _PRODUCT = "copy", "write", "product"
 _REPEATS = 7
-_LEAST_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
-_SMALLEST = 16  # power of two of the smallest working set measured
-_LARGEST = {"cpu": 28}
-_LARGEST_OF_GPU = 30
+_MIN_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
+_MIN_EXPONENT = 16  # power of two of the smallest working set measured
+_MAX_EXPONENT = {"cpu": 28}
+_MAX_EXPONENT_OF_GPU = 30
 # On a CPU a plain store reads its line first; one that streams past the caches does not.
 _WRITE_MARGIN = {"cpu": 2.0}
 _WRITE_MARGIN_OF_GPU = 1.25
@@ -48,7 +48,7 @@ class Floor:
     flops_per_s: float | None
 
 
-class Ceilings:
+class Roofline:
     """Rates of one device.
 
     Args:
@@ -65,7 +65,7 @@ class Ceilings:
         self._known: dict[tuple[str, int | str], float | None] = {}
 
     def copy_rate(self, size: int) -> float:
-        """Bytes read and written per second by a copy, where `size` bytes are in use."""
+        """Bytes read and written per second by a copy, if `size` bytes are in use."""
         return self._memory_rate(_COPY, size)
 
     def write_rate(self, size: int) -> float:
@@ -79,7 +79,7 @@ class Ceilings:
 
         Args:
             kind: of the operands, as in `Cost.flops`.
-            accumulation: what arithmetic the task allows.
+            accumulation: arithmetic that the task allows.
         """
         return self._fastest(kind, accumulation)[0]
 
@@ -101,7 +101,7 @@ class Ceilings:
         return max(found, default=(None, kind))
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
-        """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
+        """The time of one call of `cost`, if `calls` with inputs of their own follow another."""
         memory = self.copy_rate(max(1, cost.moved_bytes) * calls)
         rates = {kind: self._fastest(kind, accumulation) for kind in cost.flops}
         known = {kind: rate for kind, (rate, _) in rates.items() if rate}
@@ -117,13 +117,13 @@ class Ceilings:
 
     def _memory_rate(self, what: str, size: int) -> float:
         """The best rate at this size and larger ones: small ones pay for being started."""
-        largest = _LARGEST.get(self._place.type, _LARGEST_OF_GPU)
-        first = min(max(size.bit_length() - 1, _SMALLEST), largest)
+        largest = _MAX_EXPONENT.get(self._place.type, _MAX_EXPONENT_OF_GPU)
+        first = min(max(size.bit_length() - 1, _MIN_EXPONENT), largest)
         rates = self._all([(what, power) for power in range(first, largest + 1)])
         return max(filter(None, rates))
 
     def _all(self, wanted: list[tuple[str, int | str]]) -> list[float | None]:
-        """What is known, and measured where it is not."""
+        """The known rate, measured at first use."""
         with self._lock:
             if lacking := [key for key in wanted if key not in self._known]:
                 with self._alone():
@@ -137,7 +137,7 @@ class Ceilings:
         size = (1 << which) // moved
         memory = torch.empty(size, dtype=torch.uint8, device=self._place)
         work = _copier(memory) if what == _COPY else _writer(memory)
-        return moved * size / self._seconds(work, times=max(1, _LEAST_BYTES >> which))
+        return moved * size / self._seconds(work, times=max(1, _MIN_BYTES >> which))
 
     def _measured_flops(self, kind: str) -> float | None:
         dtype = _DTYPES.get(kind)

@@ -4,7 +4,7 @@ import ast
 import textwrap
 from collections.abc import Iterator, Sequence
 
-LONGEST_LINE = 88
+MAX_LINE = 88
 _STEP = " " * 4
 
 
@@ -40,7 +40,7 @@ def launch_text(kernel: str, grid: ast.expr, arguments: Sequence[str], width: in
 
 
 def statement_text(node: ast.stmt, width: int) -> str:
-    """A statement; a call, or an assignment of one, over several lines where it has to be."""
+    """A statement; a call, or an assignment of one, over several lines if it has to be."""
     match node:
         case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
             arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
@@ -57,7 +57,7 @@ def body_text(body: Sequence[ast.stmt], indent: str) -> str:
             lines.append(f"{indent}for {ast.unparse(node.target)} in {ast.unparse(node.iter)}:")
             lines.append(body_text(node.body, indent + _STEP))
         else:
-            text = statement_text(node, LONGEST_LINE - len(indent))
+            text = statement_text(node, MAX_LINE - len(indent))
             lines.append(textwrap.indent(text, indent))
     return "\n".join(lines)
 

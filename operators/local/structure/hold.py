@@ -18,7 +18,7 @@ from operators.local.structure.program import (
 )
 from operators.local.structure.values import Values
 
-_LONGEST_ROW = 32768  # elements: 32 registers of each of 1024 threads
+_MAX_ROW = 32768  # elements: 32 registers of each of 1024 threads
 _ELEMENTS = 65536  # of a block
 _PER_WARP = 512
 _WARPS = (1, 2, 4, 8, 16, 32)
@@ -94,7 +94,7 @@ def _rows(kernel: ast.FunctionDef) -> _Rows:
     if len(found) > 1:
         raise NotApplicable("its loops do not go along one dimension")
     (rows,) = found
-    if rows.size > _LONGEST_ROW:
+    if rows.size > _MAX_ROW:
         raise NotApplicable(f"rows of {rows.size} elements do not fit into registers")
     if rows.block not in parameters(kernel):
         raise NotApplicable(f"{rows.block} is no parameter")
@@ -102,7 +102,7 @@ def _rows(kernel: ast.FunctionDef) -> _Rows:
 
 
 def _require_masks(kernel: ast.FunctionDef, rows: _Rows) -> None:
-    """Where the block is longer than the row, all that a loop touches has to be masked."""
+    """If the block is longer than the row, all that a loop touches has to be masked."""
     if rows.whole == rows.size:
         return
     for loop in (node for node in kernel.body if isinstance(node, ast.For)):
@@ -142,7 +142,7 @@ def _is_carried(target: str, loop: ast.For, inner: set[str]) -> bool:
 
 
 def _masks(loop: ast.For, rows: _Rows) -> set[str]:
-    """Names of what is compared with the size of the row."""
+    """Names that are compared with the size of the row."""
     found: set[str] = set()
     for node in loop.body:
         match node:

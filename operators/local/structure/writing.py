@@ -1,10 +1,10 @@
-"""A changed function as text: what did not change as it was written, with its comments."""
+"""A changed function as text: unchanged parts as they were written, with comments."""
 
 import ast
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from operators.local.inductor.layout import LONGEST_LINE, statement_text
+from operators.local.inductor.layout import MAX_LINE, statement_text
 
 _STEP = " " * 4
 
@@ -19,7 +19,7 @@ def function_text(function: ast.FunctionDef, source: str) -> str:
 def _signature(function: ast.FunctionDef) -> str:
     """On one line, or with a parameter on each."""
     line = f"def {function.name}({ast.unparse(function.args)}):"
-    if len(line) <= LONGEST_LINE or function.args.defaults:
+    if len(line) <= MAX_LINE or function.args.defaults:
         return line
     parameters = [f"{_STEP}{ast.unparse(argument)}," for argument in function.args.args]
     return "\n".join([f"def {function.name}(", *parameters, "):"])
@@ -29,7 +29,7 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
     for node in body:
         yield from (indent + comment for comment in _comments(node, lines))
         written = _as_written(node, lines)
-        fits = all(len(indent) + len(line) <= LONGEST_LINE for line in written)
+        fits = all(len(indent) + len(line) <= MAX_LINE for line in written)
         if written and (fits or not _is_call(node)):
             yield from (indent + line if line else "" for line in written)
         elif isinstance(node, ast.For | ast.While | ast.If) and not node.orelse:
@@ -37,12 +37,12 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
             yield from _block(node.body, indent + _STEP, lines)
         else:
             yield from textwrap.indent(
-                statement_text(node, LONGEST_LINE - len(indent)), indent
+                statement_text(node, MAX_LINE - len(indent)), indent
             ).splitlines()
 
 
 def _as_written(node: ast.stmt, lines: Sequence[str]) -> list[str]:
-    """The statement's lines, or nothing where they say something else."""
+    """The statement's lines, or nothing if they say something else."""
     if not hasattr(node, "lineno"):
         return []
     text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))

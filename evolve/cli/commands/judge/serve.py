@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-SHORTEST_TOKEN = 16
+MIN_TOKEN = 16
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
@@ -35,7 +35,7 @@ class References(Enum):
 
 @dataclass
 class ServeConfig:
-    """The types of conf/serve.yaml, which says what each is."""
+    """The types of conf/serve.yaml, which describes each field."""
 
     host: str = MISSING
     port: int = MISSING
@@ -83,10 +83,10 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The token that clients have to show; None where there is none.
+    """The token that clients have to show; None if there is none.
 
     Raises:
-        UsageError: the file cannot be read, or what is there is too short to be one.
+        UsageError: the file cannot be read, or is too short for a token.
     """
     if path is None:
         token, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -99,16 +99,16 @@ def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
         if not token.strip():
             raise UsageError(f"{where}: its first line is empty; write the token there")
     token = token.strip()
-    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
-            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters; take what "
+            f"{where}: a token has at least {MIN_TOKEN} printable ASCII characters; take what "
             "`openssl rand -hex 24` prints"
         )
     return token or None
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise UsageError where a server without a token could be reached from other machines."""
+    """Raise UsageError if a server without a token could be reached from other machines."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"host={host}: a server that other machines reach needs a token, since its clients "

@@ -4,15 +4,15 @@ Each process has memory, mapped once, where its inputs land. A block has four st
 *staged*: the process learns how they will lie there. Then it is stopped, nothing else of the
 candidate's may be alive, and the values are written. The clock starts, the process goes on and
 *runs* the model, one call each. When it says that it is done the clock stops and the process is
-stopped again, and the bytes of a few outputs of the referee's own choice are *read* from its
-memory. So nothing can be computed before the clock starts, since the values are not there; nor
-after it has stopped, but for what the process does until it stands, and that is charged as if it
-were inside. What is skipped or late is wrong with the chance that its call is chosen.
+stopped again, and the bytes of a few outputs of the judge's own choice are *read* from its memory.
+So nothing can be computed before the clock starts, since the values are not there; nor after it has
+stopped, except for its work until it stops, which is charged as if it were inside. A skipped or
+late call is wrong with the chance that its call is chosen.
 
 Calls that take no longer than it takes to launch them could be merged into one. Their values are
 handed over one by one, while the clock runs: those of the next call come when the outputs of the
-last are there (`handover`). What that costs is measured without calls, and taken off; and no call
-takes less than one that only makes an output.
+last are there (`handover`). Its cost is measured without calls, and subtracted; and no call takes
+less than one that only makes an output.
 
 While one side has its turn, the processes of the others are stopped.
 """
@@ -49,7 +49,7 @@ from evolve.worker.devices.window import (
 )
 from evolve.worker.ipc.memfd import Landing
 from evolve.worker.ipc.messages import Done
-from evolve.worker.ipc.tensor_buffer import Shared, Slab
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.sandbox.mappings import mappings_of
 
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from evolve.worker.devices.cpu.device import CpuDevice
 
 _STOPPED_SLACK_S = 0.001
-_STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
+_STANDING_SLACK_S = 0.001  # that a process may take to stop; shorter delays are the scheduler's
 _REST_S = 0.010
 _AGAIN = 0.2  # of the time of the first glance, at least, before another
 _REST_SLACK_S = 0.0025
 
 
 class CpuWindow:
-    """See the module. One for each case of a sitting."""
+    """See the module. One for each case of a round."""
 
     holds_back = False
 
@@ -84,7 +84,7 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S, resume=True)
         shared = Shared(landing.fd, inputs, inputs.memory)
         if not case.warm.effects.changed and self._device.inputs_changed(process, shared, 0):
-            self._device.land_elsewhere(process)  # what was written there would hide new values
+            self._device.land_elsewhere(process)  # old outputs there would hide new values
         process.drop(SLOWEST_S)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
@@ -110,7 +110,7 @@ class CpuWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        glance_after_s: float = 0.0,
+        sample_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
         pause_s: float = 0.0,
@@ -122,7 +122,7 @@ class CpuWindow:
             buffers = {
                 at: output_snapshot.buffers_for(self._device, whole) for at in case.judged(number)
             }
-            if glance_after_s:
+            if sample_after_s:
                 get_ready()
             handover = None
             if case.one_by_one:
@@ -133,7 +133,7 @@ class CpuWindow:
         if handover:
             done = handover.run(index, case.limit_s)
         else:
-            with self._glancing(process, glance_after_s) as seen:
+            with self._glancing(process, sample_after_s) as seen:
                 done = process.run(index, case.limit_s, resume=True)
         end = time.perf_counter()
         used = process.cpu_seconds()
@@ -159,7 +159,7 @@ class CpuWindow:
         process: RunnerProcess,
         case: TimedCase,
         layout: Layout,
-        inputs: Slab,
+        inputs: TensorBuffer,
         buffers: Mapping[int, list[Tensor]] | None = None,
         changed: Sequence[Layout] = (),
     ) -> Handover:
@@ -170,7 +170,7 @@ class CpuWindow:
         return Handover(self._device, process, page, pieces, layout, buffers or {}, places)
 
     def _changed(
-        self, process: RunnerProcess, case: TimedCase, inputs: Slab, landing: Landing
+        self, process: RunnerProcess, case: TimedCase, inputs: TensorBuffer, landing: Landing
     ) -> list[Layout]:
         """For each call the places of the inputs that it may change; none if it may not."""
         if not case.warm.effects.changed:
@@ -237,7 +237,7 @@ class CpuWindow:
         output_snapshot.require_apart(places, mappings_of(process.pid, landing.fd))
 
     @contextlib.contextmanager
-    def _staged(self, process: RunnerProcess, inputs: Slab) -> Iterator[Landing]:
+    def _staged(self, process: RunnerProcess, inputs: TensorBuffer) -> Iterator[Landing]:
         """It is ready for inputs laid out like these; inside nothing of the candidate's moves."""
         landing = self._device.landing(process, inputs.size)
         process.resume()

@@ -1,0 +1,70 @@
+"""Trees of tensors in one piece of memory.
+
+Invariants: what is packed comes back; every storage starts at a multiple of the alignment; what
+lies behind its last byte is NaN in each floating type, for a vector's length and more.
+"""
+
+import os
+import stat
+
+import pytest
+import torch
+
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.memfd import Landing, make_sealed, map_privately
+from evolve.worker.ipc.tensor_buffer import ALIGNMENT, Packed, unpack
+
+
+def packed(*tensors):
+    packed = Packed([list(tensors)])
+    memory = torch.zeros(packed.size, dtype=torch.uint8)
+    packed.write(memory)
+    return unpack(packed.trees[0], memory), memory
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [1, 31, 1024])
+def test_what_is_read_past_a_tensor_is_nan(dtype, length):
+    own = [torch.randn(length).to(dtype), torch.randn(3, length).to(dtype)]
+    tensors, memory = packed(*own)
+    for tensor, before in zip(tensors, own, strict=True):
+        assert torch.equal(tensor, before)
+        start = tensor.data_ptr() - memory.data_ptr()
+        assert start % ALIGNMENT == 0
+        behind = memory[start + before.nbytes :][:4096]
+        assert len(behind) == 4096
+        assert behind.view(dtype).isnan().all()
+
+
+def test_views_of_one_storage_share_it():
+    whole = torch.arange(10.0)
+    (first, second), memory = packed(whole[:4], whole[2:])
+    assert second.data_ptr() - first.data_ptr() == 2 * whole.itemsize
+    assert memory.numel() < 2 * 4096
+
+
+def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
+    fd = make_sealed(4096, lambda view: None)
+    assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o400
+    os.close(fd)
+
+
+def test_no_two_runners_get_the_same_memory():
+    device = CpuDevice()
+    buffer = device.make_buffer([[torch.ones(8)]])
+    with device.share(None, buffer) as first, device.share(None, buffer) as second:
+        assert os.fstat(first.fd).st_ino != os.fstat(second.fd).st_ino
+        for shared in (first, second):
+            (seen,) = unpack(shared.trees[0], map_privately(shared.fd, shared.size))
+            assert seen.tolist() == [1.0] * 8
+
+
+def test_values_appear_in_a_view_that_was_there_before_them():
+    landing = Landing(1 << 16)
+    view = map_privately(landing.fd, landing.size)
+    assert not view.any()
+    landing.write(torch.full((5000,), 7, dtype=torch.uint8))
+    assert view.tolist() == [7] * 5000 + [0] * (landing.size - 5000)
+    with pytest.raises(PermissionError):
+        os.ftruncate(landing.fd, 1)  # what we write to must not go away
+    landing.close()

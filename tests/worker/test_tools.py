@@ -1,0 +1,153 @@
+"""NVIDIA's tools together, without a GPU: who is asked, how many at once, and what counts.
+
+Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
+only where cores and room are there for all, each call under a lock of its own; an error of memcheck
+refuses the candidate, a hazard does not; without a tool no room is asked for.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.infra import InfraFault
+from evolve.worker.evidence import tools as observing
+from evolve.worker.evidence.tools import Tools
+from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.memory_budget import MemoryBudget
+
+CLEAN = {
+    "memcheck": "========= ERROR SUMMARY: 0 errors",
+    "racecheck": "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
+}
+WRONG = "========= Invalid __global__ read\n========= ERROR SUMMARY: 1 error"
+TASK = SimpleNamespace(cases=[], smallest=SimpleNamespace(case=SimpleNamespace(name="main")),
+                       timed=[None], task=SimpleNamespace(revision="1"))  # fmt: skip
+OTHER_TASK = SimpleNamespace(**{**vars(TASK), "task": SimpleNamespace(revision="2")})
+PROGRAM, OTHER = Candidate("import triton"), Candidate("import triton  # another")
+
+
+class CandidateSession:
+    """Says of a call what it is told to, and counts how many ask at once."""
+
+    def __init__(self, cores=16, room=100, **said):
+        self.device = SimpleNamespace(cores=cores, room=room, has_profiler=True)
+        self.asked, self.most, self._now = [], 0, 0
+        self.said, self._lock = CLEAN | said, threading.Lock()
+        self._has_device = threading.local()
+
+    @contextlib.contextmanager
+    def on_device(self):
+        self._has_device.now = True
+        yield
+        self._has_device.now = False
+
+    def observed(self, candidate, case, command):
+        kind = command[command.index("--tool") + 1] if "--tool" in command else "ncu"
+        assert self._has_device.now
+        with self._lock:
+            self.asked.append(kind)
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.2)
+        with self._lock:
+            self._now -= 1
+        if isinstance(text := self.said.get(kind, ""), Exception):
+            raise text
+        return json.dumps([text, 0])
+
+
+@pytest.fixture(autouse=True)
+def _a_host_with_tools(monkeypatch, tmp_path):
+    for name in ("compute-sanitizer", "ncu"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(
+        observing, "room_for", lambda cases, device, processes, judges=True: 10 * processes
+    )
+
+
+@pytest.mark.parametrize(("cores", "room", "most"), [(16, 100, 3), (4, 100, 1), (16, 50, 1)])
+def test_each_is_asked_once_and_beside_others_only_where_there_is_room(cores, room, most):
+    session = CandidateSession(cores, room)
+    labels = list(observing.observe(session, None, TASK, ["kernel"]))
+    assert sorted(session.asked) == ["memcheck", "ncu", "racecheck"]
+    assert session.most == most
+    assert [label.name for label in labels] == ["memcheck", "racecheck"]
+    assert observing.processes(TASK, session.device) == 2 * most
+
+
+def test_what_memcheck_finds_refuses_the_candidate():
+    with pytest.raises(CandidateFault, match="memcheck"):
+        list(observing.observe(CandidateSession(memcheck=WRONG), None, TASK, ["kernel"]))
+
+
+def test_hazards_are_a_label():
+    text = "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
+    labels = list(observing.observe(CandidateSession(racecheck=text), None, TASK, []))
+    assert [label.evidence for label in labels] == ["no error in one call", "1 errors in one call"]
+
+
+@pytest.fixture
+def tools():
+    """Tools of a session, and the session."""
+    session = CandidateSession()
+    tools = Tools(session, MemoryBudget(100))
+    yield tools, session
+    tools.close()
+
+
+def names(findings):
+    return [label.name for label in findings.result(10)]
+
+
+def test_a_program_is_looked_at_once_on_a_task(tools):
+    tools, session = tools
+    first, again = (tools.look(PROGRAM, TASK, ["kernel"]) for _ in range(2))  # both under way
+    assert names(first) == names(again) == ["memcheck", "racecheck"]
+    assert names(tools.look(PROGRAM, TASK, ["kernel"])) == ["memcheck", "racecheck"]
+    assert len(session.asked) == 3
+    names(tools.look(OTHER, TASK, ["kernel"]))
+    names(tools.look(PROGRAM, OTHER_TASK, ["kernel"]))
+    assert len(session.asked) == 9
+
+
+def test_an_error_that_counts_is_kept(tools):
+    tools, session = tools
+    session.said["memcheck"] = WRONG
+    for _ in range(2):
+        with pytest.raises(CandidateFault, match="memcheck"):
+            tools.look(PROGRAM, TASK, []).result(10)
+    assert session.asked.count("memcheck") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "label"), [("it hangs", "no_memcheck"), (InfraFault("no process"), "no_tools")]
+)
+def test_a_tool_without_a_result_is_asked_again(tools, said, label):
+    tools, session = tools
+    session.said["memcheck"] = said
+    assert label in names(tools.look(PROGRAM, TASK, []))
+    session.said |= CLEAN
+    assert names(tools.look(PROGRAM, TASK, [])) == ["memcheck", "racecheck"]
+
+
+def test_tools_wait_for_room_and_not_those_that_wait_for_them():
+    room, session = MemoryBudget(60), CandidateSession()
+    tools = Tools(session, room)
+    with room.taken(30):
+        findings = tools.look(PROGRAM, TASK, [])
+        time.sleep(0.3)
+        assert not session.asked
+    assert names(findings) == ["memcheck", "racecheck"]
+    tools.close()
+
+
+def test_without_a_tool_no_room_is_asked_for(monkeypatch):
+    monkeypatch.setattr(observing, "find_tool", lambda name: None)
+    assert observing.processes(TASK, CandidateSession().device) == 0
