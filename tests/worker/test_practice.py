@@ -248,7 +248,7 @@ REFUSED = {
     "a counter": (
         task_source("x + self.count(1)", "[torch.randn(8)]",
                     setup="import itertools; self.count = lambda _, c=itertools.count(): next(c)"),
-        "remembers calls",
+        "remembers something",
     ),
     "a list": (
         task_source("(self.seen.append(x), x + len(self.seen))[1]", "[torch.randn(8)]",
@@ -258,7 +258,7 @@ REFUSED = {
     "the same memory": (
         task_source("torch.add(x, 1, out=self.out)", "[torch.randn(8)]",
                     setup="self.out = torch.empty(8)"),
-        "no buffer",
+        "return the same memory",
     ),
 }  # fmt: skip
 

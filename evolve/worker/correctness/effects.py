@@ -6,7 +6,6 @@ judged are part of the contract. Anything else is refused with the reason, as no
 be judged by it.
 """
 
-import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -69,13 +68,16 @@ class Effects:
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """One call on copies: its inputs and state afterwards, and its outputs."""
+    """One call: its model, inputs and state afterwards, and its outputs."""
 
+    model: nn.Module
     outputs: list[Tensor]
     spec: str
     inputs: list[Tensor]
-    state: dict[str, Tensor]
-    attributes: dict[str, Tensor]
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in named_state(self.model).items()}
 
 
 @torch.no_grad()
@@ -85,32 +87,38 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     Raises:
         UsageError: the reference fails, or has an effect that cannot be judged.
     """
-    require_inputs(case.task, case.arguments(_SEED))
-    conditions = _with_grad(case, Conditions(mode=mode))
-    conditions, note = _deterministic(case, conditions)
-    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
-    before = named_state(_copied(model))
-    seen = _call(case, model, inputs, conditions)
-    given = tensors_of(inputs)
-    changed = [
-        at for at, (a, b) in enumerate(zip(given, seen.inputs, strict=True)) if not same(a, b)
-    ]
-    state = tuple(
-        name for name, now in _once(seen.state).items()
-        if not same(before[name], now) or _is_returned(now, seen.outputs)
-    )  # fmt: skip
-    _require_no_memory(case, model, inputs, conditions, state)
-    called = _argument_names(model, inputs)
-    written = [name for name in state if not same(before[name], seen.state[name])]
+    inputs = case.arguments(_SEED)
+    require_inputs(case.task, inputs)
+    conditions, seen = _with_grad(case, Conditions(mode=mode))
+    note = ""
+    again = _again(case, seen, conditions)
+    if _places(seen.outputs) & _places(again):
+        raise UsageError(
+            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
+            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
+        )
+    if case.check is None and _first_difference(seen.outputs, again):
+        conditions, note = _deterministic(case, conditions)
+        seen = _call(case, conditions)
+        _require_no_memory(case, seen, conditions)
+    before, given, after = case.made(_SEED, conditions), tensors_of(inputs), _once(seen.state)
+    _require_buffers(case, before, seen)
+    own = named_state(before)
+    changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
+    written = [name for name, now in after.items() if not same(own[name], now)]
+    state = tuple(n for n, now in after.items() if n in written or _is_returned(now, seen.outputs))
+    conditions = replace(
+        conditions, state=state, trains=before.training, writes=bool(changed or written)
+    )
+    _require_bindable(case, seen, conditions)
+    called = _argument_names(before, inputs)
     return Effects(
-        conditions=replace(
-            conditions, state=state, trains=model.training, writes=bool(changed or written)
-        ),
+        conditions=conditions,
         changed=(*changed, *(len(given) + state.index(name) for name in written)),
         names=(*(called[at] for at in changed), *(f"state {n}" for n in written)),
         aliases=_returns_its_own(seen),
         hidden=_random_attributes(case),
-        notes=(*note, *_notes([called[at] for at in changed], written, conditions, seen)),
+        notes=tuple(_notes(note, [called[at] for at in changed], written, conditions, seen)),
     )
 
 
@@ -170,31 +178,28 @@ def same(some: Tensor, other: Tensor) -> bool:
     return bool(((some == other) | (some.isnan() & other.isnan())).all())
 
 
-def _with_grad(case: "LoadedCase", conditions: Conditions) -> Conditions:
-    """The conditions, with gradients where the reference does not run without."""
-    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
+def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, _Seen]:
+    """A first call, with gradients if the reference does not run without."""
     try:
-        _forward(case, model, _cloned(inputs), conditions)
+        return conditions, _call(case, conditions)
     except UsageError as error:
         if not any(words in str(error) for words in _NO_GRAD):
             raise
-        conditions = replace(conditions, grad=True)
-        _forward(case, case.made(_SEED, conditions), _cloned(inputs), conditions)
-    return conditions
+    conditions = replace(conditions, grad=True)
+    return conditions, _call(case, conditions)
 
 
-def _deterministic(
-    case: "LoadedCase", conditions: Conditions
-) -> tuple[Conditions, tuple[str, ...]]:
-    """The conditions under which the reference agrees with itself, and notes about them."""
+def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, str]:
+    """The conditions under which the reference agrees with itself, and a note about them."""
     where = _where_random(case, conditions)
-    if not where or case.check is not None:
-        return conditions, ()
+    if not where:
+        return conditions, ""
     if case.made(_SEED, conditions).training and conditions.mode == "constructed":
         calm = replace(conditions, mode="eval")
         if not _where_random(case, calm):
-            said = "judged in eval mode: as constructed, in training mode, the reference is random"
-            return calm, (said,)
+            return calm, (
+                "judged in eval mode: as constructed, in training mode, the reference is random"
+            )
     raise UsageError(
         f"task {case.task}: Model.forward is random, or remembers calls: two on the same inputs "
         f"differ in {where}, so no outcome can be compared with it. Give the file a "
@@ -204,74 +209,73 @@ def _deterministic(
 
 
 def _where_random(case: "LoadedCase", conditions: Conditions) -> str:
-    """Which output differs between calls that differ in the random state only; empty if none."""
-    model, inputs = case.made(_SEED, conditions), case.arguments(_SEED)
-    first = _call(case, model, inputs, conditions)
+    """The difference between calls that differ in the random state only; empty if none."""
+    first = _call(case, conditions)
     for draws in (1, 2):
-        again = _call(case, model, inputs, conditions, draws)
-        if where := _where_different(first, again):
+        if where := _where_different(first, _call(case, conditions, draws)):
             return where
     return ""
 
 
-def _require_no_memory(
-    case: "LoadedCase",
-    model: nn.Module,
-    inputs: list[Any],
-    conditions: Conditions,
-    state: Sequence[str],
-) -> None:
-    """UsageError if a second call, its state restored, gives something else than the first."""
-    model = _copied(model)
-    known, start = named_state(model), {}
-    for name in state:
-        start[name] = known[name].detach().clone()
-    before = dict(_attributes(model))
-    before = {name: value.clone() for name, value in before.items()}
-    first = _forward(case, model, _cloned(inputs), conditions)
-    outputs = [output.detach().clone() for output in flatten(first)[0]]
-    changed = [n for n, v in _attributes(model) if n in before and not same(before[n], v)]
-    for name in state:
-        bind(model, [name], [start[name].clone()])
-    again, _ = flatten(_forward(case, model, _cloned(inputs), conditions))
-    if changed:
-        raise UsageError(
-            f"task {case.task}: Model.forward changes {_listed(changed)}, which "
-            f"{'is no buffer' if len(changed) == 1 else 'are no buffers'}, so a candidate's cannot "
-            "be compared. Make it one: self.register_buffer(name, tensor)."
-        )
-    if where := _first_difference(outputs, again):
+def _again(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> list[Tensor]:
+    """Outputs of a further call of a model, its state restored, in another random state."""
+    before = named_state(case.made(_SEED, conditions))
+    for name, now in named_state(seen.model).items():
+        if not same(before[name], now.detach()):
+            bind(seen.model, [name], [before[name].detach()])
+    inputs = _cloned(case.arguments(_SEED))
+    return flatten(_forward(case, seen.model, inputs, conditions, draws=1))[0]
+
+
+def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
+    """UsageError if a second call of a model gives another outcome than the first."""
+    own = list(seen.outputs)
+    if where := _first_difference([one.clone() for one in own], _again(case, seen, conditions)):
         raise UsageError(
             f"task {case.task}: Model.forward remembers something: a second call on the same "
             f"inputs differs in {where}. Keep state in buffers (self.register_buffer), or pass it "
             "as an argument."
         )
-    own = {one.untyped_storage().data_ptr() for one in flatten(first)[0] if one.numel()}
-    bound = {known[name].untyped_storage().data_ptr() for name in state}
-    if own & {one.untyped_storage().data_ptr() for one in again if one.numel()} - bound:
+
+
+def _require_buffers(case: "LoadedCase", before: nn.Module, seen: _Seen) -> None:
+    """UsageError if a call changes or returns a tensor that is no parameter and no buffer."""
+    old = dict(_attributes(before))
+    found = [
+        name for name, now in _attributes(seen.model)
+        if name in old and (not same(old[name], now) or _is_returned(now, seen.outputs))
+    ]  # fmt: skip
+    if found:
         raise UsageError(
-            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
-            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
+            f"task {case.task}: Model.forward changes or returns {_listed(found)}, which "
+            f"{'is no buffer' if len(found) == 1 else 'are no buffers'}, so a candidate's cannot "
+            "be compared. Make it one: self.register_buffer(name, tensor)."
         )
 
 
-def _call(
-    case: "LoadedCase",
-    model: nn.Module,
-    inputs: list[Any],
-    conditions: Conditions,
-    draws: int = 0,
-) -> _Seen:
-    """One call on a copy of the model and of the inputs."""
-    model, given = _copied(model), _cloned(inputs)
+def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
+    """UsageError if the model sees its state by other tensors than its parameters and buffers."""
+    if not conditions.state:
+        return
+    model = case.made(_SEED, conditions)
+    state = tuple(named_state(model)[name].detach().clone() for name in conditions.state)
+    inputs = [*_cloned(case.arguments(_SEED)), state]
+    with task_code(case.task, "Model.forward"), seeded(0):
+        outputs, _ = flatten(call(model, conditions, inputs))
+    expected = [seen.state[name] for name in conditions.state]
+    is_same = not _first_difference(list(state), expected)
+    if case.check is None and (_first_difference(outputs, seen.outputs) or not is_same):
+        raise UsageError(
+            f"task {case.task}: Model.forward uses {_listed(conditions.state)} by another tensor, "
+            "such as a view that the constructor keeps. Use the parameter or buffer itself."
+        )
+
+
+def _call(case: "LoadedCase", conditions: Conditions, draws: int = 0) -> _Seen:
+    """One call of a new model on new inputs."""
+    model, given = case.made(_SEED, conditions), _cloned(case.arguments(_SEED))
     outputs, spec = flatten(_forward(case, model, given, conditions, draws))
-    return _Seen(
-        [output.detach() for output in outputs],
-        spec,
-        tensors_of(given),
-        {name: value.detach() for name, value in named_state(model).items()},
-        dict(_attributes(model)),
-    )
+    return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given))
 
 
 def _forward(
@@ -294,15 +298,6 @@ def _forward(
     return outcome
 
 
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        return model
-
-
 def _cloned(inputs: list[Any]) -> list[Any]:
     return list(map_tensors(Tensor.clone, inputs))
 
@@ -313,6 +308,10 @@ def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
     for name, value in state.items():
         seen.setdefault(value.data_ptr() if value.numel() else id(value), name)
     return {name: state[name] for name in seen.values()}
+
+
+def _places(outputs: Sequence[Tensor]) -> set[int]:
+    return {one.untyped_storage().data_ptr() for one in outputs if one.numel()}
 
 
 def _is_returned(tensor: Tensor, outputs: Sequence[Tensor]) -> bool:
@@ -402,8 +401,14 @@ def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
 
 
 def _notes(
-    changed: Sequence[str], written: Sequence[str], conditions: Conditions, seen: _Seen
+    note: str,
+    changed: Sequence[str],
+    written: Sequence[str],
+    conditions: Conditions,
+    seen: _Seen,
 ) -> Iterator[str]:
+    if note:
+        yield note
     if changed:
         yield f"writes to {_listed(changed)}: judged after each call"
     if written:
