@@ -1,9 +1,9 @@
 """Generated task modules through the judge: dtypes, layouts, trees and shapes, and odd values.
 
-    python -m tests.benchmarks.task_fuzz --tasks 500 --judged 50
+    python -m tests.benchmarks.task_fuzz --tasks 500 --seed 11
 
-Every module is audited, and its own reference is judged as a candidate for some. Counts go to
-`tests/benchmarks/results/task_fuzz.json`. A module is sound, weak, or refused in one sentence that
+Every module is loaded and audited. Counts go to
+`tests/benchmarks/results/task_fuzz.md`. A module is sound, weak, or refused in one sentence that
 names it; anything else is a fault of the judge, and is listed.
 """
 
@@ -22,7 +22,7 @@ from evolve.core.task import Task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.judge.audit import audit, conditions_of
 
-RESULTS = Path(__file__).parent / "results" / "task_fuzz.json"
+RESULTS = Path(__file__).parent / "results" / "task_fuzz.md"
 DTYPES = [
     "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
     "float8_e8m0fnu", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool",
@@ -142,10 +142,37 @@ def main() -> None:
     asked = options.parse_args()
     torch.set_num_threads(1)
     found = run(asked.tasks, asked.seed)
-    asked.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({name: found[name] for name in ("counts", "seconds", "reasons")}, indent=1))
+    asked.output.write_text(page(found))
+    print(page(found))
     for fault in found["faults"]:
-        print(fault["number"], fault["said"])
+        print(json.dumps(fault, indent=1))
+
+
+def page(found: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    counts = {name: found["counts"].get(name, 0) for name in ("sound", "weak", "refused", "fault")}
+    command = (
+        f"python -m tests.benchmarks.task_fuzz --tasks {found['tasks']} --seed {found['seed']}"
+    )
+    made = (
+        f"`{command}`, torch {found['torch']}, CPU, {found['seconds']} s. Dtypes, layouts, trees, "
+        "shapes and operations are drawn at random, so most modules cannot run. `fault` would be an "
+        "exception of the judge, or a refusal of more than one line."
+    )
+    lines = [
+        "# Generated task modules",
+        "",
+        made,
+        "",
+        "| outcome | modules |",
+        "| --- | --- |",
+        *(f"| {name} | {number} |" for name, number in counts.items()),
+        "",
+        "| refusals begin with | modules |",
+        "| --- | --- |",
+        *(f"| {reason} | {number} |" for reason, number in found["reasons"].items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

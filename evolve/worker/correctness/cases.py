@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evolve.core.errors import UsageError
 from evolve.core.task import Task
+from evolve.worker.base.shortage import is_short_of_memory
 from evolve.worker.correctness.effects import (
     Effects,
     find_effects,
@@ -36,6 +38,12 @@ class LoadedCase(TaskCase):
         Raises:
             UsageError: the reference fails, or no candidate can be judged by it.
         """
+        try:
+            return find_effects(self, self.mode)
+        except UsageError as error:
+            if not is_short_of_memory(error):
+                raise
+        torch.cuda.empty_cache()  # others may have held it for a moment
         return find_effects(self, self.mode)
 
     def model(self, seed: int) -> nn.Module:
