@@ -156,7 +156,7 @@ def page(found: dict[str, Any]) -> str:
     )
     made = (
         f"`{command}`, torch {found['torch']}, CPU, {found['seconds']} s. Dtypes, layouts, trees, "
-        "shapes and operations are drawn at random, so most modules cannot run. `fault` would be an "
+        "shapes and operations are drawn at random; most modules cannot run. `fault` would be an "
         "exception of the judge, or a refusal of more than one line."
     )
     lines = [
