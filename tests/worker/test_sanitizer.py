@@ -144,7 +144,7 @@ def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
     with launcher.start(Language.CPP, readable=readable, observed=True) as runner:
         runner.load("candidate", source, 60.0, build)
         runner.construct(0, 1, arguments, 20.0)
-        said = apart.read(runner.apart(0, inputs, tool, 60.0))
+        said = apart.read(runner.run_isolated(0, inputs, tool, 60.0))
     return said, float(layer.weight.detach().float().sum())
 
 
