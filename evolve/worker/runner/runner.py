@@ -327,7 +327,7 @@ class Runner:
         with torch.no_grad():
             messages.send_text(channel, cuda_events.observe(lambda: model(*inputs), trials))
 
-    def _apart(
+    def _isolated(
         self,
         channel: socket.socket,
         case: int,
