@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.correctness.compare import judge, suite_verdict
 from evolve.worker.correctness.oracle import PERTURBATIONS
@@ -332,7 +333,7 @@ def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
     monkeypatch.setattr("evolve.worker.correctness.oracle._rounded", None)
     verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match="TypeError"):
         judge(case, *asked, explain=False)
 
 
