@@ -243,7 +243,7 @@ REFUSED = {
     "a plain attribute": (
         CACHE.replace("self.register_buffer('cache', torch.zeros(16, 8))",
                       "self.cache = torch.zeros(16, 8)"),
-        "changes cache, which is no buffer",
+        "returns cache, which is no buffer",
     ),
     "a counter": (
         task_source("x + self.count(1)", "[torch.randn(8)]",
