@@ -215,11 +215,16 @@ class Evaluation:
         fields["ratios"] = {name: Ratio(*bounds) for name, bounds in data["ratios"].items()}
         fields["cases"] = tuple(_case_from_json(case) for case in data["cases"])
         fields["labels"] = tuple(Label(label_name(name), said) for name, said in data["labels"])
-        fields["samples"] = {
-            case: {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
-            for case, row in data.get("samples", {}).items()
-        }
+        samples = data.get("samples", {})
+        fields["samples"] = {case: _renamed(row) for case, row in samples.items()}
         return cls(**fields)
+
+
+def _renamed(row: Any) -> Any:
+    """A case's samples under their present names; anything but an object is kept."""
+    if not isinstance(row, Mapping):
+        return row
+    return {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
 
 
 def _case_to_json(case: CaseResult) -> dict[str, Any]:

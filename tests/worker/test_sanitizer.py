@@ -19,7 +19,7 @@ from torch import nn
 from evolve.core.program import Language
 from evolve.worker.build.cache import BuildCache
 from evolve.worker.evidence.sanitizer import Finding, last_words, read
-from evolve.worker.runner import tool_process as apart
+from evolve.worker.runner import tool_process
 from tests.worker.sharing import shared
 
 INVALID = """========= COMPUTE-SANITIZER
@@ -80,17 +80,17 @@ def tool(folder, text):
 
 def test_the_tool_gets_the_candidates_file_and_only_its_own_lines_count(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = apart.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py", {})
-    assert "called with --tool memcheck candidate.py" in apart.read(said).text
+    said = tool_process.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py", {})
+    assert "called with --tool memcheck candidate.py" in tool_process.read(said).text
     assert read(said, "memcheck") == Finding(0)
 
 
 def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(apart, "SECONDS", 0.2)
+    monkeypatch.setattr(tool_process, "SECONDS", 0.2)
     slow = tool(tmp_path, "#!{python}\nimport time\ntime.sleep(30)\n")
-    assert read(apart.observe([slow], "candidate.py", {}), "memcheck") is None
-    said = apart.observe(["/nowhere/tool"], "candidate.py", {})
+    assert read(tool_process.observe([slow], "candidate.py", {}), "memcheck") is None
+    said = tool_process.observe(["/nowhere/tool"], "candidate.py", {})
     assert read(said, "memcheck") is None
     assert "No such file or directory: '/nowhere/tool'" in last_words(said)
 
@@ -132,7 +132,7 @@ print("file", os.path.abspath(__file__))
 """
 
 
-def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
+def isolated_call(launcher, source, build=None, tool=("/usr/bin/env",)):
     """What is said of a call on the second of two inputs that lie side by side."""
     torch.manual_seed(0)
     layer = nn.Linear(3, 3).bfloat16()
@@ -144,13 +144,13 @@ def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
     with launcher.start(Language.CPP, readable=readable, observed=True) as runner:
         runner.load("candidate", source, 60.0, build)
         runner.construct(0, 1, arguments, 20.0)
-        said = apart.read(runner.run_isolated(0, inputs, tool, 60.0))
+        said = tool_process.read(runner.run_isolated(0, inputs, tool, 60.0))
     return said, float(layer.weight.detach().float().sum())
 
 
 @pytest.mark.slow
 def test_the_call_is_the_candidates_on_inputs_that_end_where_their_memory_does(launcher):
-    said, weights = apart_from(launcher, TALKING.format(before="", body=""))
+    said, weights = isolated_call(launcher, TALKING.format(before="", body=""))
     assert said.code == 0, said.text
     assert f"packed {weights} in torch.bfloat16" in said.text
     assert "behind 0" in said.text
@@ -165,7 +165,7 @@ def test_what_was_built_is_not_built_again(launcher, tmp_path):
         runner.load("candidate", source, 60.0, may_build=True)
         build = builds.keep("key", runner.folder)
     no_compiler = ("/usr/bin/env", "CXX=/nonexistent", "PATH=/nonexistent")
-    said, _ = apart_from(launcher, source, build, no_compiler)
+    said, _ = isolated_call(launcher, source, build, no_compiler)
     assert said.code == 0, said.text
 
 
@@ -194,10 +194,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 def test_a_tool_can_ask_and_hear_of_the_process_that_it_starts(launcher, tmp_path):
     tmp_path.chmod(0o755)
     asking, source = tool(tmp_path, ASKING), TALKING.format(before="", body="")
-    said, weights = apart_from(launcher, source, str(tmp_path), (asking,))
+    said, weights = isolated_call(launcher, source, str(tmp_path), (asking,))
     assert f"packed {weights}" in said.text, said.text
 
 
 def test_a_program_that_fails_under_the_tool_says_so_by_its_code(launcher):
-    said, _ = apart_from(launcher, TALKING.format(before="", body="raise ValueError"))
+    said, _ = isolated_call(launcher, TALKING.format(before="", body="raise ValueError"))
     assert said.code == 1
