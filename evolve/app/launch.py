@@ -206,6 +206,9 @@ async def audit(
     if isinstance(evaluator, PooledEvaluator):
         with frontend.doing(f"auditing the task {task.name}"):
             findings = await evaluator.audit(task)
+            conditions = await evaluator.conditions(task)
+        for line in conditions:
+            frontend.say(f"judged      {line}")
     else:
         with Store.open(config["store"]["path"], read_only=True) as store:
             findings = findings_of(store.run(config["device"]["run"]).config)

@@ -1,7 +1,7 @@
 """Suites: many tasks under one name, read from where a user has them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -34,12 +34,14 @@ class TaskText:
         category: the kind of task; empty if the suite gives none.
         cases: shapes that it is judged and timed at; none for those of the file.
         seeds: sources of programs that solve it.
+        files: modules and data beside it, in base64, by relative path.
     """
 
     source: str
     category: str = ""
     cases: tuple[Case, ...] = ()
     seeds: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Suite(Protocol):

@@ -37,8 +37,10 @@ class Case:
 class Task:
     """A reference with its cases and rules.
 
-    `source` is the text of a self-contained module with `Model`, `get_inputs` and
+    `source` is the text of a module with `Model`, `get_inputs` and
     `get_init_inputs`; only the worker executes it. `size` picks an entry of its optional `SIZES`.
+    `files` are those beside the module that it imports or reads: their content in base64, by path
+    relative to it.
     `seeds` are sources of programs that a search may start from, and `compiled` the output of a
     compiler for the reference, for the same purpose; they take no part in `revision`.
     """
@@ -49,6 +51,7 @@ class Task:
     precision: str = "task"
     accumulation: str = "ieee"
     cases: tuple[Case, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     seeds: tuple[str, ...] = ()
     compiled: tuple[Compiled, ...] = ()
     category: str = ""
@@ -59,7 +62,8 @@ class Task:
         return framed_digest("task", canonical_json(self._judged()))
 
     def _judged(self) -> dict[str, Any]:
-        return {
+        files = {"files": dict(self.files)} if self.files else {}
+        return files | {
             "source": self.source,
             "size": self.size,
             "precision": self.precision,

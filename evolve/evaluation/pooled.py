@@ -119,6 +119,11 @@ class PooledEvaluator:
             raise EvaluatorUnavailable(str(failure)) from failure
         return findings
 
+    async def conditions(self, task: Task) -> list[str]:
+        """Sentences about a task's effects, mode and rules of equality, as they are judged."""
+        found: list[str] = await self._ask("conditions", {"task": _judged(task)}, task)
+        return found
+
     async def noise(self, task: Task) -> dict[str, Any]:
         """Reference time, noise floor and cost of one evaluation on this device."""
         result: dict[str, Any] = await self._ask("noise", {"task": _judged(task)}, task)

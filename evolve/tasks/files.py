@@ -5,17 +5,25 @@ from pathlib import Path
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
 from evolve.core.task import Case
+from evolve.tasks.beside import files_beside
 from evolve.tasks.cases import parse_cases
 
 
-def read_task(path: Path) -> TaskText:
-    """A task file, with the cases and seeds that lie beside it.
+def read_task(path: Path, whole: bool = False) -> TaskText:
+    """A task file, with the cases and seeds that lie beside it, and the files that it uses.
+
+    With `whole` these are all files of its folder.
 
     Raises:
         UsageError: a file cannot be read or is empty, or bad cases.
     """
     seeds = sorted((path.parent / "seeds").glob("*.py"))
-    return TaskText(read_text(path), cases=_read_cases(path), seeds=tuple(map(read_text, seeds)))
+    return TaskText(
+        read_text(path),
+        cases=_read_cases(path),
+        seeds=tuple(map(read_text, seeds)),
+        files=files_beside(path, whole),
+    )
 
 
 def _read_cases(path: Path) -> tuple[Case, ...]:

@@ -32,7 +32,8 @@ def find_task(
     Args:
         spec: `softmax` (a shipped task), `./my_task.py` or its folder, or `kernelbench:1/40` (one
             of a suite). Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates
-            in `seeds/`.
+            in `seeds/`. Files beside it that it imports or names are part of the task; of a folder
+            all are.
         size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
         precision: the type that floating tensors are cast to; `task` leaves them alone.
         accumulation: the arithmetic that candidates may use; if it is the strictest, the value of
@@ -53,7 +54,7 @@ def find_task(
         tree = _parse(text.source, spec)
     else:
         path = _locate(spec)
-        name, text = _name(path), read_task(path)
+        name, text = _name(path), read_task(path, whole=Path(spec).expanduser().is_dir())
         tree = _parse(text.source, str(path))
     _require_functions(spec, text.source)
     return Task(
@@ -63,6 +64,7 @@ def find_task(
         precision=precision,
         accumulation=_allowed(tree, accumulation),
         cases=text.cases,
+        files=text.files,
         seeds=tuple(seed for seed in text.seeds if detect_language(seed) in languages),
         category=text.category or category_of(tree),
     )

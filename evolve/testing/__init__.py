@@ -2,6 +2,7 @@
 
 - `archives`, `selection`, `operators`, `model_operators`: conformance suites, one for each
   extension point.
+- `checks`: rules of equality that a task file names in one line.
 - `model_server`: a scripted OpenAI-compatible endpoint, with every fault there is.
 - `parts`, `population`, `facts`: elites, contexts, populations and a run's facts, without a store
   or a device.

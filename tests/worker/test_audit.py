@@ -92,9 +92,10 @@ def test_a_finding_names_the_case_that_it_concerns():
     assert "copy of the input" in finding.detail
 
 
-def test_a_reference_that_is_random_by_itself_is_found_out():
+def test_a_reference_that_is_random_by_itself_is_refused():
     source = task_source("x + torch.rand(64)", "[torch.randn(64)]")
-    assert names(source) == {"reference"}
+    with pytest.raises(UsageError, match=r"Model.forward is random.*Give the file a check"):
+        findings(source)
 
 
 def test_a_check_that_accepts_anything_is_found_out():

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.correctness.compare import judge, suite_verdict
 from evolve.worker.correctness.oracle import PERTURBATIONS
@@ -237,15 +238,16 @@ def test_how_far_an_outcome_moves_is_found_out_for_what_is_not_right_without_and
     outcome = "(CALLS.append(1), torch.softmax(x, -1))[1]"
     case = loaded_case(task_source(outcome, "[torch.randn(12, 320)]", extra="CALLS = []"))
     inputs = case.inputs(1)
-    expected = case.expected(case.model(1), inputs)
-    calls = case.module.CALLS
+    model, calls = case.model(1), case.module.CALLS
+    calls.clear()  # those by which its effects were found out
+    expected = case.expected(model, inputs)
     assert len(calls) == 2  # as it is, and in fp64
     right = torch.softmax(inputs[0], -1)
     assert judge(case, [right], "T", expected, inputs).status is Status.CORRECT
     assert len(calls) == 2
     for factor in (1.01, float("nan"), 0.0):
         assert judge(case, [right * factor], "T", expected, inputs).status is Status.WRONG_VALUE
-        assert len(calls) == 2 + PERTURBATIONS
+        assert len(calls) == 2 + PERTURBATIONS + 1  # and to see whether it rounds to integers
 
 
 def test_of_a_model_that_its_forward_changes_every_run_is_expected_as_if_it_were_the_first():
@@ -258,10 +260,12 @@ def test_of_a_model_that_its_forward_changes_every_run_is_expected_as_if_it_were
         )
     )
     model, inputs = case.model(1), case.inputs(1)
-    right = inputs[0] - 0.5 - inputs[0].mean()
+    ((before,),) = inputs[1:]  # the state, which a call gets behind its arguments
+    right = inputs[0] - 0.5 * before - inputs[0].mean()
     expected = case.expected(model, inputs)
     case.expected(model, case.inputs(2))
-    verdicts = [judge(case, [right * f], "T", expected, inputs) for f in (1.0, 1.001)]
+    mean = expected.reference[1]
+    verdicts = [judge(case, [right * f, mean], "T", expected, inputs) for f in (1.0, 1.001)]
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT, Status.WRONG_VALUE]
     assert torch.equal(model.mean, torch.ones(()))
 
@@ -329,7 +333,7 @@ def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
     monkeypatch.setattr("evolve.worker.correctness.oracle._rounded", None)
     verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match="TypeError"):
         judge(case, *asked, explain=False)
 
 

@@ -52,6 +52,9 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
         frontend.say(f"judge       {evaluator.device_class}, {count_text(evaluator.slots, 'slot')}")
         with frontend.doing(f"auditing the task {task.name}"):
             findings = await evaluator.audit(task)
+            conditions = await evaluator.conditions(task)
+        for line in conditions:
+            frontend.say(f"judged      {line}")
         for line in audit_lines(task, findings):
             frontend.say(line)
         with frontend.doing("timing the reference against itself"):

@@ -29,11 +29,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An evaluation, the findings of its task's audit, and whether a database knew both."""
+    """An evaluation, the findings of its task's audit, and whether a database knew both.
+
+    `conditions` are sentences about effects and modes that were judged; none of a known verdict.
+    """
 
     evaluation: Evaluation
     findings: Findings
     known: bool
+    conditions: Sequence[str] = ()
 
 
 def request_for(
@@ -120,9 +124,10 @@ async def judge(
             return found
         with frontend.doing(f"auditing the task {request.task.name}", plain=False):
             findings = await evaluator.audit(request.task)  # first: it names errors of the task
+            conditions = await evaluator.conditions(request.task)
         with frontend.doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
             evaluation = await evaluator.evaluate(request)
-        return Verdict(evaluation=evaluation, findings=findings, known=False)
+        return Verdict(evaluation=evaluation, findings=findings, known=False, conditions=conditions)
     finally:
         await evaluator.close()
 

@@ -1,6 +1,6 @@
 """A verdict as the terminal shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evolve.app.text import interval_text, speedup_text, table
 from evolve.core.evaluation import CaseResult, Evaluation, Stage, Status
@@ -8,12 +8,15 @@ from evolve.report.audit import NOT_COUNTED, Findings, weak_task_text
 from evolve.report.text import baseline_name, printable
 
 
-def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[str]:
+def verdict_text(
+    evaluation: Evaluation, findings: Findings = (), conditions: Sequence[str] = ()
+) -> Iterator[str]:
     """Status, speedups, the table of cases, labels with their evidence, and the feedback.
 
     Args:
         evaluation: the verdict.
         findings: of the task's audit.
+        conditions: sentences about effects and modes that were judged.
     """
     yield f"verdict    {_status(evaluation)}"
     yield f"strict     {NOT_COUNTED if findings else 'passed' if evaluation.strict else 'failed'}"
@@ -21,6 +24,8 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
         yield f"suite      {'passed' if evaluation.suite else 'failed'} the suite's own rule"
     if findings:
         yield f"audit      {weak_task_text(findings)}"
+    for condition in conditions:
+        yield f"judged     {condition}"
     for baseline, ratio in evaluation.ratios.items():
         yield f"speedup    {speedup_text(ratio)} over {baseline_name(baseline)}"
     yield from _exactness(evaluation)

@@ -72,7 +72,8 @@ class Tracer(AbstractContextManager["Tracer"]):
 
     def _ask(self, task: Task, wanted: str) -> str | None:
         process = self._process = self._process or _start()
-        asked = {"name": task.name, "source": task.source, "wanted": wanted}
+        files = dict(task.files)
+        asked = {"name": task.name, "source": task.source, "wanted": wanted, "files": files}
         answer = _answer(process, asked)
         if answer is None:
             self._end()
@@ -98,7 +99,7 @@ def _start() -> "subprocess.Popen[str]":
     )
 
 
-def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[str, Any] | None:
+def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer about one task; None if the process died or takes too long."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -113,7 +114,7 @@ def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[
     return answer
 
 
-def digest_of(name: str, source: str, wanted: str) -> str:
+def digest_of(name: str, source: str, wanted: str, files: Mapping[str, str] | None = None) -> str:
     """The `signature` or the `graph` of a task at the sizes that its file sets; executes the file.
 
     A graph is its operations in order with their operands, shapes, types and constants.
@@ -125,9 +126,11 @@ def digest_of(name: str, source: str, wanted: str) -> str:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from evolve.worker.ipc.pytree import tensors_of
+    from evolve.worker.reference.task_files import folder_of
     from evolve.worker.reference.task_module import execute, task_code
 
-    module = execute(name, source, {})
+    task = Task(name=name, source=source, files=files or {})
+    module = execute(name, source, {}, folder_of(task))
     with task_code(name, "tracing it"), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         model = module.Model(*module.get_init_inputs()).eval()
         inputs = tuple(module.get_inputs())

@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evolve.core.errors import UsageError
 from evolve.core.task import Task
+from evolve.worker.base.shortage import is_short_of_memory
+from evolve.worker.correctness.effects import (
+    Effects,
+    find_effects,
+    initial_state,
+    judged_model,
+)
 from evolve.worker.correctness.input_families import applicable_families, family_named, transform
 from evolve.worker.correctness.oracle import (
     Expected,
@@ -15,7 +23,7 @@ from evolve.worker.correctness.oracle import (
     evaluate_truth,
     expect,
 )
-from evolve.worker.ipc.pytree import flatten
+from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.reference.placing import CPU
 from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file
 
@@ -23,9 +31,45 @@ from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file
 class LoadedCase(TaskCase):
     """See `TaskCase`."""
 
+    @cached_property
+    def effects(self) -> Effects:
+        """The effects of a call besides its outputs; found out when they are first asked for.
+
+        Raises:
+            UsageError: the reference fails, or no candidate can be judged by it.
+        """
+        try:
+            return find_effects(self, self.mode)
+        except UsageError as error:
+            if not is_short_of_memory(error):
+                raise
+        torch.cuda.empty_cache()  # others may have held it for a moment
+        return find_effects(self, self.mode)
+
+    def model(self, seed: int) -> nn.Module:
+        """The reference, called as the judge does: changed tensors follow those returned."""
+        return judged_model(self.made(seed, self.effects.conditions), self.effects)
+
     def inputs(self, seed: int, family: str = "task") -> list[Any]:
-        """Arguments of `forward`, of the named input family (see `families`)."""
-        return self.cast(transform(self.own_inputs(seed), family, seed))
+        """Inputs of a call, of the named family (see `families`): arguments, then state."""
+        return [*self.cast(transform(self.own_inputs(seed), family, seed)), *self.state(seed)]
+
+    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+        """The same for several calls, as the file draws them one after the other."""
+        state = self.state(seed)
+        sets = [[*arguments, *state] for arguments in self.argument_sets(seed, count)]
+        if self.effects.changed:  # no call may see the writes of another in its inputs
+            sets = [list(map_tensors(Tensor.clone, inputs)) for inputs in sets]
+        return sets
+
+    def arguments(self, seed: int) -> list[Any]:
+        """Arguments of `forward`."""
+        return self.cast(self.own_inputs(seed))
+
+    def state(self, seed: int) -> list[tuple[Tensor, ...]]:
+        """The state before a call, as one argument, if calls change any."""
+        has_state = bool(self.effects.conditions.state)
+        return [initial_state(self, seed, self.effects)] if has_state else []
 
     def families(self) -> tuple[str, ...]:
         """Input families in which this case can be judged, `task` first."""
@@ -49,7 +93,14 @@ class LoadedCase(TaskCase):
         `family` is the one that the inputs come from: some make rounding errors systematic.
         """
         even = family_named(family).even
-        return expect(self.task, model, inputs, accumulation=self.accumulation, even=even)
+        return expect(
+            self.task,
+            model,
+            inputs,
+            accumulation=self.accumulation,
+            even=even,
+            changed=self.effects.names if self.effects.any else None,
+        )
 
 
 LoadedTask = TaskFile[LoadedCase]

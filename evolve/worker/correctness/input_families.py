@@ -229,6 +229,8 @@ def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
 
 
 def _transformed(tensor: Tensor, change: Change, draws: torch.Generator) -> Tensor:
+    if tensor.layout is not torch.strided:
+        return tensor
     values = computable(tensor)
     support = support_of(values)
     changed = change(values, support, draws) if support else None
@@ -245,7 +247,7 @@ def applicable_families(case: "LoadedCase") -> tuple[str, ...]:
     Precise enough is what `is_well_posed` says. Ties are left out where outputs are integers,
     because which of two equals comes first is seldom defined.
     """
-    model, own = case.model(_PROBE_SEED), case.inputs(_PROBE_SEED)
+    model, own = case.model(_PROBE_SEED), case.arguments(_PROBE_SEED)
     names = [TASK_FAMILY]
     for name, family in FAMILIES.items():
         if name == TASK_FAMILY or family.stands_in in names:
@@ -260,6 +262,7 @@ def _applies(case: "LoadedCase", model: nn.Module, own: list[Any], family: str) 
     pairs = zip(tensors_of(inputs), tensors_of(own), strict=True)
     if all(changed is before for changed, before in pairs):
         return False
+    inputs += case.state(_PROBE_SEED)
     try:
         reference = case.reference(model, inputs)
     except UsageError:

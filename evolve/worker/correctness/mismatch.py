@@ -46,7 +46,7 @@ def describe_pattern(output: Tensor, truth: Tensor, wrong: Tensor) -> str:
     if output.numel() == 0:
         return ""
     if output.is_floating_point():
-        found = _nonfinite(output, truth)
+        found = _nonfinite(output, truth) or _finite(output, truth, wrong)
         if found:
             return found
     if not bool(_sample(truth).double().isfinite().all()):
@@ -101,6 +101,19 @@ def _nonfinite(output: Tensor, truth: Tensor) -> str:
             share = int(found.sum()) / found.numel()
             place = describe_place(found).replace("wrong only", "only").replace("is wrong, ", "")
             return f"{name} in {share:.2%} of elements" + (f", {place}" if place else "")
+    return ""
+
+
+def _finite(output: Tensor, truth: Tensor, wrong: Tensor) -> str:
+    """Finite values where the reference has none."""
+    for name, found in (("NaN", truth.isnan()), ("infinite", truth.isinf())):
+        found = found & wrong & output.isfinite()
+        if bool(found.any()):
+            share = int(found.sum()) / found.numel()
+            here = "zero" if not bool(output[found].any()) else "finite"
+            place = describe_place(found).replace("wrong only", "only").replace("is wrong, ", "")
+            said = f"the reference is {name} in {share:.2%} of elements, where this is {here}"
+            return said + (f", {place}" if place else "")
     return ""
 
 

@@ -19,6 +19,7 @@ from evolve.core.errors import UsageError
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
+from evolve.worker.correctness.freedom import Freedom, freedoms
 from evolve.worker.correctness.reduction import ReductionTrace
 from evolve.worker.correctness.tolerance import (
     Arithmetic,
@@ -32,7 +33,7 @@ from evolve.worker.correctness.tolerance import (
     real,
     widened,
 )
-from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import components, flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator, seeded
 from evolve.worker.reference.task_module import task_code, task_lock
@@ -54,17 +55,22 @@ _NUDGED_AT_ONCE = 1 << 27  # elements
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Truth:
-    """Outputs computed in fp64; `note` says where that was not possible, else empty."""
+    """Outputs computed in fp64; `note` says where that was not possible, else empty.
+
+    `runs` says whether the reference runs in fp64 at all, if only in parts.
+    """
 
     outputs: list[Tensor]
     note: str = ""
+    runs: bool = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Expected:
     """All that `judge` needs to know about one set of inputs.
 
-    `tree` is the reference's outcome as it came, `reference` its tensors, `spec` its nesting;
+    `tree` is the outcome of the reference, `spec` its nesting, `reference` the tensors of it and,
+    after them, those that it has changed, whose `names` these are in prose;
     `truth` the same tensors from fp64; `budgets` the error allowed for each floating output (None
     for the others), as long as it is as well-conditioned as can be; `reduction` the longest
     reduction seen; `note` a fallback that was needed.
@@ -78,12 +84,32 @@ class Expected:
     reduction: int
     note: str
     widen: Callable[[], list[OutputBudget | None]]
+    names: tuple[str, ...] = ()
+    loosen: Callable[[], list[Freedom]] = list
     _wide: list[OutputBudget | None] = field(default_factory=list)
+    _free: list[Freedom] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the outcomes."""
         return sum(tensor.nbytes for tensor in (*self.reference, *self.truth))
+
+    def freedom(self, index: int) -> Freedom:
+        """Further right values of one of the tensors; worked out when first asked for."""
+        with task_lock:
+            if not self._free:
+                self._free.extend(self.loosen())
+            return self._free[index] if index < len(self._free) else Freedom()
+
+    @property
+    def returned(self) -> list[Tensor]:
+        """The tensors that the reference returned."""
+        return self.reference[: len(self.reference) - len(self.names)]
+
+    def name(self, index: int) -> str:
+        """The name of one of the tensors in prose."""
+        at = index - len(self.returned)
+        return f"output {index}" if at < 0 else f"{self.names[at]}, which forward writes to,"
 
     @property
     def wide_budgets(self) -> list[OutputBudget | None]:
@@ -102,9 +128,17 @@ class Expected:
 
 @torch.no_grad()
 def expect(
-    task: str, model: nn.Module, inputs: list[Any], *, accumulation: str, even: bool
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    *,
+    accumulation: str,
+    even: bool,
+    changed: tuple[str, ...] | None = None,
 ) -> Expected:
     """Runs the reference in native precision and in fp64.
+
+    `changed` names the tensors that it changes, which the model then gives beside its outputs.
 
     Keeps the model and the inputs, which must not change. A forward that changes its model does so
     to a copy: of each run is expected what the model as it is would give.
@@ -112,6 +146,9 @@ def expect(
     with ReductionTrace() as trace:
         tree = evaluate_reference(task, copied(model), inputs)
     reference, spec = flatten(tree)
+    if changed is not None:
+        tree, _ = tree
+        _, spec = flatten(tree)
     truth = evaluate_truth(model, inputs, reference)
     arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
     budgets = [
@@ -119,6 +156,7 @@ def expect(
         for native, exact in zip(reference, truth.outputs, strict=True)
     ]
     dtypes = [native.dtype for native in reference]
+    run = partial(_observed, task, model, inputs)
     motions = partial(_motions, task, model, inputs, truth, dtypes)
     return Expected(
         tree=tree,
@@ -128,8 +166,25 @@ def expect(
         budgets=budgets,
         reduction=trace.length,
         note=truth.note,
+        names=changed or (),
+        loosen=partial(freedoms, run, reference, torch.float64 if truth.runs else None),
         widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
     )
+
+
+@torch.no_grad()
+def _observed(
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    dtype: torch.dtype | None,
+    mode: DispatchMode | None,
+) -> list[Tensor]:
+    """The reference's tensors, in a type where one is given, each operation through a mode."""
+    with task_code(task, "Model.forward"):
+        if dtype is not None:
+            return _forward_in(dtype, model, inputs, mode)
+        return _forward(copied(model), list(map_tensors(Tensor.clone, inputs)), mode)
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -195,7 +250,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
         ) from error
     if not tensors:
         raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
-    return map_tensors(lambda tensor: tensor.detach().clone(), tree)
+    return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
 
 
 @torch.no_grad()
@@ -211,6 +266,9 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
         raise  # is a RuntimeError too
     except _MISSING_OPERATION as error:
         return _fallback(model, inputs, reference, error)
+    shapes = [[one.shape for one in several] for several in (outputs, reference)]
+    if shapes[0] != shapes[1]:  # of a view as bytes, or if it depends on values
+        return _fallback(model, inputs, reference, RuntimeError("its outcome has another shape"))
     for index, (exact, own) in enumerate(zip(outputs, reference, strict=True)):
         if own.is_floating_point() and exact.dtype != torch.float64:
             note = f"output {index} stays {exact.dtype} when the reference runs in fp64"
@@ -224,12 +282,14 @@ def _fallback(
     reason = f"the reference does not run in fp64 ({type(error).__name__}: {str(error)[:120]})"
     try:
         outputs = _forward_in(torch.float32, model, inputs)
+        if [one.shape for one in outputs] != [one.shape for one in reference]:
+            raise RuntimeError("another shape")
         note = f"{reason}; judged by its outcome in fp32"
     except torch.OutOfMemoryError:
         raise  # is a RuntimeError too
     except _MISSING_OPERATION:
         outputs, note = reference, f"{reason}; judged by its native outcome"
-    return Truth(outputs=[_doubled(output) for output in outputs], note=note)
+    return Truth(outputs=[_doubled(output) for output in outputs], note=note, runs=False)
 
 
 def _motions(
@@ -326,6 +386,8 @@ class _Products(DispatchMode):
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
     """Move all values by a relative step up or down at random, in place."""
+    if tensor.layout is not torch.strided:
+        tensor = components(tensor)[-1]
     if not tensor.numel() or not tensor.dim():
         parts: tuple[Tensor, ...] = (tensor,)
     else:  # what this takes itself is to stay small beside a tensor of gigabytes
@@ -359,7 +421,7 @@ def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = No
     """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
     # The mode inside: outside it would see what a convolution is made by, and no convolution.
     with _shortage_told(), seeded(0), ByProducts(), mode or nullcontext():
-        return [output.detach() for output in flatten(model(*inputs))[0]]
+        return [resolved(output.detach()) for output in flatten(model(*inputs))[0]]
 
 
 @contextmanager

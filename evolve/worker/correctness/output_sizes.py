@@ -17,7 +17,7 @@ from torch import Tensor
 from evolve.core.errors import UsageError
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.cases import LoadedCase
-from evolve.worker.ipc.pytree import flatten, tensors_of
+from evolve.worker.ipc.pytree import dense_parts, flatten
 from evolve.worker.ipc.tensor_buffer import Outline
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import seeded
@@ -49,13 +49,15 @@ def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
         case: Of a task that is loaded for this alone: what its module keeps has no values.
         inputs: Of one call.
     """
-    mode, tree = inputs.without_values(case.place)
+    mode: Any = None
     try:
-        model = case.constructed(0, mode)
+        with task_code(case.task, "its inputs"):
+            mode, tree = inputs.without_values(case.place)
+        model = case.constructed(0, mode).requires_grad_(False)
         with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
             if case.dtype is not None:
                 cast_module(model, case.dtype)
-            given = [*tensors_of(tree), *model.parameters(), *model.buffers()]
+            given = [*dense_parts(tree), *model.parameters(), *model.buffers()]
             with Alive(given) as alive:
                 outputs = flatten(model(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
@@ -84,7 +86,7 @@ class Alive(DispatchMode):
         if self._operations > _MAX_OPERATIONS:
             raise RuntimeError("too long to go through all of it")
         made = operation(*arguments, **options)
-        for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):
+        for tensor in dense_parts(made if isinstance(made, tuple | list) else [made]):
             self._count(tensor)
         self.most = max(self.most, self._now + _terms_bytes(operation, arguments))
         return made

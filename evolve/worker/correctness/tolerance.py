@@ -71,9 +71,10 @@ def real(tensor: Tensor) -> Tensor:
 
 
 def computable(tensor: Tensor) -> Tensor:
-    """The tensor, in half precision if its floating type has 8 bits, for which torch has little."""
-    is_small = tensor.is_floating_point() and tensor.dtype.itemsize == 1
-    return tensor.half() if is_small else tensor
+    """The tensor, in a longer type if its floating type has 8 bits, for which torch has little."""
+    if not tensor.is_floating_point() or tensor.dtype.itemsize > 1:
+        return tensor
+    return tensor.float() if tensor.dtype is torch.float8_e8m0fnu else tensor.half()
 
 
 def parts(tensor: Tensor) -> Sequence[Tensor]:

@@ -183,6 +183,14 @@ class Device(Protocol):
         """Whether the runner has written to its inputs, which it says are at `address`."""
         ...
 
+    def inputs_now(self, process: "RunnerProcess", shared: Shared, address: int) -> torch.Tensor:
+        """A copy of the bytes of a runner's inputs as they are now; it says they are at `address`.
+
+        Raises:
+            CandidateFault: they are not there.
+        """
+        ...
+
     def require_modest(self, process: "RunnerProcess") -> None:
         """CandidateFault if it uses far more memory of the device than it was given."""
         ...

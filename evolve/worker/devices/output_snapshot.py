@@ -25,7 +25,7 @@ _SLACK = 4  # an output may lie in a storage this many times as large
 def same_structure(output: Output, expected: Expected) -> bool:
     """Whether nesting, shapes and dtypes are the reference's, so that bytes are worth taking."""
     described = [(at.dtype, at.shape) for at in output.tensors]
-    wanted = [(own.dtype, tuple(own.shape)) for own in expected.reference]
+    wanted = [(own.dtype, tuple(own.shape)) for own in expected.returned]
     return spec_of(output) == expected.spec and described == wanted
 
 
@@ -42,18 +42,37 @@ def described(output: Output) -> list[Tensor]:
     return [torch.empty(at.shape, dtype=at.dtype, device="meta") for at in output.tensors]
 
 
-def take(device: Device, process: RunnerProcess, output: Output, inputs: Shared) -> list[Tensor]:
-    """Copies of the output tensors, from the runner's memory.
+def take(
+    device: Device,
+    process: RunnerProcess,
+    output: Output,
+    inputs: Shared,
+    may_alias: bool = False,
+) -> list[Tensor]:
+    """Copies of the output tensors, from the runner's memory; they may lie in inputs if allowed.
 
     Raises:
         CandidateFault: an output lies in an input, is spread out, or is not there.
     """
     claimed = Mapping(output.inputs_at, output.inputs_at + inputs.size, 0)
     places = [(at.address, size_in_bytes(at)) for at in output.tensors]
-    require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
+    if not may_alias:
+        require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
     buffers = buffers_for(device, output.tensors)
     read_all(device, process, [at.address for at in output.tensors], buffers)
     return as_tensors(buffers, output.tensors)
+
+
+def own_memory(
+    process: RunnerProcess, tensors: Sequence[TensorAt], inputs: Shared
+) -> frozenset[int]:
+    """Addresses of those of some tensors that do not lie in the inputs."""
+    mappings = mappings_of(process.pid, inputs.fd)
+    return frozenset(
+        at.address for at in tensors
+        if size_in_bytes(at)
+        and not any(one.overlaps(at.address, size_in_bytes(at)) for one in mappings)
+    )  # fmt: skip
 
 
 def require_apart(places: Iterable[tuple[int, int]], inputs: list[Mapping]) -> None:

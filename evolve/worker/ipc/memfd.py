@@ -42,8 +42,8 @@ class Landing:
     """The place of inputs of timed blocks in one process, block after block.
 
     The process maps it privately, and sees what is written here as long as it has written nothing
-    there itself. Its writes to this memory harm no other process: none gets it, and the expected
-    outputs are stored elsewhere.
+    there itself; or, if a task's calls write to their inputs, as it is. Its writes to this memory
+    harm no other process: none gets it, and the expected outputs are stored elsewhere.
     """
 
     def __init__(self, size: int) -> None:
@@ -79,7 +79,22 @@ def _make(size: int) -> int:
 
 def map_privately(fd: int, size: int) -> torch.Tensor:
     """The bytes, all pages present; writes stay in the process."""
-    mapping = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    return _mapped(fd, size, mmap.MAP_PRIVATE)
+
+
+def map_shared(fd: int, size: int) -> torch.Tensor:
+    """The bytes, all pages present; no page is copied when it is written to.
+
+    Of sealed memory, which nobody may write to, the same as `map_privately`.
+    """
+    try:
+        return _mapped(fd, size, mmap.MAP_SHARED)
+    except PermissionError:
+        return map_privately(fd, size)
+
+
+def _mapped(fd: int, size: int, flags: int) -> torch.Tensor:
+    mapping = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     with contextlib.suppress(OSError):  # before Linux 5.14 the pages come with the first touch
         mapping.madvise(_MADV_POPULATE_READ)
     return torch.frombuffer(mapping, dtype=torch.uint8)

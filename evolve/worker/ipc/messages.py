@@ -33,6 +33,7 @@ DTYPES: tuple[torch.dtype, ...] = (
     torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
     torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64,
     torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
 )  # fmt: skip
 
 _COMMAND = struct.Struct("<4sI")

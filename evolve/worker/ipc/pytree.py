@@ -69,6 +69,47 @@ def tensors_of(tree: Any) -> list[Tensor]:
     return found
 
 
+def resolved(tensor: Tensor) -> Tensor:
+    """With values of its own where it is a conjugate or a negative that waits to be computed."""
+    return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
+
+
+SPARSE = (
+    torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
+)  # fmt: skip
+
+
+def components(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The dense tensors that a sparse one is made of; a dense one itself."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        return tensor.indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in SPARSE:
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)
+
+
+def assembled(layout: torch.layout, shape: tuple[int, ...], *parts: Tensor) -> Tensor:
+    """The sparse tensor of these components; nothing is copied."""
+    if layout is torch.sparse_coo:
+        indices, values = parts
+        return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=True)
+    starts, places, values = parts
+    return torch.sparse_compressed_tensor(starts, places, values, shape, layout=layout)
+
+
+def dense_parts(tree: Any) -> list[Tensor]:
+    """The tensors of a tree, sparse ones as their components."""
+    return [part for tensor in tensors_of(tree) for part in components(tensor)]
+
+
+def bytes_of(tree: Any) -> int:
+    """Of all tensors of a tree."""
+    return sum(part.nbytes for part in dense_parts(tree))
+
+
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:
     """The tree with floating tensors in `dtype`; integers and booleans stay."""
     return map_tensors(

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from evolve.worker.ipc.pytree import SPARSE, assembled, components
+
 ALIGNMENT = 256
 _GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
 _GUARD = 0xFF
@@ -131,7 +133,13 @@ class _Packer(pickle.Pickler):
         self._place = place
 
     def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
-        return self._place(value) if isinstance(value, torch.Tensor) else None
+        is_dense = isinstance(value, torch.Tensor) and value.layout not in SPARSE
+        return self._place(value) if is_dense else None
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return assembled, (value.layout, tuple(value.shape), *components(value.detach()))
+        return NotImplemented
 
 
 class _Ends(pickle.Unpickler):
@@ -141,6 +149,10 @@ class _Ends(pickle.Unpickler):
         super().__init__(io.BytesIO(blob))
         self.last = 0
         self.load()
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_sparse = (module, name) == (assembled.__module__, assembled.__name__)
+        return (lambda *_: None) if is_sparse else super().find_class(module, name)
 
     def persistent_load(self, place: tuple[Any, ...]) -> None:
         start, dtype, shape, stride = place

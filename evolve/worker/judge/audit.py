@@ -16,8 +16,10 @@ from evolve.worker.correctness.cases import LoadedCase, LoadedTask
 from evolve.worker.correctness.compare import judge
 from evolve.worker.correctness.input_families import is_well_posed
 from evolve.worker.correctness.oracle import Expected, evaluate_reference
+from evolve.worker.correctness.tolerance import computable
 from evolve.worker.ipc.pytree import cast_floating, flatten, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.task_module import task_values
 
 _SEEDS = (0xA0D17, 0xA0D18)
 _OTHER_SEED = 0xA0D19
@@ -55,7 +57,28 @@ def audit(loaded: LoadedTask) -> tuple[Finding, ...]:
         UsageError: an output without elements, or without a number among them: nothing to judge by;
             or the task's own check refuses the reference itself.
     """
-    return tuple(finding for case in loaded.cases for finding in _audit_case(case))
+    with task_values(loaded.task.name, "its outcome"):
+        return tuple(finding for case in loaded.cases for finding in _audit_case(case))
+
+
+def conditions_of(loaded: LoadedTask) -> list[str]:
+    """Sentences about the task's effects, mode and rules of equality; each once."""
+    said: dict[str, None] = {}
+    with task_values(loaded.task.name, "its outcome"):
+        for case in loaded.cases:
+            said |= dict.fromkeys(_conditions_of(case))
+    return list(said)
+
+
+def _conditions_of(case: LoadedCase) -> Iterator[str]:
+    yield from case.effects.notes
+    yield from case.effects.hints
+    expected = _scene(case, _SEEDS[0]).expected
+    if case.check or all(own.is_floating_point() for own in expected.reference):
+        return
+    for at in range(len(expected.reference)):
+        if rule := expected.freedom(at).rule:
+            yield f"{expected.name(at)}: {rule}"
 
 
 def _audit_case(case: LoadedCase) -> Iterator[Finding]:
@@ -78,7 +101,7 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
 def _require_content(case: LoadedCase, index: int, own: Tensor) -> None:
     if own.numel() == 0:
         what = f"has no elements (shape {tuple(own.shape)})"
-    elif (own.is_floating_point() or own.is_complex()) and not own.isfinite().any():
+    elif (own.is_floating_point() or own.is_complex()) and not computable(own).isfinite().any():
         what = "has no finite element (all are NaN or infinite)"
     else:
         return
@@ -132,6 +155,8 @@ def _nulls(scene: _Scene) -> dict[str, Null]:
         "output for other inputs": _other_inputs,
         "other weights": _other_weights,
     }
+    if scene.case.effects.changed:
+        nulls["no effect on inputs and state"] = _no_effect
     for dtype in _lower_precisions(scene):
         name = str(dtype).removeprefix("torch.")
         nulls[f"computed in {name}"] = partial(_in_precision, dtype=dtype)
@@ -147,13 +172,19 @@ def _copy_of_input(scene: _Scene) -> list[Tensor] | None:
         fitting = (
             tensor
             for tensor in tensors_of(scene.inputs)
-            if tensor.shape == own.shape and tensor.dtype == own.dtype
+            if (tensor.shape, tensor.dtype, tensor.layout) == (own.shape, own.dtype, own.layout)
         )
         found = next(fitting, None)
         if found is None:
             return None
         copies.append(found)
     return copies
+
+
+def _no_effect(scene: _Scene) -> list[Tensor]:
+    """The reference's outputs, and the tensors that it changes as they were before."""
+    before = tensors_of(scene.inputs)
+    return [*scene.expected.returned, *(before[at] for at in scene.case.effects.changed)]
 
 
 def _constant_mean(scene: _Scene) -> list[Tensor] | None:
@@ -166,8 +197,10 @@ def _mean(output: Tensor) -> Tensor:
     if output.numel() == 0:
         return output
     if output.is_floating_point() or output.is_complex():
-        return torch.full_like(output, output.mean().item())
-    return torch.full_like(output, output.flatten().mode().values.item())
+        mean = torch.full_like(computable(output), computable(output).mean().item())
+        return mean.to(output.dtype)
+    numbers = output if output.dtype is torch.bool else output.long()
+    return torch.full_like(output, numbers.flatten().mode().values.item())
 
 
 def _first_half(own: Tensor) -> Tensor:
@@ -227,7 +260,7 @@ def _shortened(scene: _Scene, model: nn.Module, inputs: list[Any]) -> list[Tenso
 
 def _tf32(tensor: Tensor) -> Tensor:
     """fp32 values rounded to 10 bits of mantissa, as tensor cores read them."""
-    if tensor.dtype != torch.float32:
+    if tensor.dtype != torch.float32 or tensor.layout is not torch.strided:
         return tensor
     bits = tensor.view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)

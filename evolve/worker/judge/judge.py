@@ -40,15 +40,25 @@ from evolve.worker.evidence import eager_rounding
 from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
-from evolve.worker.judge.audit import Finding, audit
+from evolve.worker.judge.audit import Finding, audit, conditions_of
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
-from evolve.worker.judge.stages import check, count_torch, probe_custom, profile_kernels, smoke
+from evolve.worker.judge.stages import (
+    EQUAL_UP_TO,
+    check,
+    count_torch,
+    probe_custom,
+    profile_kernels,
+    smoke,
+)
 from evolve.worker.judge.success_feedback import success_feedback
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
+from evolve.worker.reference.task_files import remove_folders
+from evolve.worker.reference.task_reads import watch
 from evolve.worker.runner.baselines import require_baseline
 from evolve.worker.runner.profiling import KernelProfile
 from evolve.worker.session import memory_model
@@ -103,6 +113,7 @@ class Judge:
         ahead: Sequence[Started] = (),
     ) -> None:
         self.device = device
+        watch((*read, str(cache)))
         builds = BuildCache(cache)
         # Torch makes this folder once it works on tensors without values (`extent`), and else in
         # the user's temporary files.
@@ -131,6 +142,7 @@ class Judge:
         self._tools.close()
         self.launcher.close()
         self.device.close()
+        remove_folders()
 
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
@@ -140,6 +152,14 @@ class Judge:
 
         found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
+
+    def conditions(self, task: Task) -> list[str]:
+        """Sentences about effects, mode and rules of equality; UsageError for a bad file."""
+
+        def said(warm: PreparedTask) -> list[str]:
+            return self._admission.made(lambda: conditions_of(warm.loaded))
+
+        return self._admission.within(task, Fidelity.SEARCH, self._room_to_check, said)
 
     def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
         """The reference timed against itself: the resolution of this host, and the cost."""
@@ -269,7 +289,8 @@ class Judge:
         phases.enter("preparing inputs")
         found = self._admission.within(task, fidelity, self._room_to_check, judged)
         verdict = self._evaluated(asked, found)
-        if verdict.status is not Status.INFRA or self.launcher.closed:
+        is_final = any(label.name == NOT_INTERPRETED for label in verdict.labels)
+        if verdict.status is not Status.INFRA or is_final or self.launcher.closed:
             return verdict
         # The cause was no neighbour. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
@@ -284,6 +305,10 @@ class Judge:
             warm.has_fitted = True
         except CandidateFault as fault:
             status, feedback = fault.status, explain(fault, asked.source)
+            if why := self._is_beyond(fault, progress):
+                progress.labels.append(Label(NOT_INTERPRETED, why))
+                said = f"not judged: {why}, and here Triton is interpreted without one. {feedback}"
+                return Judged(warm, progress, Status.INFRA, said)
             if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
                 if self._budget.holds_all:  # so they are not this judge's, and may stay
@@ -303,6 +328,13 @@ class Judge:
             elif is_no_room(error):
                 progress.labels.append(Label(DEVICE_OOM, why))
         return Judged(warm, progress, status, feedback)
+
+    def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
+        """Why it cannot be judged without a GPU; empty if it can, or there is one."""
+        candidate = progress.candidate
+        if candidate is None or self.device.can_time(candidate.language):
+            return ""
+        return beyond_interpreter(fault, candidate.source, candidate.language)
 
     def _with_tools(self, judged: Judged) -> Judged:
         """The same with the tools' findings; no memory is held meanwhile."""
@@ -416,6 +448,7 @@ class Judge:
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
             progress.suite = check(self.session, runner, candidate, task, fidelity)
+        progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):
             probed = count_torch(self.session, runner, task, self._speed_of_light.cost)

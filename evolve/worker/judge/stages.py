@@ -15,7 +15,6 @@ from functools import partial
 from evolve.core.evaluation import Fidelity, Label, Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.correctness.compare import Judgement, judge, suite_verdict, worst
-from evolve.worker.devices.window import size_in_bytes
 from evolve.worker.evidence import torch_share
 from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
@@ -43,6 +42,7 @@ from evolve.worker.timing.reference_cost import Cost
 _REPEATS = 3  # of the last inputs, where calls are cheap; else one
 _CHEAP_S = 0.05
 DECOY = "decoy_kernel"
+EQUAL_UP_TO = "equal_up_to"
 
 
 def smoke(
@@ -84,12 +84,12 @@ def _check_case(
     *others, last = plan(case, fidelity)
     suits = [_checked(session, runner, candidate, case, *one).suite for one in others]
     checked = _checked(session, runner, candidate, case, *last)
-    places = checked.places
+    places, own = checked.places, checked.own
     for _ in range(_REPEATS):
         again = session.outcome(runner, case, checked.hidden)
-        _require_repeatable(case.case.name, places, again)
+        _require_repeatable(case.case.name, own, again)
         candidate.margin = worst(candidate.margin, again.verdict.margin)
-        places, seconds = again.places, again.seconds
+        places, own, seconds = again.places, again.own, again.seconds
         del again
         if seconds > _CHEAP_S:
             break
@@ -104,6 +104,7 @@ class _Checked:
 
     hidden: Check
     places: tuple[TensorAt, ...]
+    own: frozenset[int]
     suite: bool
 
 
@@ -123,25 +124,27 @@ def _checked(
     if family == "task":
         with session.on_device():
             suite = suite_verdict(outcome.tensors, hidden.expected)
-    return _Checked(hidden, outcome.places, suite)
+    return _Checked(hidden, outcome.places, outcome.own, suite)
 
 
 def _require(candidate: Candidate, verdict: Judgement, case: PreparedCase, family: str) -> None:
     if verdict.status is not Status.CORRECT:
         where = f"case {case.case.name}, inputs of family {family}"
-        raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
+        hints = case.effects.hints if verdict.status is Status.WRONG_VALUE else ()
+        said = "; ".join((verdict.feedback, *hints))
+        raise CandidateFault(verdict.status, f"{where}: {said}")
     candidate.margin = worst(candidate.margin, verdict.margin)
+    candidate.rules.update(verdict.rules)
 
 
-def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) -> None:
+def _require_repeatable(case: str, first: frozenset[int], again: Outcome) -> None:
     if again.verdict.status is not Status.CORRECT:
         raise CandidateFault(
             Status.NONDETERMINISTIC,
             f"case {case}: right at first, wrong on the same inputs again: "
             f"{again.verdict.feedback}",
         )
-    places = {at.address for at in first if size_in_bytes(at)}
-    if places & {at.address for at in again.places}:
+    if first & {at.address for at in again.places}:
         raise CandidateFault(
             Status.ALIASED,
             f"case {case}: two calls returned the same memory; allocate a new output",

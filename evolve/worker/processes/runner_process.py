@@ -32,6 +32,7 @@ from evolve.worker.ipc.messages import (
     Reply,
 )
 from evolve.worker.ipc.tensor_buffer import Outline, Shared
+from evolve.worker.reference.conditions import USUAL, Conditions
 from evolve.worker.runner.zygote import Zygote
 from evolve.worker.sandbox import procfs
 from evolve.worker.sandbox.policy import Confinement
@@ -119,14 +120,9 @@ class RunnerProcess:
         return int(_CREDENTIALS.unpack(sent[socket.SCM_CREDENTIALS])[0]), int(folder)
 
     def load(
-        self,
-        kind: str,
-        text: str,
-        seconds: float,
-        build: str | None = None,
-        may_build: bool = False,
-        stub: bool = False,
-    ) -> None:
+        self, kind: str, text: str, seconds: float,
+        build: str | None = None, may_build: bool = False, stub: bool = False,
+    ) -> None:  # fmt: skip
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
         self.has_candidate = self.has_candidate or kind == "candidate"
         command = ("load", kind, text, build, may_build, stub)
@@ -142,10 +138,14 @@ class RunnerProcess:
         (address,) = self._parse(messages.parse_done, answer).addresses or (0,)
         return int(address)
 
-    def construct(self, case: int, seed: int, arguments: Shared | None, seconds: float) -> None:
+    def construct(
+        self, case: int, seed: int, arguments: Shared | None, seconds: float,
+        conditions: Conditions = USUAL,
+    ) -> None:  # fmt: skip
         size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
         fd = arguments.fd if arguments else -1
-        self._ask(("construct", case, seed, size, tree), Reply.ACK, seconds, fd)
+        command = ("construct", case, seed, size, tree, conditions)
+        self._ask(command, Reply.ACK, seconds, fd)
 
     def call(
         self,
@@ -169,9 +169,7 @@ class RunnerProcess:
                 reply, body = self._receive(left, "call")
                 if aside is None or reply is not Reply.ASIDE:
                     return self._parse(messages.parse_output, _of_kind(Reply.OUTPUT, reply, body))
-                left -= (
-                    time.monotonic() - start
-                )  # sending too: a process that does not read has no more time
+                left -= time.monotonic() - start  # sending too: or not to read would gain time
                 with aside():
                     left = self._back(left)
                 command, fd = ("go on",), -1

@@ -3,7 +3,7 @@
 The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
 unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
 lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION`,
-`ACCUMULATION` and `TIMING`.
+`ACCUMULATION`, `TIMING` and `MODE`.
 """
 
 import contextlib
@@ -15,13 +15,16 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
-from evolve.worker.ipc.pytree import cast_floating
+from evolve.worker.ipc.pytree import cast_floating, map_tensors, resolved
+from evolve.worker.reference.conditions import MODES, Conditions
 from evolve.worker.reference.parameters import cast_module, randomise
 from evolve.worker.reference.placing import CPU, made_on
 from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import Constants, execute, task_code
 
 TIMINGS = ("calls", "graph")
@@ -37,7 +40,7 @@ class TaskCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
     `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
-    the device on which inputs and models are made.
+    the device on which inputs and models are made; `mode` (of `MODES`) the file's `MODE`.
     No method disturbs the global random state.
     """
 
@@ -50,6 +53,7 @@ class TaskCase:
     module: ModuleType
     group: int | None = None
     place: torch.device = CPU
+    mode: str = MODES[0]
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -67,37 +71,57 @@ class TaskCase:
             made = made_on(self.place, self.module.get_init_inputs, seed)
         return self.cast(self._listed("get_init_inputs", made))
 
-    def model(self, seed: int) -> nn.Module:
-        """The reference in eval mode, without gradients, all its parameters randomised.
+    def made(self, seed: int, conditions: Conditions) -> nn.Module:
+        """The reference as it is called under these conditions, all its parameters randomised.
 
         Constructed under `torch.manual_seed(seed)`; a candidate gets the same weights by
         `load_state_dict(model.state_dict())`.
         """
-        model = self.constructed(seed)
+        model = conditions.apply(self.constructed(seed))
         randomise(model, seed)
         if self.dtype is not None:
             cast_module(model, self.dtype)
         return model
 
-    def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
-        """The same as its constructor leaves it, in a mode of torch if one is given."""
+    def constructed(
+        self, seed: int, mode: AbstractContextManager[Any] | None = None, draws: int | None = None
+    ) -> nn.Module:
+        """The same as its constructor leaves it, in a mode of torch if one is given.
+
+        `draws` seeds the constructor, in place of `seed`.
+        """
         with mode or contextlib.nullcontext():
             arguments = self.init_inputs(seed)
-            with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
-                model = made_on(self.place, lambda: self.module.Model(*arguments), seed)
+            draws = seed if draws is None else draws
+            with task_code(self.task, "Model(*get_init_inputs())"), seeded(draws):
+                model = made_on(self.place, lambda: self.module.Model(*arguments), draws)
         if not isinstance(model, nn.Module):
             raise UsageError(
                 f"task {self.task}: Model is a {type(model).__name__}, not a torch.nn.Module. "
                 "Derive it from torch.nn.Module."
             )
-        return model.eval().requires_grad_(False)
+        return self._materialised(model, seed, draws)
+
+    def _materialised(self, model: nn.Module, seed: int, draws: int) -> nn.Module:
+        """The model once its lazy parameters have a shape, which the first call gives them."""
+        if not _has_lazy(model):
+            return model
+        inputs = self.own_inputs(seed)
+        with torch.no_grad(), task_code(self.task, "Model.forward"), seeded(draws):
+            model(*inputs)
+        if _has_lazy(model):
+            raise UsageError(
+                f"task {self.task}: Model has lazy parameters that its forward does not use. Give "
+                "them a shape, or leave them out."
+            )
+        return model
 
     def own_inputs(self, seed: int) -> list[Any]:
         """Arguments of `forward` as the file makes them, not cast."""
         with task_code(self.task, self._input_function), seeded(seed):
             return made_on(self.place, self._own_inputs, seed)
 
-    def input_sets(self, seed: int, count: int) -> list[list[Any]]:
+    def argument_sets(self, seed: int, count: int) -> list[list[Any]]:
         """Arguments of `forward` for several calls, as the file draws them one after the other."""
         with task_code(self.task, self._input_function), seeded(seed):
             sets = made_on(self.place, lambda: [self._own_inputs() for _ in range(count)], seed)
@@ -118,11 +142,15 @@ class TaskCase:
                 f"task {self.task}: {function}() gives a {type(value).__name__}, not a list. "
                 "Return a list of arguments."
             )
-        return list(value)
+        return list(map_tensors(resolved, list(value)))
 
     def cast(self, values: list[Any]) -> list[Any]:
         """Floating tensors in the task's precision."""
         return values if self.dtype is None else cast_floating(values, self.dtype)
+
+
+def _has_lazy(model: nn.Module) -> bool:
+    return any(map(is_lazy, (*model.parameters(), *model.buffers())))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -153,17 +181,19 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
         UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
             or constant is asked for that it does not define; the message names it and the remedy.
     """
-    plain = execute(task.name, task.source, {})
+    folder = folder_of(task)
+    plain = execute(task.name, task.source, {}, folder)
     for name in ("Model", "get_inputs", "get_init_inputs"):
         _require(task.name, plain, name)
     precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
+    mode = _rule(task, plain, "MODE", MODES[0], MODES)
     sized = _size_constants(task, plain)
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
         constants = {**sized, **case.constants}
-        module = execute(task.name, task.source, constants) if constants else plain
+        module = execute(task.name, task.source, constants, folder) if constants else plain
         for group in _groups(task.name, module):
             suffix = "" if group is None else f"/group{group}"
             cases.append(
@@ -177,6 +207,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
                     module=module,
                     group=group,
                     place=place,
+                    mode=mode,
                 )
             )
     return TaskFile(

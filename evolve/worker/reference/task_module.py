@@ -7,11 +7,18 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
+
+import torch
 
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
+from evolve.worker.base.shortage import is_no_room
+from evolve.worker.reference.task_files import MAIN, importing_from
+from evolve.worker.reference.task_reads import reading
 
+_MOST_TOLD = 300  # characters of an error of a task's code
 Constants = Mapping[str, int | float | str]
 
 # A task's code draws from global random generators, so one thread at a time may run it.
@@ -22,20 +29,58 @@ task_lock = threading.RLock()
 def task_code(task: str, where: str) -> Iterator[None]:
     """The boundary around the user's own task file: its exceptions become a `UsageError`."""
     try:
-        yield
+        with reading(task):
+            yield
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
         line = _line_of(error, _filename(task))
         at = f" at line {line} of the file" if line else ""
         raise UsageError(
-            f"task {task}: {where} raised {type(error).__name__}{at}: {error}. "
-            "Mend the task file; it has to run under plain Python with torch."
+            f"task {task}: {where} raised {type(error).__name__}{at}: {_first_line(error)}. "
+            f"{_remedy(error)}"
         ) from error
 
 
-def execute(task: str, source: str, constants: Constants) -> ModuleType:
+@contextmanager
+def task_values(task: str, where: str) -> Iterator[None]:
+    """The boundary around the judge's own handling of a task's values.
+
+    An error there says that the judge is not made for such values, and ends no process.
+    """
+    try:
+        yield
+    except (UsageError, OSError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if is_no_room(error):
+            raise
+        said = _first_line(error)
+        raise UsageError(
+            f"task {task}: the judge cannot handle {where} ({type(error).__name__}: {said}). "
+            "Let inputs and outputs be dense tensors of a common type, nested in tuples, lists and "
+            "dicts; or give the file a check(output, reference, inputs)."
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0][:_MOST_TOLD].rstrip(".")
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError | FileNotFoundError):
+        return (
+            "A module has to be installed for the judge, or lie beside the task file; data are "
+            "opened by Path(__file__).parent / NAME. Give a folder as the task to have all of it."
+        )
+    return "Mend the task file; it has to run under plain Python with torch."
+
+
+def execute(task: str, source: str, constants: Constants, folder: Path) -> ModuleType:
     """The module that the source defines, with the constants in place of its own.
+
+    `folder` has the module as `task.py`, and the files that it uses beside it.
 
     A constant takes its new value right where the file assigns it, so that values computed from it
     (other constants, default arguments) follow.
@@ -57,9 +102,10 @@ def execute(task: str, source: str, constants: Constants) -> ModuleType:
     tree.body = [new for old in tree.body for new in _overridden(old, constants)]
     name = "evolve_task_" + framed_digest(source, canonical_json(dict(constants)))[:12]
     module = ModuleType(name)
+    module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     sys.modules[name] = module  # dataclasses and pickling look their module up
-    with task_code(task, "importing it"):
+    with task_code(task, "importing it"), importing_from(folder, source):
         exec(compile(tree, filename, "exec"), module.__dict__)
     return module
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from evolve.worker.ipc.memfd import map_privately
+from evolve.worker.ipc.memfd import map_privately, map_shared
 from evolve.worker.ipc.turns import Turns
 from evolve.worker.reference.placing import CPU
 
@@ -20,8 +20,8 @@ class Access(Protocol):
         """Memory as bytes; valid for the next two calls at least, or until `drop`."""
         ...
 
-    def stage(self, fd: int, size: int) -> torch.Tensor:
-        """The place of a block's inputs."""
+    def stage(self, fd: int, size: int, written: bool) -> torch.Tensor:
+        """The place of a block's inputs, which its calls may be meant to write to."""
         ...
 
     def finish(self) -> None:
@@ -51,9 +51,10 @@ class CpuAccess:
     def open(self, fd: int, size: int) -> torch.Tensor:
         return map_privately(fd, size)
 
-    def stage(self, fd: int, size: int) -> torch.Tensor:
+    def stage(self, fd: int, size: int, written: bool) -> torch.Tensor:
         if self._is_new("landing", fd):
-            self._landing = map_privately(fd, os.fstat(fd).st_size)
+            mapped = map_shared if written else map_privately
+            self._landing = mapped(fd, os.fstat(fd).st_size)
         return self._landing[:size]
 
     def turns(self, fd: int) -> Turns:

@@ -109,7 +109,7 @@ class CudaAccess:
     def open(self, fd: int, size: int) -> torch.Tensor:
         return self.inputs[:size]
 
-    def stage(self, fd: int, size: int) -> torch.Tensor:
+    def stage(self, fd: int, size: int, written: bool) -> torch.Tensor:
         return self.inputs[:size]
 
     def wake(self) -> None:

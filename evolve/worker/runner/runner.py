@@ -12,12 +12,14 @@ Commands (tuples, the first item names them) and what is answered:
     load        execute a source; what it builds goes to a folder of the process, `may_build`, or
                 comes from the folder `build`; with `stub`, custom kernels do nothing from then on:
                 `("load", kind, text, build, may_build, stub)` -> ACK
-    construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
+    construct   build the model of a case: `("construct", case, seed, size, tree, conditions)`
+                -> ACK
     call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it, if
                 it may leave the device to compile kernels, for each of them ASIDE and BACK, which
-                is answered by a command without a meaning account     what torch computed in the
-                last call with `trap`: `("account",)` -> TEXT open_profiler get ready for the next
-                -> ACK
+                is answered by a command without a meaning
+    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
+    open_profiler
+                get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     isolated    a forward in a separate process, under a tool:
@@ -41,34 +43,34 @@ Commands (tuples, the first item names them) and what is answered:
 
 import contextlib
 import gc
-import json
 import os
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from evolve.core.protocols import BASELINES
-from evolve.core.task import Task
 from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
-from evolve.worker.reference.task_file import TaskCase, load_task_file
+from evolve.worker.reference.conditions import Bound, Conditions, wrapped
 from evolve.worker.runner import (
     baselines,
     cuda_events,
     cuda_graph,
     errors,
+    interpreted,
     jit,
+    models,
     precompile,
     probes,
     profiling,
@@ -77,10 +79,9 @@ from evolve.worker.runner import (
 from evolve.worker.runner import memory as access
 from evolve.worker.runner.memory_cuda import CudaAccess
 from evolve.worker.runner.outputs import EmptyCall, addresses, plain_tensors
-from evolve.worker.runner.weights import ContractError, construct
+from evolve.worker.runner.weights import ContractError
 from evolve.worker.sandbox.policy import Report
 
-_FILENAME = "candidate.py"
 _WINDOW_S = 60.0  # until the judge has given up
 
 
@@ -118,7 +119,7 @@ def _forget_surroundings(channel: socket.socket) -> None:
     kept = channel.fileno()
     os.closerange(3, kept)
     os.closerange(kept + 1, 1 << 16)
-    sys.argv = [_FILENAME]
+    sys.argv = [models.FILENAME]
 
 
 class Runner:
@@ -130,6 +131,7 @@ class Runner:
         self._models: dict[int, torch.nn.Module] = {}
         self._given: dict[int, dict[str, Any]] = {}  # their arguments, for `tool_process`
         self._build: str | None = None
+        self._writes = False  # whether calls are meant to write to their inputs
         self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
         self._layouts: dict[int, list[Any]] = {}  # inputs of blocks, by the layout's number
@@ -145,7 +147,7 @@ class Runner:
 
     def explain(self, error: BaseException) -> str:
         """The error, and the limit that was exceeded if memory ran out."""
-        text = errors.explain(error, _FILENAME)
+        text = errors.explain(error, models.FILENAME)
         limit = self._access.limit if errors.kind_of(error) is ErrorKind.OOM else 0
         return (
             f"{text}\n(the judge gives this program {limit >> 20} MiB for tensors)"
@@ -191,6 +193,7 @@ class Runner:
             build = str(own)
         if kind == "candidate":
             self._build = build
+            interpreted.take_first_configurations()
             if inductor.is_wanted_by(text):  # or the first call would take as long
                 with contextlib.suppress(ImportError, AttributeError, OSError, RuntimeError):
                     inductor.prepare()  # a candidate that needs it will meet the reason
@@ -198,28 +201,38 @@ class Runner:
         if stub:
             self._stubs.enter_context(probes.stub_custom())
         if kind == "reference":
-            self._make = _reference(text, self._access.place)
+            self._make = models.reference(text, self._access.place)
         elif kind in BASELINES:
             baselines.prepare(build, may_build)
-            self._make = baselines.run_as(kind, _reference(text, self._access.place))
+            self._make = baselines.run_as(kind, models.reference(text, self._access.place))
         else:
             self._many_kernels = text if precompile.is_worth_it(text) else ""
-            self._make = _candidate(text, self._access.place)
+            self._make = models.candidate(text, self._access.place)
         messages.send_ack(channel)
 
     def _construct(
-        self, channel: socket.socket, case: int, seed: int, size: int, tree: bytes, fd: int = -1
+        self,
+        channel: socket.socket,
+        case: int,
+        seed: int,
+        size: int,
+        tree: bytes,
+        conditions: Conditions,
+        fd: int = -1,
     ) -> None:
         arguments = tensor_buffer.unpack(tree, self._access.open(fd, size)) if tree else None
         assert self._make is not None
         self._models.pop(case, None)  # its memory may be needed
-        model = self._models[case] = self._make(case, seed, arguments)
+        model = self._make(case, seed, arguments, conditions)
+        self._models[case] = wrapped(model, conditions)
+        self._writes = self._writes or conditions.writes
         if arguments is not None:
             state = model.state_dict()
             self._given[case] = {
                 "init": map_tensors(torch.clone, arguments["init"]),
                 "state": {name: state[name] for name in arguments["state"] if name in state},
                 "seed": seed,
+                "conditions": asdict(conditions),
                 "place": str(self._access.place),
                 "build": self._build,
             }
@@ -277,8 +290,10 @@ class Runner:
         """Errors of the candidate show when it is called."""
         module, noted = sys.modules["candidate"], precompile.Noted()
         with contextlib.suppress(Exception):
-            make = _candidate(self._many_kernels, self._access.place)
-            noted = precompile.noted(partial(make(case, given["seed"], given), *inputs))
+            make = models.candidate(self._many_kernels, self._access.place)
+            conditions = Conditions(**given["conditions"])
+            model = wrapped(make(case, given["seed"], given, conditions), conditions)
+            noted = precompile.noted(partial(model, *inputs))
         sys.modules["candidate"] = module
         return noted
 
@@ -324,11 +339,15 @@ class Runner:
         inputs = tensor_buffer.unpack(tree, self._access.open(fd, size))
         # Views would be saved with all that they are views of, and nothing be out of bounds.
         call = map_tensors(torch.clone, self._given[case] | {"inputs": inputs})
-        messages.send_text(channel, tool_process.observe(tool, str(Path.cwd() / _FILENAME), call))
+        messages.send_text(
+            channel, tool_process.observe(tool, str(Path.cwd() / models.FILENAME), call)
+        )
 
     def _write(
         self, channel: socket.socket, case: int, size: int, tree: bytes, variant: str
     ) -> None:
+        if isinstance(self._models[case], Bound):
+            raise ContractError("a reference that changes its state is not compiled")
         _, inputs = tensor_buffer.Outline(tree, size).without_values(self._access.place)
         inductor.write(case, self._models[case], inputs, variant)
         messages.send_ack(channel)
@@ -336,7 +355,7 @@ class Runner:
     def _stage(
         self, channel: socket.socket, size: int, trees: tuple[bytes, ...], fd: int = -1
     ) -> None:
-        memory = self._access.stage(fd, size)
+        memory = self._access.stage(fd, size, self._writes)
         self._held = []
         self._staged = [tensor_buffer.unpack(tree, memory) for tree in trees]
         messages.send_ack(channel)
@@ -456,27 +475,3 @@ def _no_collections() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
-    cases = load_task_file(Task.from_json(json.loads(text)), place, TaskCase).cases
-    return lambda case, seed, _: cases[case].model(seed)
-
-
-def _candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
-    """Executes the source as a file in the runner's own directory (Triton wants to read it)."""
-    path = Path.cwd() / _FILENAME
-    path.write_text(text)
-    module = ModuleType("candidate")
-    module.__file__ = str(path)
-    sys.modules["candidate"] = module
-    exec(compile(text, str(path), "exec"), module.__dict__)
-    factory = getattr(module, "ModelNew", None)
-    if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
-        raise ContractError("the module defines no class ModelNew derived from torch.nn.Module")
-
-    def make(_: int, seed: int, arguments: dict[str, Any]) -> torch.nn.Module:
-        init = map_tensors(torch.clone, arguments["init"])
-        return construct(factory, seed, init, arguments["state"], place)
-
-    return make

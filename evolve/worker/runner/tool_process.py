@@ -19,7 +19,8 @@ import torch
 CALL_FILE = "call.pt"
 SECONDS = 12.0  # nothing is timed meanwhile
 _MAX_TEXT = 6000
-_CARRIED = ("evolve.core.digest", "evolve.worker.build.cache", "evolve.worker.runner.weights")
+_CARRIED = ("evolve.core.digest", "evolve.worker.build.cache", "evolve.worker.runner.weights",
+            "evolve.worker.reference.conditions")  # fmt: skip
 
 
 def _text_of(module: str) -> str:
@@ -46,6 +47,9 @@ sys.modules["candidate"] = module
 exec(compile(source, sys.argv[1], "exec"), module.__dict__)
 place = torch.device(saved["place"])
 model = weights.construct(module.ModelNew, saved["seed"], saved["init"], saved["state"], place)
+ways = sys.modules["evolve.worker.reference.conditions"]
+conditions = ways.Conditions(**saved["conditions"])
+model = ways.wrapped(conditions.apply_like(model), conditions)
 with torch.no_grad():
     model(*saved["inputs"])
 if place.type == "cuda":
@@ -66,8 +70,8 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
     Args:
         tool: A program and its options.
         source: The candidate's file. Prints of the candidate are part of the report.
-        call: `init`, `state`, `seed` and `place` of the model, `inputs` of the call, and the folder
-            `build` of the source's build. Tensors own their memory.
+        call: `init`, `state`, `seed`, `conditions` and `place` of the model, `inputs` of the call,
+            and the folder `build` of the source's build. Tensors own their memory.
     """
     torch.save(call, CALL_FILE)
     # Without torch's own cache of memory, which would put reads behind a tensor in bounds.

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 
 class ContractError(Exception):
@@ -24,6 +25,8 @@ def construct(
     place: torch.device,
 ) -> nn.Module:
     """A model of a candidate's class, in the floating type of the weights if they have one only.
+
+    Its mode is the one that its constructor leaves it in.
 
     Raises:
         ContractError: it does not take the arguments, or has not the reference's parameters.
@@ -43,7 +46,7 @@ def construct(
         model.to(floating.pop())
     own = model.state_dict()
     lacking = [name for name in state if name not in own]
-    unlike = [name for name in state if name in own and own[name].shape != state[name].shape]
+    unlike = [name for name in state if name in own and not _fits(own[name], state[name])]
     if lacking or unlike:
         raise ContractError(
             "parameters go over from Model to ModelNew by name and shape (state_dict); "
@@ -51,7 +54,7 @@ def construct(
         )
     model.to(place)
     model.load_state_dict(dict(state), strict=False)
-    return model.eval().requires_grad_(False)
+    return model
 
 
 @contextmanager
@@ -80,8 +83,13 @@ def given_early(model: type[nn.Module], state: Mapping[str, Tensor]) -> Iterator
             model.__setattr__ = own  # type: ignore[method-assign]
 
 
+def _fits(own: Tensor, value: Tensor) -> bool:
+    """Whether a parameter can be loaded; a lazy one takes any shape."""
+    return is_lazy(own) or own.shape == value.shape
+
+
 def _fill(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in tensors.items():
-            if name in state and state[name].shape == tensor.shape:
+            if name in state and not is_lazy(tensor) and state[name].shape == tensor.shape:
                 tensor.copy_(state[name])

@@ -34,6 +34,7 @@ class Server:
         self._methods: dict[str, Callable[..., Any]] = {
             "hello": self._hello,
             "audit": self._audit,
+            "conditions": self._conditions,
             "noise": self._noise,
             "events": self._events,
             "baselines": self._baselines,
@@ -84,6 +85,9 @@ class Server:
 
     def _audit(self, task: dict[str, Any]) -> Any:
         return self._judge.audit(_task(task))
+
+    def _conditions(self, task: dict[str, Any]) -> Any:
+        return self._judge.conditions(_task(task))
 
     def _noise(self, task: dict[str, Any]) -> Any:
         return self._judge.noise(_task(task))

@@ -24,6 +24,7 @@ from evolve.worker.build.cache import BuildCache, BuildError
 from evolve.worker.correctness.compare import Judgement, judge
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.base import Device
+from evolve.worker.devices.changed_inputs import take_changes
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import UNTIMED, Needs, RunnerProcess
@@ -58,6 +59,7 @@ class Candidate:
     kind: str = "candidate"
     language: Language = field(init=False)
     build: str | None = None
+    rules: set[str] = field(default_factory=set)  # up to which outcomes of the checks were right
     margin: float | None = None  # the worst of its outcomes in the checks
     terms: int = 0  # of the longest sum that the reference took in them
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
@@ -93,10 +95,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One call: the verdict on it, where its tensors were, their copies, wall seconds."""
+    """One call: the verdict on it, where its tensors were, their copies, wall seconds.
+
+    `own` has the addresses of the outputs that lie in no input.
+    """
 
     verdict: Judgement
     places: tuple[TensorAt, ...]
+    own: frozenset[int]
     tensors: list[Tensor]
     seconds: float
 
@@ -178,7 +184,7 @@ class CandidateSession:
         self, runner: RunnerProcess, case: PreparedCase, seconds: float = SETUP_S
     ) -> None:
         with self.on_device(), self.device.share(runner, case.arguments) as arguments:
-            runner.construct(case.index, case.model_seed, arguments, seconds)
+            runner.construct(case.index, case.model_seed, arguments, seconds, case.conditions)
 
     def _exercise(
         self, runner: RunnerProcess, candidate: Candidate, task: PreparedTask, is_new: bool
@@ -280,7 +286,7 @@ class CandidateSession:
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
             for case in task.timed:
                 with self.on_device():
-                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+                    runner.construct(case.index, case.model_seed, None, SETUP_S, case.conditions)
             on_failure.pop_all()
         return runner
 
@@ -330,7 +336,7 @@ class CandidateSession:
             with lock.shared():
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
                 for case in task.cases:
-                    runner.construct(case.index, case.model_seed, None, SETUP_S)
+                    runner.construct(case.index, case.model_seed, None, SETUP_S, case.conditions)
             for variant, key in keys.items():
                 faults[variant] = None
                 try:
@@ -412,15 +418,20 @@ class CandidateSession:
             output = runner.call(case.index, inputs, limit_s, trap)
             seconds = time.perf_counter() - start
             self.device.require_modest(runner)
+            aliases = case.effects.aliases
             if output_snapshot.same_structure(output, hidden.expected):
-                tensors = output_snapshot.take(self.device, runner, output, inputs)
+                tensors = output_snapshot.take(self.device, runner, output, inputs, aliases)
             else:
                 tensors = output_snapshot.described(output)
-            if self.device.inputs_changed(runner, inputs, output.inputs_at):
+            if changed := case.effects.changed:
+                at = output.inputs_at
+                tensors += take_changes(self.device, runner, inputs, at, changed)
+            elif self.device.inputs_changed(runner, inputs, output.inputs_at):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
+            own = output_snapshot.own_memory(runner, output.tensors, inputs)
         spec = output_snapshot.spec_of(output)
         verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
-        return Outcome(verdict, output.tensors, tensors, seconds)
+        return Outcome(verdict, output.tensors, own, tensors, seconds)
 
 
 def _read(task: PreparedTask, folder: str, variant: str) -> Compiled | str:

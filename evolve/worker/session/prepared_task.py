@@ -27,9 +27,10 @@ from evolve.worker.correctness.oracle import Expected, copied, evaluate_referenc
 from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
-from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.ipc.pytree import bytes_of, tensors_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, TensorBuffer
-from evolve.worker.reference.task_module import task_lock
+from evolve.worker.reference.conditions import Conditions
+from evolve.worker.reference.task_module import task_lock, task_values
 from evolve.worker.session.cache import Made, Store
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
@@ -77,6 +78,13 @@ class PreparedCase:
         self._secret = secrets.randbits(62)
         self._key = (*key, index, self._secret)  # a task that comes back has other weights
         with task_lock:
+            self.effects = case.effects
+            if self.effects.aliases and device.place.type != "cpu":
+                raise UsageError(
+                    f"task {case.task}: Model.forward returns tensors in the memory of its inputs "
+                    "or state, which is judged on the CPU only. Return a new tensor, .clone() for "
+                    "one, or leave out the tensors that it writes to: they are judged in any case."
+                )
             self.model_seed = self._seed("model")
             self._model = case.model(self.model_seed)
             arguments = {
@@ -93,7 +101,7 @@ class PreparedCase:
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
-        self.input_bytes = sum(tensor.nbytes for tensor in tensors_of(first))
+        self.input_bytes = bytes_of(first)
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
         self.least_bytes = 0  # that processes of the judge were found to need
@@ -101,18 +109,23 @@ class PreparedCase:
     def _seed(self, *purpose: Any) -> int:
         return hash((self._secret, *purpose)) & ((1 << 62) - 1)
 
+    @property
+    def conditions(self) -> Conditions:
+        """How all models of it are called."""
+        return self.effects.conditions
+
     def check(self, family: str, number: int) -> Check:
         """The hidden inputs `number` of a family, with the outcome expected."""
         return self._store.get(
             (*self._key, "check", family, number),
-            lambda: self._make_check(self._check_slab(family, number), family),
+            lambda: self._make_check(self._check_buffer(family, number), family),
             lambda check: check.expected.nbytes + check.inputs.size,
             self._bytes_of_check,
         )
 
     def inputs(self, family: str, number: int) -> TensorBuffer:
         """Those of `check` by themselves, for which nothing has to be worked out."""
-        return self._store.made(partial(self._check_slab, family, number))
+        return self._store.made(partial(self._check_buffer, family, number))
 
     def run_under(self, mode: AbstractContextManager[object]) -> None:
         """One forward of the reference in a mode of torch, whose outcome is not used."""
@@ -152,12 +165,15 @@ class PreparedCase:
         """Whether `output_bytes` are known."""
         return self._output_bytes is not None
 
-    def _check_slab(self, family: str, number: int) -> TensorBuffer:
-        return self._device.make_buffer([self.case.inputs(self._seed(family, number), family)])
+    def _check_buffer(self, family: str, number: int) -> TensorBuffer:
+        with task_values(self.case.task, "its inputs"):
+            inputs = self.case.inputs(self._seed(family, number), family)
+            return self._device.make_buffer([inputs])
 
     def _make_check(self, buffer: TensorBuffer, family: str = "task") -> Check:
         start = time.perf_counter()
-        expected = self.case.expected(self._model, list(buffer.tree()), family)
+        with task_values(self.case.task, "its outcome"):
+            expected = self.case.expected(self._model, list(buffer.tree()), family)
         check = Check(buffer, replace(expected, widen=partial(self._store.made, expected.widen)))
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
@@ -400,7 +416,8 @@ class PreparedTasks:
         with task_lock:
             if (known := self._known(key)) is not None:  # another thread has loaded it meanwhile
                 return known
-            made = self._store.made(lambda: self._loaded(task, purpose))
+            with task_values(task.name, "its values"):
+                made = self._store.made(lambda: self._loaded(task, purpose))
             with self._lock:
                 self._tasks[key] = made
                 while len(self._tasks) > self._limit:

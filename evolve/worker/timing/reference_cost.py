@@ -23,7 +23,7 @@ from evolve.worker.base.operation_cost import (
     operations_of,
     products_of,
 )
-from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.pytree import dense_parts, map_tensors
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
 
@@ -61,12 +61,12 @@ def count_cost(task: str, model: nn.Module, inputs: list[Any]) -> Cost:
     own = map_tensors(Tensor.clone, inputs)
     with task_code(task, "Model.forward"), seeded(0), _Counter() as counter:
         outcome = model(*own)
-    sizes = zip(tensors_of(own), map(_nbytes, tensors_of(inputs)), strict=True)
+    sizes = zip(dense_parts(own), map(_nbytes, dense_parts(inputs)), strict=True)
     given = {_storage(tensor): size for tensor, size in sizes}
     own_state = (*model.parameters(), *model.buffers())
     given |= {_storage(t): t.untyped_storage().nbytes() for t in own_state}
     read = sum(min(size, counter.touched.get(storage, 0)) for storage, size in given.items())
-    made = {_storage(t): _nbytes(t) for t in tensors_of(outcome) if _storage(t) not in given}
+    made = {_storage(t): _nbytes(t) for t in dense_parts(outcome) if _storage(t) not in given}
     written = sum(made.values())
     return Cost(
         moved_bytes=read + written,
@@ -91,7 +91,7 @@ class _Counter(DispatchMode):
         if operation.is_view:
             return outcome
         name = operation.overloadpacket.__name__
-        operands = tensors_of([*arguments, *options.values()])
+        operands = dense_parts([*arguments, *options.values()])
         self._read(name, operands, outcome)
         call = operation, arguments, options, outcome
         if products := products_of(*call):
@@ -106,7 +106,7 @@ class _Counter(DispatchMode):
         for index, tensor in enumerate(operands):
             size = _nbytes(tensor)
             if index == 0 and name in PICKING:
-                size = min(size, sum(map(_nbytes, tensors_of(outcome))))
+                size = min(size, sum(map(_nbytes, dense_parts(outcome))))
             storage = _storage(tensor)
             self.touched[storage] = max(self.touched.get(storage, 0), size)
         self._alive += [tensor.untyped_storage() for tensor in operands]

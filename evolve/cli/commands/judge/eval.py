@@ -45,10 +45,14 @@ def main(words: Sequence[str]) -> int:
     verdict = signals.run(judge(request, _place(options), Terminal(), known_in))
     evaluation, findings = verdict.evaluation, verdict.findings
     if options.json:
-        extra = {"audit": findings, "known": verdict.known}
+        extra = {
+            "audit": findings,
+            "conditions": list(verdict.conditions),
+            "known": verdict.known,
+        }
         print(json.dumps(evaluation.to_json() | extra, indent=1))
     else:
-        print("\n".join(verdict_text(evaluation, findings)))
+        print("\n".join(verdict_text(evaluation, findings, verdict.conditions)))
         print("".join(f"{line}\n" for line in graph_lines(evaluation)), end="")
         if options.timing == "kernelbench":
             print("\n".join(kernelbench_lines(evaluation)))

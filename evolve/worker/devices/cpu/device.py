@@ -11,7 +11,9 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
+from evolve.core.evaluation import Status
 from evolve.core.program import Language
+from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build import headers
 from evolve.worker.build.cache import HEADERS
 from evolve.worker.devices.cpu.window import CpuWindow
@@ -168,6 +170,21 @@ class CpuDevice:
         if sum(view.end - view.start for view in views) < shared.size:
             return True
         return any(self._differs(process, view, shared.memory) for view in views)
+
+    def inputs_now(self, process: RunnerProcess, shared: Shared, address: int) -> torch.Tensor:
+        """Of the mapping at that address, by the kernel's word."""
+        start = self.inputs_at(process, shared.fd, shared.size, address)
+        seen = torch.empty_like(shared.memory)
+        self.read(process, [start], [seen])
+        return seen
+
+    def inputs_at(self, process: RunnerProcess, fd: int, size: int, address: int = 0) -> int:
+        """Where a runner has its inputs; where it has them twice, the place that it names."""
+        whole = [at.start for at in mappings_of(process.pid, fd)
+                 if not at.offset and at.end - at.start >= size]  # fmt: skip
+        if not whole or (address and address not in whole):
+            raise CandidateFault(Status.MUTATED_INPUT, "its inputs are no longer where they were")
+        return address or whole[0]
 
     def _differs(self, process: RunnerProcess, view: Mapping, memory: torch.Tensor) -> bool:
         own = memory[view.offset : view.offset + view.end - view.start]

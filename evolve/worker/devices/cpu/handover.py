@@ -39,6 +39,8 @@ class Handover:
         pieces: The inputs of each call, and their addresses.
         layout: Of the outputs of one call.
         judged: Calls whose outputs are judged, with the memory that takes them.
+        changed: For each call the addresses of the inputs that it may change; the layout then
+            ends with these.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class Handover:
         pieces: Sequence[Piece],
         layout: Layout,
         judged: Mapping[int, list[Tensor]],
+        changed: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self._device, self._process, self._page = device, process, page
         self._pieces, self._judged = pieces, judged
-        self._width = len(layout)
+        self._changed = changed or [()] * len(pieces)
+        self._width = len(layout) - len(self._changed[0])
         rng = random.Random(secrets.randbits(64))
         self._peeks = [_peek(layout, rng) for _ in pieces]
         self._seen = np.zeros((len(pieces), _PEEK), dtype=np.uint8)
@@ -86,7 +90,7 @@ class Handover:
             np.copyto(place, values)
             if not page.give(at + 1, is_over):
                 return False
-            outputs = page.outputs(self._width)
+            outputs = (*page.outputs(self._width), *self._changed[at])
             if raw := self._judged.get(at):
                 output_snapshot.read_all(self._device, self._process, outputs, raw)
             self._look(at, outputs, starts + at * _PEEK)
@@ -97,6 +101,8 @@ class Handover:
 
     def _look(self, at: int, outputs: Sequence[int], into: int) -> None:
         output, start, size = self._peeks[at]
+        if not size:
+            return
         try:
             syscalls.read_memory(self._process.pid, outputs[output] + start, into, size)
         except OSError as error:
@@ -110,7 +116,7 @@ class Handover:
         Args:
             done: Of the calls, once the process stands.
         """
-        before, width = self._seen.copy(), self._width
+        before, width = self._seen.copy(), self._width + len(self._changed[0])
         for at in range(len(self._pieces)):
             outputs = done.addresses[at * width : (at + 1) * width]
             self._look(at, outputs, self._seen.ctypes.data + at * _PEEK)

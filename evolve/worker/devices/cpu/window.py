@@ -22,7 +22,8 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
 from evolve.worker.base.faults import EAGER, CandidateFault, blaming
 from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.changed_inputs import places_of_changes
 from evolve.worker.devices.cpu.handover import Handover
 from evolve.worker.devices.stack_sampling import HIDDEN, at_work, get_ready
 from evolve.worker.devices.standing import stopped
@@ -81,7 +83,7 @@ class CpuWindow:
             landing.write(inputs.memory)
         process.run(case.warm.index, SLOWEST_S, resume=True)
         shared = Shared(landing.fd, inputs, inputs.memory)
-        if self._device.inputs_changed(process, shared, 0):
+        if not case.warm.effects.changed and self._device.inputs_changed(process, shared, 0):
             self._device.land_elsewhere(process)  # old outputs there would hide new values
         process.drop(SLOWEST_S)
 
@@ -115,14 +117,16 @@ class CpuWindow:
     ) -> Block:
         inputs, seen, index = case.warm.block(number, case.calls), [""], case.warm.index
         with self._staged(process, inputs) as landing:
+            changed = self._changed(process, case, inputs, landing)
+            whole = layout + (changed[0] if changed else ())
             buffers = {
-                at: output_snapshot.buffers_for(self._device, layout) for at in case.judged(number)
+                at: output_snapshot.buffers_for(self._device, whole) for at in case.judged(number)
             }
             if sample_after_s:
                 get_ready()
             handover = None
             if case.one_by_one:
-                handover = self._handover(process, case, layout, inputs, buffers)
+                handover = self._handover(process, case, whole, inputs, buffers, changed)
             else:
                 landing.write(inputs.memory)
         start = time.perf_counter()
@@ -137,14 +141,16 @@ class CpuWindow:
         with stopped(process) as used_at_stop:
             late = max(used_at_stop - used, time.perf_counter() - end - _STANDING_SLACK_S)
             require_distinct(done, case.calls, layout)
-            self._require_apart(process, done, case, layout, landing)
+            if not case.warm.effects.aliases:
+                self._require_apart(process, done, case, layout, landing)
+            done = _with_changes(done, case.calls, layout, changed)
             if handover:
                 handover.require_same(done)
             else:
                 for at, raw in buffers.items():
-                    outputs = places_of(done, at, case.calls, layout)
+                    outputs = places_of(done, at, case.calls, whole)
                     output_snapshot.read_all(self._device, process, outputs, raw)
-        samples = {at: output_snapshot.as_tensors(raw, layout) for at, raw in buffers.items()}
+        samples = {at: output_snapshot.as_tensors(raw, whole) for at, raw in buffers.items()}
         idle = tuple(self.idle(process, case) for _ in range(idles))
         return Block(end - start, done.seconds, number, samples, late, "".join(seen), idle)
 
@@ -155,11 +161,23 @@ class CpuWindow:
         layout: Layout,
         inputs: TensorBuffer,
         buffers: Mapping[int, list[Tensor]] | None = None,
+        changed: Sequence[Layout] = (),
     ) -> Handover:
         landing = self._device.landing(process, inputs.size)
         pieces = landing.pieces(inputs.memory, inputs.bounds())
         page = self._device.turns(process)
-        return Handover(self._device, process, page, pieces, layout, buffers or {})
+        places = [tuple(at.address for at in call) for call in changed]
+        return Handover(self._device, process, page, pieces, layout, buffers or {}, places)
+
+    def _changed(
+        self, process: RunnerProcess, case: TimedCase, inputs: TensorBuffer, landing: Landing
+    ) -> list[Layout]:
+        """For each call the places of the inputs that it may change; none if it may not."""
+        if not case.warm.effects.changed:
+            return []
+        start = self._device.inputs_at(process, landing.fd, inputs.size)
+        calls = places_of_changes(inputs, case.warm.effects.changed)
+        return [tuple(replace(at, address=start + at.address) for at in call) for call in calls]
 
     @contextlib.contextmanager
     def _glancing(self, process: RunnerProcess, after_s: float) -> Iterator[list[str]]:
@@ -267,6 +285,21 @@ class CpuWindow:
             with blaming(name):
                 used = process.cpu_seconds() - before[name]
                 _require_idle(used, _REST_SLACK_S, "when nothing was asked of it")
+
+
+def _with_changes(done: Done, calls: int, layout: Layout, changed: Sequence[Layout]) -> Done:
+    """The addresses of each call's outputs, followed by those of changed inputs."""
+    if not changed:
+        return done
+    addresses = [
+        address
+        for call in range(calls)
+        for address in (
+            *places_of(done, call, calls, layout),
+            *(at.address for at in changed[call]),
+        )
+    ]
+    return Done(done.seconds, tuple(addresses))
 
 
 def _timed(process: RunnerProcess, run: Callable[[], object]) -> float:

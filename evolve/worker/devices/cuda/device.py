@@ -319,6 +319,10 @@ class CudaDevice:
             *(of.view(torch.int64) for of in (shared.memory, shared.buffer.memory))
         )
 
+    def inputs_now(self, process: RunnerProcess, shared: Shared, address: int) -> torch.Tensor:
+        """Of the memory that both have."""
+        return shared.memory.clone()
+
     def window(self) -> Window:
         return CudaWindow(self)
 

@@ -48,6 +48,7 @@ from evolve.worker.base.faults import (
 )
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices import output_snapshot
+from evolve.worker.devices.changed_inputs import require_rest_unchanged
 from evolve.worker.devices.standing import stopped
 from evolve.worker.devices.window import (
     SLOWEST_S,
@@ -61,8 +62,9 @@ from evolve.worker.devices.window import (
 )
 from evolve.worker.ipc import native
 from evolve.worker.ipc.messages import Done
+from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.ipc.signals import Signals
-from evolve.worker.ipc.tensor_buffer import TensorBuffer
+from evolve.worker.ipc.tensor_buffer import TensorBuffer, unpack
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import gate_of
 
@@ -185,7 +187,12 @@ class CudaWindow:
         with stopped(process):  # the clock would not see further work
             self._require_done(asked, pieces)
             samples = self._samples(process, case, layout, judged, done, pieces)
-            if not _same(inputs, staged.memory):
+            if changed := case.warm.effects.changed:
+                require_rest_unchanged(staged, inputs, changed)
+                for call, taken in samples.items():
+                    tensors = tensors_of(unpack(staged.trees[call], inputs))
+                    taken += [tensors[at].clone() for at in changed]
+            elif not _same(inputs, staged.memory):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs when timed")
         process.resume()
         return Block(run_s, done.seconds, number, samples)

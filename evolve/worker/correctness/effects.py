@@ -1,0 +1,425 @@
+"""Effects of a reference besides its outputs, found out by calling it on copies.
+
+A forward may write to its arguments, to buffers and to parameters; it may return its arguments; it
+may draw random numbers; it may keep something that is no tensor of its state. Effects that can be
+judged are part of the contract. Anything else is refused with the reason, as no candidate could
+be judged by it.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.core.errors import UsageError
+from evolve.worker.correctness.kinds import require_inputs, require_outputs
+from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
+from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
+from evolve.worker.reference.conditions import Conditions, bind, call, named_state
+from evolve.worker.reference.seeding import seeded
+from evolve.worker.reference.task_module import task_code
+
+if TYPE_CHECKING:
+    from evolve.worker.correctness.cases import LoadedCase
+
+_SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
+_MOST_NAMES = 4
+_NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """Effects of calls of a case's reference, and how these are made.
+
+    Attributes:
+        conditions: How every model is called.
+        changed: Places of the tensors among those of the inputs (the state comes last) that a call
+            changes.
+        names: Their names in prose.
+        aliases: Whether outputs share memory with inputs.
+        hidden: Plain attributes of the model that are random: a candidate does not get them.
+        notes: Sentences about all that.
+    """
+
+    conditions: Conditions
+    changed: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    aliases: bool = False
+    hidden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Sentences about random attributes, for the author of a task or of a kernel."""
+        return tuple(
+            f"Model.{name} is random and no state_dict has it: ModelNew has the same values only "
+            "if its constructor draws the same random numbers in the same order; make it a buffer"
+            for name in self.hidden
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether a call has to be made or judged in another way than usual."""
+        return bool(self.changed) or bool(self.conditions.state) or self.conditions.grad
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """One call: its model, inputs and state afterwards, and its outputs."""
+
+    model: nn.Module
+    outputs: list[Tensor]
+    spec: str
+    inputs: list[Tensor]
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        return {name: value.detach() for name, value in named_state(self.model).items()}
+
+
+@torch.no_grad()
+def find_effects(case: "LoadedCase", mode: str) -> Effects:
+    """The effects of a case's reference, in the mode that the task asks for.
+
+    Raises:
+        UsageError: the reference fails, or has an effect that cannot be judged.
+    """
+    inputs = case.arguments(_SEED)
+    require_inputs(case.task, inputs)
+    conditions, seen = _with_grad(case, Conditions(mode=mode))
+    note = ""
+    again = _again(case, seen, conditions)
+    if _places(seen.outputs) & _places(again):
+        raise UsageError(
+            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
+            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
+        )
+    if case.check is None and _first_difference(seen.outputs, again):
+        conditions, note = _deterministic(case, conditions)
+        seen = _call(case, conditions)
+        _require_no_memory(case, seen, conditions)
+    before, given, after = case.made(_SEED, conditions), tensors_of(inputs), _once(seen.state)
+    _require_buffers(case, before, seen)
+    own = named_state(before)
+    changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
+    written = [name for name, now in after.items() if not same(own[name], now)]
+    state = tuple(n for n, now in after.items() if n in written or _is_returned(now, seen.outputs))
+    conditions = replace(
+        conditions, state=state, trains=before.training, writes=bool(changed or written)
+    )
+    _require_bindable(case, seen, conditions)
+    called = _argument_names(before, inputs)
+    return Effects(
+        conditions=conditions,
+        changed=(*changed, *(len(given) + state.index(name) for name in written)),
+        names=(*(called[at] for at in changed), *(f"state {n}" for n in written)),
+        aliases=_returns_its_own(seen),
+        hidden=_random_attributes(case),
+        notes=tuple(_notes(note, [called[at] for at in changed], written, conditions, seen)),
+    )
+
+
+def judged_model(model: nn.Module, effects: Effects) -> nn.Module:
+    """The reference as the judge calls it: changed tensors follow those returned.
+
+    Its class becomes one derived from its own, so names of parameters, copies and casts stay.
+    """
+    if not effects.any:
+        return model
+    own = type(model)
+
+    def forward(self: nn.Module, *arguments: Any) -> Any:
+        outcome = call(_Inner(self, own), effects.conditions, arguments)
+        tensors = tensors_of(list(arguments))
+        return outcome, [tensors[at] for at in effects.changed]
+
+    model.__class__ = type(own.__name__, (own,), {"forward": forward})
+    return model
+
+
+class _Inner:
+    """The model's own forward, under its own name for parameters."""
+
+    def __init__(self, model: nn.Module, own: type[nn.Module]) -> None:
+        self._model, self._own = model, own
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._own.forward(self._model, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def initial_state(case: "LoadedCase", seed: int, effects: Effects) -> tuple[Tensor, ...]:
+    """The state before a call: as two calls on other inputs leave it. Zeros would hide too much."""
+    names = effects.conditions.state
+    conditions = replace(effects.conditions, state=())
+    model = case.made(seed, conditions)
+    for inputs in case.argument_sets(seed, 2):
+        _forward(case, model, inputs, conditions)
+    known = named_state(model)
+    return tuple(known[name].detach().clone() for name in names)
+
+
+def same(some: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same values, NaN included."""
+    if some.shape != other.shape or some.dtype != other.dtype or some.layout != other.layout:
+        return False
+    if some.layout is not torch.strided:
+        return all(map(same, components(some), components(other)))
+    some, other = computable(some), computable(other)
+    if torch.equal(some, other):
+        return True
+    if not (some.is_floating_point() or some.is_complex()):
+        return False
+    return bool(((some == other) | (some.isnan() & other.isnan())).all())
+
+
+def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, _Seen]:
+    """A first call, with gradients if the reference does not run without."""
+    try:
+        return conditions, _call(case, conditions)
+    except UsageError as error:
+        if not any(words in str(error) for words in _NO_GRAD):
+            raise
+    conditions = replace(conditions, grad=True)
+    return conditions, _call(case, conditions)
+
+
+def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, str]:
+    """The conditions under which the reference agrees with itself, and a note about them."""
+    where = _where_random(case, conditions)
+    if not where:
+        return conditions, ""
+    if case.made(_SEED, conditions).training and conditions.mode == "constructed":
+        calm = replace(conditions, mode="eval")
+        if not _where_random(case, calm):
+            return calm, (
+                "judged in eval mode: as constructed, in training mode, the reference is random"
+            )
+    raise UsageError(
+        f"task {case.task}: Model.forward is random, or remembers calls: two on the same inputs "
+        f"differ in {where}, so no outcome can be compared with it. Give the file a "
+        "check(output, reference, inputs) (see evolve.testing.checks), or draw the random numbers "
+        "in get_inputs()."
+    )
+
+
+def _where_random(case: "LoadedCase", conditions: Conditions) -> str:
+    """The difference between calls that differ in the random state only; empty if none."""
+    first = _call(case, conditions)
+    for draws in (1, 2):
+        if where := _where_different(first, _call(case, conditions, draws)):
+            return where
+    return ""
+
+
+def _again(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> list[Tensor]:
+    """Outputs of a further call of a model, its state restored, in another random state."""
+    before = named_state(case.made(_SEED, conditions))
+    for name, now in named_state(seen.model).items():
+        if not same(before[name], now.detach()):
+            bind(seen.model, [name], [before[name].detach()])
+    inputs = _cloned(case.arguments(_SEED))
+    return flatten(_forward(case, seen.model, inputs, conditions, draws=1))[0]
+
+
+def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
+    """UsageError if a second call of a model gives another outcome than the first."""
+    own = list(seen.outputs)
+    if where := _first_difference([one.clone() for one in own], _again(case, seen, conditions)):
+        raise UsageError(
+            f"task {case.task}: Model.forward remembers something: a second call on the same "
+            f"inputs differs in {where}. Keep state in buffers (self.register_buffer), or pass it "
+            "as an argument."
+        )
+
+
+def _require_buffers(case: "LoadedCase", before: nn.Module, seen: _Seen) -> None:
+    """UsageError if a call changes or returns a tensor that is no parameter and no buffer."""
+    old = dict(_attributes(before))
+    found = [
+        name for name, now in _attributes(seen.model)
+        if name in old and (not same(old[name], now) or _is_returned(now, seen.outputs))
+    ]  # fmt: skip
+    if found:
+        raise UsageError(
+            f"task {case.task}: Model.forward changes or returns {_listed(found)}, which "
+            f"{'is no buffer' if len(found) == 1 else 'are no buffers'}, so a candidate's cannot "
+            "be compared. Make it one: self.register_buffer(name, tensor)."
+        )
+
+
+def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
+    """UsageError if the model sees its state by other tensors than its parameters and buffers."""
+    if not conditions.state:
+        return
+    model = case.made(_SEED, conditions)
+    state = tuple(named_state(model)[name].detach().clone() for name in conditions.state)
+    inputs = [*_cloned(case.arguments(_SEED)), state]
+    with task_code(case.task, "Model.forward"), seeded(0):
+        outputs, _ = flatten(call(model, conditions, inputs))
+    expected = [seen.state[name] for name in conditions.state]
+    is_same = not _first_difference(list(state), expected)
+    if case.check is None and (_first_difference(outputs, seen.outputs) or not is_same):
+        raise UsageError(
+            f"task {case.task}: Model.forward uses {_listed(conditions.state)} by another tensor, "
+            "such as a view that the constructor keeps. Use the parameter or buffer itself."
+        )
+
+
+def _call(case: "LoadedCase", conditions: Conditions, draws: int = 0) -> _Seen:
+    """One call of a new model on new inputs."""
+    model, given = case.made(_SEED, conditions), _cloned(case.arguments(_SEED))
+    outputs, spec = flatten(_forward(case, model, given, conditions, draws))
+    return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given))
+
+
+def _forward(
+    case: "LoadedCase",
+    model: nn.Module,
+    inputs: list[Any],
+    conditions: Conditions,
+    draws: int = 0,
+) -> Any:
+    with task_code(case.task, "Model.forward"), seeded(draws):
+        outcome = call(model, replace(conditions, state=()), inputs)
+    try:
+        outputs, _ = flatten(outcome)
+    except TypeError as error:
+        raise UsageError(
+            f"task {case.task}: of what Model.forward returns, {error}. "
+            "Return a tensor, or a tuple, list or dict of tensors."
+        ) from error
+    require_outputs(case.task, outputs)
+    return outcome
+
+
+def _cloned(inputs: list[Any]) -> list[Any]:
+    return list(map_tensors(Tensor.clone, inputs))
+
+
+def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without further names of the same memory (tied weights)."""
+    seen: dict[int, str] = {}
+    for name, value in state.items():
+        seen.setdefault(value.data_ptr() if value.numel() else id(value), name)
+    return {name: state[name] for name in seen.values()}
+
+
+def _places(outputs: Sequence[Tensor]) -> set[int]:
+    return {one.untyped_storage().data_ptr() for one in outputs if one.numel()}
+
+
+def _is_returned(tensor: Tensor, outputs: Sequence[Tensor]) -> bool:
+    """Whether an output lies in its memory."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return False
+    place = tensor.untyped_storage().data_ptr()
+    return any(
+        output.layout is torch.strided and output.numel()
+        and output.untyped_storage().data_ptr() == place
+        for output in outputs
+    )  # fmt: skip
+
+
+def _returns_its_own(seen: _Seen) -> bool:
+    return any(_is_returned(one, seen.outputs) for one in (*seen.inputs, *seen.state.values()))
+
+
+def _attributes(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of a model that are neither parameters nor buffers."""
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and value.layout is torch.strided:
+                yield (f"{prefix}.{name}" if prefix else name), value.detach()
+
+
+def _random_attributes(case: "LoadedCase") -> tuple[str, ...]:
+    """Plain attributes, and buffers that no state_dict has, that depend on the random state."""
+    some, other = (case.constructed(_SEED, draws=draws) for draws in (_SEED, _OTHER_SEED))
+    return tuple(
+        name for (name, a), (_, b) in zip(_unlisted(some), _unlisted(other), strict=False)
+        if not same(a, b)
+    )  # fmt: skip
+
+
+def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from _attributes(model)
+    listed = model.state_dict()
+    yield from ((name, value) for name, value in named_state(model).items() if name not in listed)
+
+
+def _where_different(first: _Seen, again: _Seen) -> str:
+    if first.spec != again.spec:
+        return "the nesting of its outputs"
+    if where := _first_difference(first.outputs, again.outputs):
+        return where
+    if _first_difference(first.inputs, again.inputs):
+        return "its writes to inputs"
+    if _first_difference(list(first.state.values()), list(again.state.values())):
+        return "its writes to state"
+    return ""
+
+
+def _first_difference(some: Sequence[Tensor], others: Sequence[Tensor]) -> str:
+    if len(some) != len(others):
+        return "the number of outputs"
+    pairs = enumerate(zip(some, others, strict=True))
+    return next((f"output {at}" for at, (a, b) in pairs if _differ(a, b)), "")
+
+
+def _differ(some: Tensor, other: Tensor) -> bool:
+    """By more than another order of additions explains."""
+    if same(some, other):
+        return False
+    if some.shape != other.shape or some.dtype != other.dtype or some.layout is not torch.strided:
+        return True
+    if not (some.is_floating_point() or some.is_complex()):
+        return True
+    unit = unit_roundoff(real(some).dtype) ** 0.5
+    a, b = (real(computable(one)).double() for one in (some, other))
+    finite = a.isfinite() & b.isfinite()
+    if not bool((finite | (a == b) | (a.isnan() & b.isnan())).all()):
+        return True
+    a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
+    return bool(((a - b).abs() > unit * (b.abs() + b.square().mean().sqrt())).any())
+
+
+def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
+    """Names of the tensors of the inputs, by the parameters of forward."""
+    names = list(inspect.signature(model.forward).parameters)
+    names += [str(number) for number in range(len(names), len(inputs))]
+    return [
+        f"argument {name}" if value is tensor else f"argument {name}, tensor {number}"
+        for name, value in zip(names, inputs, strict=False)
+        for number, tensor in enumerate(tensors_of(value))
+    ]
+
+
+def _notes(
+    note: str,
+    changed: Sequence[str],
+    written: Sequence[str],
+    conditions: Conditions,
+    seen: _Seen,
+) -> Iterator[str]:
+    if note:
+        yield note
+    if changed:
+        yield f"writes to {_listed(changed)}: judged after each call"
+    if written:
+        yield f"writes to {_listed(written)}: judged after each call"
+    if _returns_its_own(seen):
+        yield "returns tensors in the memory of its inputs or state: a candidate may too"
+    if conditions.grad:
+        yield "called with gradients recorded, without which it does not run"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
