@@ -46,13 +46,12 @@ def best_path(store: Store, run: RunRow) -> list[int]:
     winner = champion(store, run)
     if winner is None:
         return []
-    with store._database.read() as connection:
-        return _line_to(connection, run.id, programs.find(connection, winner.program))
+    return store._database.read(_line_to, run.id, winner.program)
 
 
-def _line_to(connection: Connection, run_id: int, program_id: int) -> list[int]:
+def _line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
     line: list[int] = []
-    parent: int | None = program_id
+    parent: int | None = programs.find(connection, digest)
     while parent is not None:
         made = connection.execute(_MAKER, {"run": run_id, "of": parent}).one_or_none()
         if made is None or (line and made.sequence >= line[-1]):
@@ -64,5 +63,8 @@ def _line_to(connection: Connection, run_id: int, program_id: int) -> list[int]:
 
 def models_behind(store: Store, digest: str) -> frozenset[str]:
     """The models that were asked for a program or one of its ancestors in any run of the file."""
-    with store._database.read() as connection:
-        return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())
+    return store._database.read(_models, digest)
+
+
+def _models(connection: Connection, digest: str) -> frozenset[str]:
+    return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())

@@ -52,9 +52,12 @@ def judged_steps(
         "device_class": device_class,
         "evaluator_version": evaluator_version,
     }
-    with store._database.read() as connection:
-        rows = connection.execute(_JUDGED, key).all()
-        return [_without_samples(tickets.load(connection, row)) for row in rows]
+    return store._database.read(_judged, key)
+
+
+def _judged(connection: Connection, key: Mapping[str, Any]) -> list[Ticket]:
+    rows = connection.execute(_JUDGED, key).all()
+    return [_without_samples(tickets.load(connection, row)) for row in rows]
 
 
 def _without_samples(step: Ticket) -> Ticket:
@@ -76,22 +79,28 @@ def create_from(
     They are as after a crash: the next process of the run tells them to its archive first, in this
     order. They are no part of its budget, nor is what they have cost.
     """
-    with store._database.write() as connection:
-        created = runs.create(connection, name=name, task=task, config=config, seed=seed)
-        known: set[str] = set()
-        copies: dict[int, int] = {}  # ids by number
-        for step in sorted(steps, key=lambda step: step.sequence):
-            copies[step.sequence] = _copied(connection, created.id, step, known)
-        for step in steps:
-            _put_verdict(connection, copies[step.sequence], step)
-        following = max(copies, default=-1) + 1
-        tuned = max((step.tunings for step in steps), default=0)
-        connection.execute(_GO_ON, {"of": created.id, "next": following, "tuned": tuned})
-        if best := _best(steps, created.baseline):
-            bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
-            values = bounds | {"best_to_beat": best.high}
-            connection.execute(update(run).where(run.c.id == created.id).values(values))
-        return created
+    described = {"name": name, "task": task, "config": config, "seed": seed}
+    return store._database.write_alone(_create, steps, described)
+
+
+def _create(
+    connection: Connection, steps: Sequence[Ticket], described: Mapping[str, Any]
+) -> RunRow:
+    created = runs.create(connection, **described)
+    known: set[str] = set()
+    copies: dict[int, int] = {}  # ids by number
+    for step in sorted(steps, key=lambda step: step.sequence):
+        copies[step.sequence] = _copied(connection, created.id, step, known)
+    for step in steps:
+        _put_verdict(connection, copies[step.sequence], step)
+    following = max(copies, default=-1) + 1
+    tuned = max((step.tunings for step in steps), default=0)
+    connection.execute(_GO_ON, {"of": created.id, "next": following, "tuned": tuned})
+    if best := _best(steps, created.baseline):
+        bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
+        values = bounds | {"best_to_beat": best.high}
+        connection.execute(update(run).where(run.c.id == created.id).values(values))
+    return created
 
 
 def _best(steps: Sequence[Ticket], baseline: str) -> Ratio | None:

@@ -17,6 +17,8 @@ from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 from tests.store.test_scale import instructions
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 WORST = Reservation(tokens=500, usd=0.5)
 
 
