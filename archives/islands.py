@@ -12,7 +12,7 @@ from evolve.core.protocols import AddStatus, Archive, Elite, Offer, rank
 from evolve.core.randomness import stream
 
 ROUTES = ("none", "ring", "star", "random")
-MOST_ISLANDS = 10  # one digit, so that the order of their names is that of their numbers
+MAX_ISLANDS = 10  # one digit, so that the order of their names is that of their numbers
 
 Place = tuple[int, str]  # island and slot there
 
@@ -71,7 +71,7 @@ class Islands:
     ) -> None:
         self._of = of
         self._capacity = checked_capacity(capacity)
-        self._most = checked_whole("most", most, 1, min(MOST_ISLANDS, self._capacity), example=6)
+        self._most = checked_whole("most", most, 1, min(MAX_ISLANDS, self._capacity), example=6)
         self._count = checked_whole("count", count, 1, self._most, example=min(4, self._most))
         self._migration = checked_choice("migration", migration, ROUTES)
         self._interval = checked_whole("interval", interval, 1, example=8)
@@ -116,10 +116,10 @@ class Islands:
             self._islands.pop()  # one that was founded and stands empty is nowhere in the slots
         return bool(homes)
 
-    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+    def near_duplicate_of(self, descriptors: Mapping[str, float | str]) -> str | None:
         """A program of some island that one of these descriptors is too near to be judged."""
-        ask = [getattr(island.archive, "twin", None) for island in self._islands]
-        found = (twin(descriptors) for twin in ask if twin is not None)
+        ask = [getattr(island.archive, "near_duplicate_of", None) for island in self._islands]
+        found = (find(descriptors) for find in ask if find is not None)
         return next((program for program in found if program is not None), None)
 
     def slots(self) -> dict[str, Elite]:

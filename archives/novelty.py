@@ -60,8 +60,8 @@ class Novelty:
         """Keep the elite or not; see `evolve.core.protocols.Archive`."""
         if self._table.elite(elite.program) == elite:
             return Offer(AddStatus.NOT_ADDED)
-        near = [twin for twin in self._near(elite.descriptors) if twin.program != elite.program]
-        if any(twin.fitness.value >= elite.fitness.value for twin in near):
+        near = [other for other in self._near(elite.descriptors) if other.program != elite.program]
+        if any(other.fitness.value >= elite.fitness.value for other in near):
             left = self.remove(elite.program)
             return Offer(AddStatus.NOT_ADDED, evicted=elite.program if left else None)
         if near:
@@ -85,7 +85,7 @@ class Novelty:
         for elite in slots.values():
             self._add_row(elite)
 
-    def twin(self, descriptors: Mapping[str, float | str]) -> str | None:
+    def near_duplicate_of(self, descriptors: Mapping[str, float | str]) -> str | None:
         """The best program that one of these descriptors is too near to be judged."""
         best = best_of(self._near(descriptors)) if self._before_judging else None
         return None if best is None else best.program
@@ -96,13 +96,13 @@ class Novelty:
             return []
         near = np.flatnonzero(self._distance.between(row, self._rows.values) <= self._epsilon)
         found = (self._table.elite(self._rows.programs[place]) for place in near)
-        return [twin for twin in found if twin is not None]
+        return [other for other in found if other is not None]
 
     def _clear(self, near: list[Elite], elite: Elite) -> Offer:
         """Put the elite in the place of those near it, all of which are slower."""
-        before = {self._table.slot_of(twin.program) or "": twin for twin in near}
-        for twin in near:
-            self._archive.remove(twin.program)
+        before = {self._table.slot_of(other.program) or "": other for other in near}
+        for other in near:
+            self._archive.remove(other.program)
         offer = self._archive.offer(elite)
         if not offer:
             self._archive.restore({**self._archive.slots(), **before})

@@ -23,7 +23,7 @@ def measured_again(context: Context, elite: Elite, note: str) -> Proposal:
         program=Program(context.facts.source(elite.program)),
         assignment=elite.assignment,
         note=note,
-        again=True,
+        is_reevaluation=True,
     )
 
 

@@ -8,7 +8,7 @@ from evolve.app.database import DEFAULT_STORE
 from evolve.core.errors import UsageError
 
 _SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")
-_MOST_DIGITS = 18  # of a step's number, which has 64 bits in the database
+_MAX_DIGITS = 18  # of a step's number, which has 64 bits in the database
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,6 +64,6 @@ def split_step(run: str | None) -> tuple[str | None, int | None]:
     if run is None or ":" not in run:
         return run, None
     name, _, number = run.rpartition(":")
-    if not (number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS):
+    if not (number.isascii() and number.isdigit() and len(number) < _MAX_DIGITS):
         raise UsageError(f"RUN:SEQ needs the number of a step after the colon, got '{run}'")
     return name or None, int(number)

@@ -60,11 +60,11 @@ class Archive(Protocol):
     policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
     together with their ancestors).
 
-    One that looks at the text of programs has an attribute `describes`: by the name of a descriptor
-    a function (`Describe`) that makes it of the source. It is called once for a program, and what
-    it says is recorded with the elite; `described` is how. It may also have a method `twin`, which
-    is asked about the text of a new program before it is judged, by what `describes` makes of it,
-    and names a held program that it is too near to; such a program is a duplicate.
+    An archive that reads the text of programs has an attribute `describes`: a function (`Describe`)
+    for each descriptor that is computed from the source. It is called once for a program, and its
+    value is recorded with the elite; `described` calls it. Such an archive may also have a method
+    `near_duplicate_of`. Before a new program is judged, it gets the program's values of `describes`
+    and returns a held program that is too similar; the new program then is a duplicate.
     """
 
     @property

@@ -12,7 +12,7 @@ class Status(StrEnum):
     """How an evaluation ended. Only `CORRECT` may carry ratios."""
 
     CORRECT = "correct"
-    CONTRACT = "contract"  # no ModelNew, wrong signature, parameters do not match the reference
+    INVALID_INTERFACE = "invalid_interface"  # no ModelNew, wrong signature, other parameters
     COMPILE_ERROR = "compile_error"
     RUNTIME_EXCEPTION = "runtime_exception"
     ILLEGAL_ACCESS = "illegal_access"  # segmentation fault, illegal or misaligned device access
@@ -31,12 +31,17 @@ class Status(StrEnum):
     HACK = "hack"
     INFRA = "infra"  # our fault, never the candidate's: retried, and no score
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Status | None":
+        """Reads the former word of a stored verdict."""
+        return cls.INVALID_INTERFACE if value == "contract" else None
+
 
 class Stage(IntEnum):
     """The ladder, cheapest rung first; an evaluation records the last one passed."""
 
     NONE = 0
-    CONTRACT = 1
+    INTERFACE = 1
     COMPILE = 2
     SMOKE = 3
     CORRECTNESS = 4
@@ -61,22 +66,30 @@ class Fidelity(StrEnum):
     VERIFY = "verify"
 
 
-CUT_SHORT = "cut_short"
-"""Label of a verdict whose timing ended at a look: its run had use for no more."""
+EARLY_STOPPED = "early_stopped"
+"""Label of a verdict whose timing ended at an interim analysis: its run needed no more."""
 
 OPPONENT_FAILED = "opponent_failed"
 """Label of a verdict without the times of an opponent, whose name its evidence begins with."""
 
-NO_ROOM = "no_room"
-"""Label of a verdict that memory was short for, even with no other evaluation under way."""
+DEVICE_OOM = "device_oom"
+"""Label of a verdict that lacked memory even with no other evaluation under way."""
 
-OCCUPIED = "occupied"
-"""Label of a verdict that failed because others keep the device busy, with none of us there."""
+DEVICE_BUSY = "device_busy"
+"""Label of a verdict that failed because processes of others keep the device busy."""
+
+_FORMER_LABELS = {"cut_short": EARLY_STOPPED, "no_room": DEVICE_OOM, "occupied": DEVICE_BUSY}
+_FORMER_SAMPLES = {"told": "self_reported", "apart": "separate"}
+
+
+def label_name(stored: str) -> str:
+    """The present name of a label that may have been stored under a former one."""
+    return _FORMER_LABELS.get(stored, stored)
 
 
 def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Raw times of a case: those of the sides timed together, and of each that followed apart."""
-    return [samples, *samples.get("apart", ())]
+    """Raw times of a case: those of the sides timed together, and of each timed separately."""
+    return [samples, *samples.get("separate", ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +169,13 @@ class Evaluation:
         Not for want of memory, then, nor because others keep the device busy.
         """
         return self.status is Status.INFRA and not any(
-            label.name in (NO_ROOM, OCCUPIED) for label in self.labels
+            label.name in (DEVICE_OOM, DEVICE_BUSY) for label in self.labels
         )
 
     @property
-    def cut_short(self) -> bool:
+    def early_stopped(self) -> bool:
         """Whether it is known no better than that run had use for."""
-        return any(label.name == CUT_SHORT for label in self.labels)
+        return any(label.name == EARLY_STOPPED for label in self.labels)
 
     def fitness(self, baseline: str) -> Interval | None:
         """Natural log of the speedup against `baseline`; None unless strict and timed."""
@@ -201,7 +214,11 @@ class Evaluation:
         fields["fidelity"] = Fidelity(data["fidelity"])
         fields["ratios"] = {name: Ratio(*bounds) for name, bounds in data["ratios"].items()}
         fields["cases"] = tuple(_case_from_json(case) for case in data["cases"])
-        fields["labels"] = tuple(Label(*label) for label in data["labels"])
+        fields["labels"] = tuple(Label(label_name(name), said) for name, said in data["labels"])
+        fields["samples"] = {
+            case: {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
+            for case, row in data["samples"].items()
+        }
         return cls(**fields)
 
 

@@ -109,14 +109,18 @@ def pooled(estimates: Sequence[Interval]) -> Interval:
     return Interval(value, value - spread, value + spread)
 
 
-OUT_OF_REACH = 1e9
-"""A bar that no speedup reaches, and that any reader of JSON takes."""
+UNREACHABLE_SPEEDUP = 1e9
+"""A target that no speedup reaches, as a number that every JSON reader accepts."""
 
 
-def missed_bar(ratios: Mapping[str, Ratio], bars: Mapping[str, float]) -> str | None:
-    """A side against which the speedup is known to be less than its bar; None if there is none.
+def missed_target(ratios: Mapping[str, Ratio], target_speedups: Mapping[str, float]) -> str | None:
+    """A side against which the speedup is known to be below its target; None if there is none.
 
-    A bar for a side that was not measured is not missed.
+    The target of a side that was not measured is not missed.
     """
-    missed = (side for side, bar in bars.items() if side in ratios and ratios[side].high < bar)
+    missed = (
+        side
+        for side, target in target_speedups.items()
+        if side in ratios and ratios[side].high < target
+    )
     return next(missed, None)

@@ -207,7 +207,7 @@ class Proposal:
     fidelity: Fidelity = Fidelity.SEARCH
     parents: tuple[str, ...] = ()
     note: str = ""
-    again: bool = False
+    is_reevaluation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,11 +358,11 @@ class EvaluationRequest:
     `instance` is its digest: the key under which the verdict is stored and answered again.
     `opponents` maps names to rendered sources timed in the same interleaved run, e.g. `elite` or
     `file:mine.py`; `eager` always takes part. One that has the name of one of `BASELINES` needs no
-    source: it is the reference. `bars` says, by opponent or `eager`, how many times as fast as
-    that the best program known surely is: timing may stop at a look that shows less, and so at the
-    first where a bar is `OUT_OF_REACH`. `repeat` counts the earlier evaluations of the same
-    instance at the same fidelity in the same run: recorded and synthetic verdicts tell them apart
-    by it.
+    source: it is the reference. `target_speedups` holds, by opponent or `eager`, the speedup over
+    it that the best known program surely has: timing may stop at an interim analysis that shows
+    less, and stops at the first if a target is `UNREACHABLE_SPEEDUP`. `repeat` counts
+    the earlier evaluations of the same instance at the same fidelity in the same run: recorded and
+    synthetic verdicts are distinguished by it.
     """
 
     task: Task
@@ -370,7 +370,7 @@ class EvaluationRequest:
     source: str
     fidelity: Fidelity = Fidelity.SEARCH
     opponents: Mapping[str, str] = field(default_factory=dict)
-    bars: Mapping[str, float] = field(default_factory=dict)
+    target_speedups: Mapping[str, float] = field(default_factory=dict)
     repeat: int = 0
 
 

@@ -73,7 +73,7 @@ def as_batch(name: str, request: EvaluationRequest) -> BatchRequest:
             "source": request.source,
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
-            "bars": dict(request.bars),
+            "target_speedups": dict(request.target_speedups),
         },
     )
 

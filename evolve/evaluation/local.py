@@ -21,7 +21,7 @@ from evolve.evaluation.process import CallFailed, CallOverdue, Deadlines, Worker
 from evolve.llm.secrets import is_secret_variable
 from evolve.worker.sandbox.packages import package_folders
 
-# The referee needs to find its libraries, compilers and caches; nothing else of the environment
+# The judge needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "CC", "CXX", "VIRTUAL_ENV")
 PASSED_ON_PREFIXES = ("LD_", "CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH", "TRITON_", "XDG_CACHE")
@@ -85,7 +85,7 @@ class LocalEvaluator:
             slots: candidates under way at once on each device (None: as many as it suggests);
                 compiling and checking overlap, timing does not.
             half_width: of an interval, relative, at which timing may stop (None: the device's own).
-            python: another interpreter for referees and runners, with torch in it.
+            python: another interpreter for judges and runners, with torch in it.
             sandbox_require: the weakest sandbox tier that is acceptable.
             sandbox_read: further paths that candidates may read.
             cuda_include: folders of headers for CUDA C++.
@@ -160,7 +160,7 @@ class LocalEvaluator:
             "source": request.source,
             "fidelity": request.fidelity.value,
             "opponents": dict(request.opponents),
-            "bars": dict(request.bars),
+            "target_speedups": dict(request.target_speedups),
         }
         try:
             verdict = await self._call("evaluate", params, request.instance, request.task)

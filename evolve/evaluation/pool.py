@@ -11,7 +11,7 @@ from evolve.evaluation.place import Place
 from evolve.evaluation.process import CLOSED, CallFailed, CallOverdue
 
 _REMEMBERED = 4096  # instances, by where they were judged last
-MOST_IN_A_ROW = 3  # instances under which a worker failed, with no answer in between
+MAX_CONSECUTIVE_FAILURES = 3  # instances under which a worker failed, with no answer in between
 
 
 class Pool:
@@ -192,8 +192,10 @@ class Pool:
         try:
             return await place.ask(method, params, deadline_s, about)
         except CallFailed as failure:
-            if len(place.blamed) >= MOST_IN_A_ROW:
-                self._leave_out(place, f"it failed under {MOST_IN_A_ROW} in a row: {failure}")
+            if len(place.blamed) >= MAX_CONSECUTIVE_FAILURES:
+                self._leave_out(
+                    place, f"it failed under {MAX_CONSECUTIVE_FAILURES} in a row: {failure}"
+                )
             raise
 
     def _leave_out(self, place: Place, why: str) -> None:

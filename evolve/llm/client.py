@@ -23,7 +23,7 @@ from evolve.llm.settings import ModelSettings
 
 LOADING = "evolve-loading"  # name of the thread; a command ends without it (`evolve.cli.main`)
 CONNECT_S = 20.0
-MOST_TOKENS = 10**9
+MAX_TOKENS = 10**9
 """Of one call: an endpoint that counts more counts wrongly, and is charged as reserved."""
 
 _log = logging.getLogger(__name__)
@@ -291,7 +291,7 @@ def _usage(counted: Any, *, is_answered: bool) -> Usage | None:
     if min(prompt, said) < 0 or (is_answered and not said):
         return None
     said = max(said, (counted.total_tokens or 0) - prompt)  # some leave reasoning out
-    if max(prompt, said) > MOST_TOKENS:
+    if max(prompt, said) > MAX_TOKENS:
         return None
     return Usage(
         prompt=prompt,

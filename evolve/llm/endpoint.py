@@ -23,8 +23,8 @@ from evolve.llm.prices import prompt_bound, prompt_estimate
 from evolve.llm.settings import ModelSettings
 
 FIRST_WAIT_S = 1.0
-LONGEST_WAIT_S = 60.0
-MOST_BAD_REQUESTS = 3
+MAX_WAIT_S = 60.0
+MAX_BAD_REQUESTS = 3
 
 _BILLS_FILTERED = frozenset({"azure", "azure_ai"})
 """Providers that charge for prompt and answer where their filter refuses the prompt.
@@ -173,7 +173,7 @@ class Endpoint:
     def _backoff(self, attempts: int) -> float:
         """Seconds, doubling with every attempt, and random so that calls do not come in step."""
         doubled = self._first_wait_s * 2 ** min(attempts - 1, 20)
-        return random.uniform(0.5, 1.0) * min(doubled, LONGEST_WAIT_S)
+        return random.uniform(0.5, 1.0) * min(doubled, MAX_WAIT_S)
 
     def _ended(self, fault: Fault) -> ModelReply:
         """The result of a fault that is not retried. Raises UsageError if a person is needed."""
@@ -181,7 +181,7 @@ class Endpoint:
             self._circuit.fault(fault.message)
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
         self._answered(with_complaint=fault.kind is FaultKind.BAD_REQUEST)
-        if fault.kind in FOR_PEOPLE or self._bad_requests >= MOST_BAD_REQUESTS:
+        if fault.kind in FOR_PEOPLE or self._bad_requests >= MAX_BAD_REQUESTS:
             remedy = _remedy(fault, self.settings)
             raise UsageError(f"{self.name}: {remedy}; then `evolve resume` goes on")
         reply = ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
@@ -219,6 +219,6 @@ def _remedy(fault: Fault, settings: ModelSettings) -> str:
             page = f"https://docs.litellm.ai/docs/providers/{settings.provider}"
             return f"it cannot be asked: {said}; {page} says what LiteLLM needs for it"
     return (
-        f"{MOST_BAD_REQUESTS} requests in a row were refused as bad: {said}; mend llm.options, "
+        f"{MAX_BAD_REQUESTS} requests in a row were refused as bad: {said}; mend llm.options, "
         "llm.temperature or the like"
     )

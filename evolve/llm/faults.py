@@ -18,8 +18,8 @@ from typing import Any
 
 from evolve.llm.secrets import scrub
 
-LONGEST_MESSAGE = 300
-LONGEST_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks again then
+MAX_MESSAGE = 300
+MAX_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks again then
 
 
 class FaultKind(StrEnum):
@@ -177,7 +177,7 @@ def _one_line(text: str) -> str:
     """The first line: LiteLLM adds tracebacks and the prompt in further ones."""
     text = scrub(text.strip().partition("\n")[0].partition("Traceback (most recent")[0].strip())
     text = re.sub(r"^((litellm\.)?\w+(Error|Exception)(: | - ))+", "", text)
-    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + "..."
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."
 
 
 def _retry_after(response: Any) -> float | None:
@@ -205,4 +205,4 @@ def _number(text: str) -> float | None:
 
 
 def _within(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 THRESHOLD = 5
 FIRST_PAUSE_S = 30.0
-LONGEST_PAUSE_S = 300.0
+MAX_PAUSE_S = 300.0
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Circuit:
 
     threshold: int = THRESHOLD
     first_pause_s: float = FIRST_PAUSE_S
-    longest_pause_s: float = LONGEST_PAUSE_S
+    longest_pause_s: float = MAX_PAUSE_S
     faults: int = 0  # in a row
     last: str = ""  # what the newest one said
     _since: float = 0.0

@@ -41,7 +41,7 @@ _SENT = re.compile(r"(header|headers|query)$", re.IGNORECASE)
 _SENT_SECRETS = re.compile(r"key|auth(?!or)|token|cookie", re.IGNORECASE)
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+)\}")
 _taken: set[str] = set()  # variables that configurations of this process take secrets from
-_SHORTEST = 8  # a shorter value is no key, and would be found all over the text
+_MIN_LENGTH = 8  # a shorter value is no key, and would be found all over the text
 # What keys look like, each by a mark that is looked for first: most texts hold none, and searching
 # them for shapes takes a hundred times as long. Variables of kernels (`pk_stride_m`, `sk-offset`)
 # are none: without a provider's own beginning, only a long run with a digit in it is a key.
@@ -136,5 +136,5 @@ def is_secret_variable(name: str) -> bool:
 
 def _values() -> Iterator[str]:
     for name, value in os.environ.items():
-        if (name in _taken or is_secret_variable(name)) and len(value) >= _SHORTEST:
+        if (name in _taken or is_secret_variable(name)) and len(value) >= _MIN_LENGTH:
             yield value

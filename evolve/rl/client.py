@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import httpx
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-MOST_AT_ONCE = 64  # submissions in one request
-MOST_BYTES = 8 << 20  # of one request; the server takes twice as much
-LONGEST_TEXT = 400_000  # characters of a program or a reply; a longer one is not read
+MAX_AT_ONCE = 64  # submissions in one request
+MAX_BYTES = 8 << 20  # of one request; the server takes twice as much
+MAX_TEXT = 400_000  # characters of a program or a reply; a longer one is not read
 WAIT_S = 20.0  # that the server holds a question
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 _WORTH_REPEATING = ("infra", "expired")
 
 
@@ -134,7 +134,7 @@ class Client:
     ) -> None:
         """Ask for what is still open until nothing is."""
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
-            some = waiting[:MOST_AT_ONCE]
+            some = waiting[:MAX_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
             body = json.dumps(wanted).encode()
             answers = await self._ask(http, "POST", "/v1/wait", body, may_lack=True)
@@ -160,7 +160,7 @@ class Client:
 
         pause_s = 0.5
         while True:
-            wait_s = pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            wait_s = pause_s = min(2 * pause_s, MAX_PAUSE_S)
             try:
                 response = await http.request(method, path, content=body)
             except httpx.TransportError:
@@ -211,10 +211,10 @@ def _readable(order: dict[str, Any]) -> dict[str, Any]:
     """The order; with a text that no server reads as the beginning of a reply that is none."""
     name = "completion" if order.get("completion") is not None else "source"
     text = order.get(name)
-    if not isinstance(text, str) or 0 < len(text) <= LONGEST_TEXT:
+    if not isinstance(text, str) or 0 < len(text) <= MAX_TEXT:
         return order
     rest = {key: value for key, value in order.items() if key != name}
-    return {**rest, "completion": text[: LONGEST_TEXT + 1] or " "}
+    return {**rest, "completion": text[: MAX_TEXT + 1] or " "}
 
 
 def _bodies(orders: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -223,7 +223,7 @@ def _bodies(orders: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for order in orders:
         text = json.dumps(order, ensure_ascii=False).encode(errors="replace")
         size = sum(map(len, texts)) + len(text)
-        if texts and (len(texts) == MOST_AT_ONCE or size > MOST_BYTES):
+        if texts and (len(texts) == MAX_AT_ONCE or size > MAX_BYTES):
             yield b'{"jobs": [%s]}' % b",".join(texts)
             texts = []
         texts.append(text)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evolve.rl.masking import MOST, MOST_UNSCORED, MaskedRows
+from evolve.rl.masking import MAX_MASKED, MAX_UNSCORED, MaskedRows
 from evolve.rl.turns import spread, trloo, turn_scores
 
 NO_VERDICT = math.nan
@@ -100,7 +100,7 @@ def _mask(token_level_rewards: Tensor, response_mask: Tensor, options: Any) -> T
     scores = token_level_rewards.sum(dim=-1)
     failed = scores.isnan()
     masked = ~scores.isfinite() | (response_mask.sum(dim=-1) == 0)
-    limits = options.get("most_masked", MOST), options.get("most_unscored", MOST_UNSCORED)
+    limits = options.get("most_masked", MAX_MASKED), options.get("most_unscored", MAX_UNSCORED)
     MaskedRows(*limits).count(
         len(scores), infra_masked=int(failed.sum()), unscored=int(scores.isinf().sum())
     )

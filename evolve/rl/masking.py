@@ -4,10 +4,10 @@ from collections.abc import Hashable
 
 from evolve.core.errors import EvolveError
 
-MOST = 0.01
+MAX_MASKED = 0.01
 """Share of a step's rows that may be left out because our own side failed."""
 
-MOST_UNSCORED = 0.5
+MAX_UNSCORED = 0.5
 """Share of a step's rows that may have a verdict and no score: beyond, the reward does not fit."""
 
 
@@ -31,7 +31,7 @@ class MaskedRows:
     """
 
     def __init__(
-        self, most: float = MOST, most_unscored: float = MOST_UNSCORED, step_rows: int = 0
+        self, most: float = MAX_MASKED, most_unscored: float = MAX_UNSCORED, step_rows: int = 0
     ) -> None:
         self._limits = {"infra_masked": most, "unscored": most_unscored}
         self._step_rows = step_rows

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from evolve.core.errors import UsageError
 from evolve.rl.client import Client
-from evolve.rl.masking import MOST, MOST_UNSCORED, MaskedRows
+from evolve.rl.masking import MAX_MASKED, MAX_UNSCORED, MaskedRows
 from evolve.rl.outcome import Outcome, fault_in, parent_of, worth_of
 
 MASKS_SINCE = (1, 6)
@@ -47,8 +47,8 @@ class Environment(Protocol):
 def reward_function(
     client: Client,
     *,
-    most_masked: float = MOST,
-    most_unscored: float = MOST_UNSCORED,
+    most_masked: float = MAX_MASKED,
+    most_unscored: float = MAX_UNSCORED,
     step_rows: int = 0,
 ) -> RewardFunction:
     """A function for `GRPOTrainer(reward_funcs=...)`, called for all completions of a batch.
@@ -142,8 +142,8 @@ def environment_reward(
     client: Client,
     *,
     best: bool = True,
-    most_masked: float = MOST,
-    most_unscored: float = MOST_UNSCORED,
+    most_masked: float = MAX_MASKED,
+    most_unscored: float = MAX_UNSCORED,
     step_rows: int = 0,
 ) -> RewardFunction:
     """A function for `GRPOTrainer(reward_funcs=...)` beside `environment`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Interval
 from evolve.core.protocols import Elite, Proposal
-from evolve.search.population import Held
+from evolve.search.population import LivePopulation
 from evolve.store import Store, Ticket
 from evolve.store.rows import Credit
 from evolve.store.tables.evaluations import refutes
@@ -28,7 +28,7 @@ class CreditRule:
 
     store: Store
     run: int
-    held: Held
+    held: LivePopulation
     baseline: str
 
     def credit(self, ticket: Ticket, proposal: Proposal, evaluation: Evaluation) -> Credit | None:
@@ -38,7 +38,7 @@ class CreditRule:
         is only corrected: the references stay those of the first verdict.
         """
         fitness = evaluation.fitness(self.baseline)
-        if proposal.again:
+        if proposal.is_reevaluation:
             return self._corrected(ticket, proposal, evaluation)
         if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
             return None

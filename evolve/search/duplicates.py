@@ -36,7 +36,7 @@ class DuplicateCheck:
         except UsageError as error:
             return Failed(f"it cannot be rendered: {error}")
         instance = self._as_instance(proposal)
-        if not instance.again and (why := self._duplicate(instance)):
+        if not instance.is_reevaluation and (why := self._duplicate(instance)):
             rest = "" if instance is proposal else "; it differs in layout or comments only"
             return Failed(f"{DUPLICATE}{why}{rest}")
         return instance
@@ -46,14 +46,14 @@ class DuplicateCheck:
         program = proposal.program
         if self.store.trials(self.run, program.digest):
             return proposal
-        twin = self.store.twin(self.run, program)
-        if twin is None:
+        near = self.store.near_duplicate_of(self.run, program)
+        if near is None:
             return proposal
         values = parse(program.source).complete(proposal.assignment)
-        note = f"program {twin[:12]} with other values" if values else f"program {twin[:12]}"
+        note = f"program {near[:12]} with other values" if values else f"program {near[:12]}"
         return replace(
             proposal,
-            program=Program(self.store.source(twin)),
+            program=Program(self.store.source(near)),
             assignment=values,
             note="; ".join(part for part in (note, proposal.note) if part),
         )
@@ -78,9 +78,9 @@ class DuplicateCheck:
 
     def _near(self, source: str) -> str | None:
         """A held program that the archive does not tell the text from (`Archive`)."""
-        twin = getattr(self.archive, "twin", None)
-        if twin is None:
+        near = getattr(self.archive, "near_duplicate_of", None)
+        if near is None:
             return None
         describes = getattr(self.archive, "describes", {})
-        found: str | None = twin({name: describe(source) for name, describe in describes.items()})
+        found: str | None = near({name: describe(source) for name, describe in describes.items()})
         return found

@@ -14,7 +14,7 @@ from dataclasses import replace
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
-from evolve.core.measurement import Ratio, missed_bar
+from evolve.core.measurement import Ratio, missed_target
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.protocols import (
@@ -36,7 +36,7 @@ from evolve.search.archive_replay import submit
 from evolve.search.credit import CreditRule
 from evolve.search.duplicates import DuplicateCheck
 from evolve.search.methods import Method
-from evolve.search.population import Held
+from evolve.search.population import LivePopulation
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
 from evolve.store import Judge, RunRow, Store, Ticket, TicketState
@@ -105,7 +105,7 @@ class Search:
         self._sequence = store.next_sequence(run.id)
         self._samples: deque[Ticket] = deque()  # of one request, each a ticket of its own
         archive.restore(store.slots(run.id))
-        self._held = Held(store, run.id, archive.slots())
+        self._held = LivePopulation(store, run.id, archive.slots())
         self._duplicates = DuplicateCheck(store, run.id, archive)
         self._credit_rule = CreditRule(store, run.id, self._held, baseline)
 
@@ -226,7 +226,7 @@ class Search:
         if ticket.request is None or ticket.exchanges or not self.store.is_overtaken(ticket):
             return ticket
         with self.store.snapshot():
-            asked = self._proposer.again(ticket, self._held)
+            asked = self._proposer.ask_again(ticket, self._held)
         if asked is None or not isinstance(asked.outcome, ModelRequest):
             return ticket
         if asked.outcome.key == ticket.request.key:
@@ -252,7 +252,7 @@ class Search:
         proposal = Proposal(program=Program(source), note=note)
         return self._put(operator, self._duplicates.checked(proposal))
 
-    def again(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
+    def reevaluate(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
         """A ticket that evaluates a known instance once more, in the open."""
         program = Program(self.store.source(elite.program))
         proposal = Proposal(
@@ -260,7 +260,7 @@ class Search:
             assignment=elite.assignment,
             fidelity=fidelity,
             parents=(elite.program,),
-            again=True,
+            is_reevaluation=True,
         )
         return self._put(operator, self._duplicates.checked(proposal))
 
@@ -275,14 +275,16 @@ class Search:
             source=render(proposal.program.source, proposal.assignment),
             fidelity=proposal.fidelity,
             opponents=self._opponents | dict(opponents or {}),
-            bars=self._bars(proposal),
-            repeat=self.store.repeat(self.run.id, ticket.sequence) if proposal.again else 0,
+            target_speedups=self._target_speedups(proposal),
+            repeat=self.store.repeat(self.run.id, ticket.sequence)
+            if proposal.is_reevaluation
+            else 0,
         )
 
-    def _bars(self, proposal: Proposal) -> dict[str, float]:
+    def _target_speedups(self, proposal: Proposal) -> dict[str, float]:
         """What a program has to reach to be of interest for its speed; what is weighed has none."""
         best = self._surest
-        if best is None or proposal.again or proposal.fidelity is not Fidelity.SEARCH:
+        if best is None or proposal.is_reevaluation or proposal.fidelity is not Fidelity.SEARCH:
             return {}
         return {self.baseline: math.exp(best.fitness.low)}
 
@@ -314,7 +316,7 @@ class Search:
 
         Never where other sources are timed along: the key does not say which they were. Nor where
         the instance is to be evaluated again, or has been: one of several verdicts says too little.
-        Nor a verdict whose timing ended early (`CUT_SHORT`), unless it would end here too.
+        Nor a verdict whose timing ended early (`EARLY_STOPPED`), unless it would end here too.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None
@@ -329,7 +331,7 @@ class Search:
         )
         if found is None or (found.ratios and self.baseline not in found.ratios):
             return None
-        if found.cut_short and missed_bar(found.ratios, request.bars) is None:
+        if found.early_stopped and missed_target(found.ratios, request.target_speedups) is None:
             return None  # it was of no interest there, and may be here
         return replace(found, device_time_s=0.0)  # it cost nothing this time
 
@@ -354,7 +356,7 @@ class Search:
         return [
             self._put(OPPONENT, self._duplicates.checked(proposal))
             for proposal in (
-                Proposal(program=Program(text), note=name, again=True)
+                Proposal(program=Program(text), note=name, is_reevaluation=True)
                 for name, text in sorted(self._opponents.items())
                 if text and name not in judged
             )

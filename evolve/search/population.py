@@ -11,7 +11,7 @@ from evolve.store import Store
 _NONE = Visits()
 
 
-class Held(Population):
+class LivePopulation(Population):
     """The content of an archive, followed without asking for its slots after every step.
 
     Visits, islands and descent are read from the store, or put together, when a policy first asks

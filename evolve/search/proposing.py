@@ -22,7 +22,7 @@ from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
-from evolve.search.population import Held
+from evolve.search.population import LivePopulation
 from evolve.search.schedule import Choice, Schedule, Scheduled, choices
 from evolve.store import RunRow, Store, Ticket
 
@@ -92,7 +92,7 @@ class Proposer:
     def next(
         self,
         sequence: int,
-        held: Held,
+        held: LivePopulation,
         *,
         models: Sequence[str] | None = None,
         operators: Collection[str] | None = None,
@@ -132,7 +132,7 @@ class Proposer:
                 return found
         return None
 
-    def again(self, ticket: Ticket, held: Held) -> Asked | None:
+    def ask_again(self, ticket: Ticket, held: LivePopulation) -> Asked | None:
         """What the operator of a ticket that still waits for an answer would ask now."""
         if ticket.operator not in self.operators:
             return None
@@ -146,7 +146,7 @@ class Proposer:
         tunings = self.store.progress(self.run.id).tunings
         return [name for name in self.tuning if not self._had_share(name, sequence, tunings)]
 
-    def read(self, ticket: Ticket, held: Held) -> Reply:
+    def read(self, ticket: Ticket, held: LivePopulation) -> Reply:
         """The reading of the newest reply by the ticket's operator."""
         reply = ticket.exchanges[-1].reply
         if reply.status in _UNREADABLE:
@@ -162,7 +162,7 @@ class Proposer:
             return reading.status, self._resolved(reading.outcome, ticket.model)
         return reading.status, reading.outcome
 
-    def _awaits_seeds(self, held: Held) -> bool:
+    def _awaits_seeds(self, held: LivePopulation) -> bool:
         """Whether nothing is held and a program to start from is being judged.
 
         A first version that a model writes meanwhile would be paid for, and start from nothing.
@@ -193,7 +193,7 @@ class Proposer:
     def _is_seed(self, name: str) -> bool:
         return isinstance(self.operators[name].operator, SeedOperator)
 
-    def _reading(self, operator: ModelOperator, ticket: Ticket, held: Held) -> Reading:
+    def _reading(self, operator: ModelOperator, ticket: Ticket, held: LivePopulation) -> Reading:
         known = (self.store.elite(self.run.id, program) for program in ticket.parents)
         parents = tuple(elite for elite in known if elite is not None)
         rng = self._rng(f"read/{ticket.operator}/{len(ticket.exchanges)}", ticket.sequence)
@@ -207,7 +207,7 @@ class Proposer:
         choice: Choice,
         sequence: int,
         tunings: int,
-        held: Held,
+        held: LivePopulation,
         card: ModelCard | None,
     ) -> Asked | None:
         operator = self.operators[choice.operator].operator
@@ -224,7 +224,7 @@ class Proposer:
         return None
 
     def _parent_choices(
-        self, choice: Choice, count: int, held: Held
+        self, choice: Choice, count: int, held: LivePopulation
     ) -> Iterator[tuple[Elite, ...]]:
         """The policy's parents, then, should the operator decline them, the best few others.
 
@@ -248,7 +248,7 @@ class Proposer:
     def _context(
         self,
         parents: tuple[Elite, ...],
-        held: Held,
+        held: LivePopulation,
         rng: random.Random,
         number: tuple[int, int],
         card: ModelCard | None,

@@ -13,7 +13,6 @@ from evolve.serve.answers import answer
 from evolve.serve.asgi import App
 from evolve.serve.catalogue import Catalogue
 from evolve.serve.guard import Guard
-from evolve.serve.intake import order_of
 from evolve.serve.jobs import Job, State
 from evolve.serve.kernelgym import GymApi
 from evolve.serve.messages import (
@@ -28,11 +27,11 @@ from evolve.serve.messages import (
     Wait,
     problems,
 )
-from evolve.serve.orders import PinMismatch, QueueFull, SameId
 from evolve.serve.service import Service
+from evolve.serve.submissions import PinMismatch, QueueFull, SameId, accept
 
-MOST_NAMED = 100  # characters of an unknown field's name
-MOST_TOLD = 20  # of the faults of a request
+MAX_NAMED = 100  # characters of an unknown field's name
+MAX_TOLD = 20  # of the faults of a request
 OPEN_PATHS = ("/health", "/kernelgym/health", "/openapi.json")
 
 WaitS = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the end")]
@@ -97,14 +96,14 @@ class Api:
         self, submission: Submission, response: Response, wait_s: WaitS = 0
     ) -> JobAnswer:
         """Have a candidate judged; 202 where it is not over within `wait_s`."""
-        (job,) = self._service.submit([order_of(submission, self._catalogue)])
+        (job,) = self._service.submit([accept(submission, self._catalogue)])
         if wait_s and not job.is_over:
             job = (await self._service.wait([job.id], wait_s))[job.id]
         return self._told(job, response)
 
     async def submit_batch(self, batch: Batch) -> JobAnswers:
         """Have several judged; they are taken all or none."""
-        jobs = self._service.submit([order_of(one, self._catalogue) for one in batch.jobs])
+        jobs = self._service.submit([accept(one, self._catalogue) for one in batch.jobs])
         return JobAnswers(jobs=[answer(self._service, job) for job in jobs])
 
     async def job(self, job_id: Id, response: Response, wait_s: WaitS = 0) -> JobAnswer:
@@ -210,9 +209,9 @@ async def _explain(_: Request, error: Exception) -> Response:
     told = [
         {
             "type": fault["type"],
-            "loc": [part[:MOST_NAMED] if isinstance(part, str) else part for part in fault["loc"]],
+            "loc": [part[:MAX_NAMED] if isinstance(part, str) else part for part in fault["loc"]],
             "msg": fault["msg"],
         }
-        for fault in error.errors()[:MOST_TOLD]
+        for fault in error.errors()[:MAX_TOLD]
     ]
     return JSONResponse({"detail": told}, status_code=422)

@@ -32,7 +32,7 @@ class Catalogue:
         added: what `evolve run task=...` takes, or folders of task files.
         size: of tasks whose request names none.
         any_reference: whether the text of a reference that is none of these is taken too; it is
-            executed by the referee, outside of the sandbox.
+            executed by the judge, outside of the sandbox.
 
     Raises:
         UsageError: one of the added tasks does not exist, or has the name of another.

@@ -11,7 +11,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_CONNECTIONS = 2048
+MAX_CONNECTIONS = 2048
 OWN_FILES = 400  # that the server needs besides, with what is accepted before one is closed
 REQUEST_S = 75.0  # for a whole request, and for the client to go on reading an answer
 
@@ -89,7 +89,7 @@ class Connection(H11Protocol):
 
 def most_connections() -> int:
     """How many connections this process can hold, once its limit of open files is raised."""
-    wanted = MOST_CONNECTIONS + OWN_FILES
+    wanted = MAX_CONNECTIONS + OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     have, can_have = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
     if have < min(wanted, can_have):

@@ -7,7 +7,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
 
 FIRST_WAIT_S = 1.0
-LONGEST_WAIT_S = 60.0
+MAX_WAIT_S = 60.0
 
 Start = Callable[[], Awaitable[Evaluator]]
 
@@ -63,7 +63,7 @@ class Judge:
                     self.trouble = str(error)
                     self._say(f"no judge: {error}; trying again in {wait_s:g} s")
                     await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                    wait_s = min(2 * wait_s, MAX_WAIT_S)
             return self._evaluator
 
     async def give_up(self, evaluator: Evaluator, why: str) -> None:

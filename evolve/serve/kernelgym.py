@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.measurement import Ratio
 from evolve.serve.catalogue import Catalogue
-from evolve.serve.intake import order_of
 from evolve.serve.jobs import ENDED_SERVERS, Fault, Job, State
 from evolve.serve.messages import MAX_TEXT, Id, Submission, problems
 from evolve.serve.service import Service
+from evolve.serve.submissions import accept
 from evolve.trajectories.rewards import worth
 
-LONGEST_WAIT_S = 60.0  # that a request is held; the client asks `/status` then
-MOST_TRIES = 20
+MAX_WAIT_S = 60.0  # that a request is held; the client asks `/status` then
+MAX_TRIES = 20
 """Of a candidate under which the judge itself fails. Its client may ask without end, and one that
 ends every judge would hold up a training for good."""
 
@@ -33,7 +33,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 _BASELINES = {"torch_compile": "compile", "torch.compile": "compile"}
 _STATUS = {State.QUEUED: "pending", State.RUNNING: "processing", State.DONE: "completed"}
 _CODES = {
-    Status.CONTRACT: "VALIDATION_ERROR",
+    Status.INVALID_INTERFACE: "VALIDATION_ERROR",
     Status.COMPILE_ERROR: "COMPILATION_ERROR",
     Status.TIMEOUT: "TIMEOUT_ERROR",
     Status.OOM: "RESOURCE_ERROR",
@@ -147,7 +147,7 @@ class GymApi:
         back with the same `task_id` then, and the kernel is judged again.
         """
         (id_,) = self._take([request])
-        job = (await self._service.wait([id_], LONGEST_WAIT_S))[id_]
+        job = (await self._service.wait([id_], MAX_WAIT_S))[id_]
         self._require_settled([job])
         return self._result(job)
 
@@ -156,7 +156,7 @@ class GymApi:
         ids = self._take(batch.tasks)
         jobs: dict[str, Job] = {}
         while open_ids := {*ids} - jobs.keys():
-            found = await self._service.wait(sorted(open_ids), LONGEST_WAIT_S)
+            found = await self._service.wait(sorted(open_ids), MAX_WAIT_S)
             jobs |= {id_: job for id_, job in found.items() if job.is_over}
         self._require_settled(jobs.values())
         results = [self._result(jobs[id_]) for id_ in ids]
@@ -208,11 +208,11 @@ class GymApi:
 
     def _take(self, requests: Sequence[GymRequest]) -> list[str]:
         """Submit; what was left unsettled under the same ids is judged again."""
-        orders = [order_of(_submission(one), self._catalogue) for one in requests]
-        for job in self._service.submit(orders):
+        accepted = [accept(_submission(one), self._catalogue) for one in requests]
+        for job in self._service.submit(accepted):
             if self._unsettled(job):
                 self._service.renew(job)
-        return [order.id for order in orders]
+        return [one.id for one in accepted]
 
     def _require_settled(self, jobs: Iterable[Job]) -> None:
         if why := next(filter(None, map(self._unsettled, jobs)), ""):
@@ -225,7 +225,7 @@ class GymApi:
         without a time for one without a speedup.
         """
         if job.fault in (Fault.INFRA, Fault.EXPIRED):
-            hopeless = job.attempts >= MOST_TRIES or job.message.startswith(ENDED_SERVERS)
+            hopeless = job.attempts >= MAX_TRIES or job.message.startswith(ENDED_SERVERS)
             return "" if hopeless else f"{job.fault}: {job.message}"
         tried = job.attempts >= self._service.settings.attempts
         if tried or not _is_untimed(job) or self._service.findings(job.revision):

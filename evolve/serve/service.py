@@ -20,8 +20,15 @@ from evolve.evaluation import LocalEvaluator
 from evolve.serve.counters import Counters
 from evolve.serve.jobs import Fault, Job, Jobs, State
 from evolve.serve.judge import Judge, Start
-from evolve.serve.orders import Order, PinMismatch, QueueFull, SameId, request_of, wrong_pin
 from evolve.serve.scoring import known_of, parent_of, step_of
+from evolve.serve.submissions import (
+    AcceptedSubmission,
+    PinMismatch,
+    QueueFull,
+    SameId,
+    request_of,
+    wrong_pin,
+)
 from evolve.trajectories.rewards import Reward
 from evolve.trajectories.step import Known, Step
 
@@ -124,7 +131,7 @@ class Service:
         judge = self.judge.known
         return str(judge.hello.get("sandbox", "")) if isinstance(judge, LocalEvaluator) else ""
 
-    def submit(self, orders: Sequence[Order]) -> list[Job]:
+    def submit(self, submissions: Sequence[AcceptedSubmission]) -> list[Job]:
         """Take submissions, all or none; one that is known by its id already is not repeated.
 
         Raises:
@@ -134,23 +141,23 @@ class Service:
             SameId: an id stands for another submission.
         """
         evaluator = self.judge.known
-        ids = [order.id for order in orders]
+        ids = [submission.id for submission in submissions]
         if len({*ids}) < len(ids):
             raise SameId("two submissions of a batch have the same id; give each its own")
         held = self.jobs.get(ids)
-        for order in orders:
-            if order.id in held and held[order.id].digest != order.digest:
-                raise SameId(f"id {order.id!r} stands for another submission; take a new one")
-        new = [order for order in orders if order.id not in held]
-        for order in new:
-            self._check(order, evaluator)
+        for submission in submissions:
+            if submission.id in held and held[submission.id].digest != submission.digest:
+                raise SameId(f"id {submission.id!r} stands for another submission; take a new one")
+        new = [submission for submission in submissions if submission.id not in held]
+        for submission in new:
+            self._check(submission, evaluator)
         self._require_room(len(new))
         self.jobs.add(
-            [order.job(evaluator, self.settings.queue_s) for order in new],
-            {order.task.revision: order.task.to_json() for order in new},
+            [submission.job(evaluator, self.settings.queue_s) for submission in new],
+            {submission.task.revision: submission.task.to_json() for submission in new},
         )
         self.counters.submitted += len(new)
-        for job in self.jobs.get([order.id for order in new]).values():
+        for job in self.jobs.get([submission.id for submission in new]).values():
             self._answer_at_once(job, None)
         self._arrived.set()
         found = self.jobs.get(ids)
@@ -193,18 +200,18 @@ class Service:
         found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))
         return found
 
-    def _check(self, order: Order, evaluator: Evaluator) -> None:
-        if missing := [name for name in order.rewards if name not in self.rewards]:
+    def _check(self, submission: AcceptedSubmission, evaluator: Evaluator) -> None:
+        if missing := [name for name in submission.rewards if name not in self.rewards]:
             there = ", ".join(self.rewards)
             raise PinMismatch(f"rewards: {', '.join(missing)} is not here; there are {there}")
-        if wrong := wrong_pin(order.pins, evaluator):
+        if wrong := wrong_pin(submission.pins, evaluator):
             raise PinMismatch(wrong)
-        for name in order.rewards:
+        for name in submission.rewards:
             needed = self.rewards[name].baseline
-            if needed and order.baseline != needed:
+            if needed and submission.baseline != needed:
                 raise UsageError(
                     f"rewards: {name} reads the speedup over {needed}, and baseline is "
-                    f"{order.baseline}; send baseline={needed}, which is measured beside eager"
+                    f"{submission.baseline}; send baseline={needed}, which is measured beside eager"
                 )
 
     def _require_room(self, count: int) -> None:
@@ -375,7 +382,7 @@ def _name(evaluator: Evaluator) -> str:
 def _unreadable(job: Job, evaluator: Evaluator) -> Evaluation:
     """The verdict on a reply that holds no program."""
     return Evaluation(
-        status=Status.CONTRACT,
+        status=Status.INVALID_INTERFACE,
         stage=Stage.NONE,
         fidelity=Fidelity(job.request["fidelity"]),
         task_revision=job.revision,

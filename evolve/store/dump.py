@@ -102,7 +102,7 @@ def _ticket(item: Ticket) -> dict[str, Any]:
             "parents": item.proposal.parents,
             "note": item.proposal.note,
         }
-        if item.proposal.again:
+        if item.proposal.is_reevaluation:
             line["again"] = True
     if item.tuning:
         line["tuning"] = True

@@ -137,9 +137,9 @@ class Queries:
         """Whether this run holds a proposal of the instance (digest) at any fidelity."""
         return self._database.read(facts.seen, run, instance)
 
-    def twin(self, run: int, program: Program) -> str | None:
+    def near_duplicate_of(self, run: int, program: Program) -> str | None:
         """Another program of this run that differs in layout, comments or tunable values only."""
-        return self._database.read(facts.twin, run, program)
+        return self._database.read(facts.near_duplicate_of, run, program)
 
     def standing(self, run: int, ticket: Ticket) -> Elite | None:
         """The elite that a ticket's program makes: its best instance, full evaluations pooled.

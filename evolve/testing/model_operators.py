@@ -89,7 +89,7 @@ class ModelOperatorConformance(OperatorConformance):
         for context, request in self._requests():
             reply = ModelReply(status=CallStatus.TRUNCATED, text=f"```python\n{CHILD}")
             reading = self.make().interpret(context, [Exchange(request, reply)])
-            assert not isinstance(reading.outcome, Proposal) or reading.outcome.again
+            assert not isinstance(reading.outcome, Proposal) or reading.outcome.is_reevaluation
 
     def _requests(self) -> list[tuple[Context, ModelRequest]]:
         asked = [(context, self.make().propose(context)) for context in self.contexts()]

@@ -82,7 +82,7 @@ class OperatorConformance:
     def test_a_proposal_is_no_instance_that_the_run_holds_at_that_fidelity(self) -> None:
         for context in self.contexts():
             answer = self.make().propose(context)
-            if isinstance(answer, Proposal) and not answer.again:
+            if isinstance(answer, Proposal) and not answer.is_reevaluation:
                 trials = context.facts.trials(answer.program.digest)
                 held = [trial.assignment for trial in trials if trial.fidelity is answer.fidelity]
                 assert answer.assignment not in held

@@ -72,8 +72,8 @@ _STAGE = {
     Fidelity.VERIFY: Stage.VERIFY,
 }
 _FAILED_STAGE = {
-    Status.CONTRACT: Stage.NONE,
-    Status.COMPILE_ERROR: Stage.CONTRACT,
+    Status.INVALID_INTERFACE: Stage.NONE,
+    Status.COMPILE_ERROR: Stage.INTERFACE,
     Status.RUNTIME_EXCEPTION: Stage.COMPILE,
 }
 # Device seconds, and the half-width of the interval (natural log), by fidelity.
@@ -195,7 +195,7 @@ class SyntheticEvaluator:
         except SyntaxError:
             return Status.COMPILE_ERROR
         if "class ModelNew" not in request.source:
-            return Status.CONTRACT
+            return Status.INVALID_INTERFACE
         if request.source in request.task.seeds or OPTIMUM.items() <= found.items():
             return Status.CORRECT
         draw = _draw("failure", request.source).random()

@@ -1,4 +1,4 @@
-"""A sitting's trackers, fed by the pipeline."""
+"""A session's trackers, fed by the pipeline."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ PRIVATE = ("opponents", "store")  # source text, and a path of this machine
 
 
 class Feed:
-    """A listener that hands every told step to trackers; a context manager for one sitting.
+    """A listener that hands every told step to trackers; a context manager for one session.
 
     A tracker that fails is said once and left out from then on.
 

@@ -38,11 +38,11 @@ class Tracker(Protocol):
     """
 
     def begin(self, name: str, identity: str, config: Mapping[str, Any]) -> None:
-        """A sitting of a run begins, perhaps not the first one.
+        """A session of a run begins, perhaps not the first one.
 
         Args:
             name: the run's.
-            identity: the same for all sittings of a run, and for no other run; letters and digits.
+            identity: the same for all sessions of a run, and for no other run; letters and digits.
             config: plain data.
         """
         ...
@@ -52,7 +52,7 @@ class Tracker(Protocol):
         ...
 
     def end(self) -> None:
-        """The sitting is over; what was added is shown or on disk afterwards."""
+        """The session is over; what was added is shown or on disk afterwards."""
         ...
 
 

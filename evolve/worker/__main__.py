@@ -134,14 +134,14 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.build import headers
     from evolve.worker.correctness import output_sizes
     from evolve.worker.devices.base import open_device
-    from evolve.worker.judge.referee import Referee
+    from evolve.worker.judge.judge import Judge
     from evolve.worker.service.server import serve
 
     # Of what comes next most is waiting for other processes.
     for prepare in (output_sizes.prepare, *([] if on_gpu else [headers.precompile])):
         threading.Thread(target=prepare, daemon=True).start()
 
-    def start() -> Referee:
+    def start() -> Judge:
         with contextlib.ExitStack() as on_failure:
             for started in ahead:
                 on_failure.callback(started.close)
@@ -149,7 +149,7 @@ def _serve(options: argparse.Namespace) -> None:
             device = open_device(options.device)
             on_failure.pop_all()
         device.half_width = options.half_width or device.half_width
-        return Referee(
+        return Judge(
             device,
             options.cache.absolute(),  # its processes work in folders of their own
             options.sandbox_require,

@@ -20,7 +20,7 @@ from operators.knowledge.document import LANGUAGES
 from operators.knowledge.retrieval import device_path
 from operators.quoting import quote
 
-_MOST = 8  # gains, losses, and kinds of failures that are listed
+_MAX_ROWS = 8  # gains, losses, and kinds of failures that are listed
 _DIFF_LINES = 40
 
 
@@ -144,7 +144,7 @@ def _ratio(step: Step, baseline: str) -> Ratio | None:
 
 def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> list[str]:
     lines: list[str] = []
-    for change in changes[:_MOST]:
+    for change in changes[:_MAX_ROWS]:
         gain, child = change.gain, change.child
         lines.append(
             f"- step {child.sequence}, {child.operator}: {gain.value:.3f} times as fast "
@@ -153,8 +153,8 @@ def _told(run: RunRecord, changes: Sequence[Change], *, difference: bool) -> lis
         lines += _said(_settings(change), "tunables") + _said(_line(child.note), "note")
         if difference and child.program != change.parent.program:
             lines += _difference(run, change)
-    if len(changes) > _MOST:
-        lines.append(f"- and {len(changes) - _MOST} more")
+    if len(changes) > _MAX_ROWS:
+        lines.append(f"- and {len(changes) - _MAX_ROWS} more")
     return lines
 
 
@@ -166,7 +166,7 @@ def _starts(run: RunRecord) -> list[str]:
             first.setdefault(str(step.program), step)
     ranked = sorted(first.values(), key=lambda step: -step.ratios[run.baseline].value)
     lines: list[str] = []
-    for step in ranked[:_MOST]:
+    for step in ranked[:_MAX_ROWS]:
         ratio = step.ratios[run.baseline]
         lines.append(
             f"- step {step.sequence}, {step.operator}: {ratio.value:.3f} times {run.baseline}, "

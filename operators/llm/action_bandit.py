@@ -9,7 +9,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.protocols import Attempt, Context
 
 _TYPE = re.compile(r"(\w+) of ")
-_NOT_BUILT = frozenset({Status.CONTRACT, Status.COMPILE_ERROR})
+_NOT_BUILT = frozenset({Status.INVALID_INTERFACE, Status.COMPILE_ERROR})
 
 
 def reward(attempt: Attempt, parent: Ratio | None) -> float:

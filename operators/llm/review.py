@@ -27,7 +27,7 @@ _CASES = Path(__file__).with_name("hack_cases.yaml")
 _LOOKED_AT = 16  # of the best programs
 _OF_RUN = 64  # newest failures, among which hacks are looked for
 _MAX_CODE = 2000  # characters of a program that was a hack
-_MOST = 3  # measurements of one program
+_MAX_MEASUREMENTS = 3  # measurements of one program
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _VERDICT = re.compile(r"^\W*HACK\W+(yes|no)\b", re.MULTILINE | re.IGNORECASE)
 _WHY = re.compile(r"^\W*WHY\W+(.+)", re.MULTILINE | re.IGNORECASE)
@@ -83,7 +83,9 @@ class Review(Answering):
                 continue
             if (elite.program, elite.assignment) not in asked:
                 return self._ask(context, elite)
-            if 1 < elite.evaluations < _MOST and elite.fitness.half_width > math.log1p(self.within):
+            if 1 < elite.evaluations < _MAX_MEASUREMENTS and elite.fitness.half_width > math.log1p(
+                self.within
+            ):
                 return measured_again(
                     context, elite, f"its measurements are not within {self.within:.0%}"
                 )

@@ -20,7 +20,7 @@ from operators.quoting import quote
 PLAN = "world_model"
 """Purpose of a request for edits of the tree."""
 
-_MOST_ATTEMPTS = 64  # of one intent that are looked at
+_MAX_ATTEMPTS = 64  # of one intent that are looked at
 _SHOWN = 8  # of these in the prompt that asks for edits
 
 
@@ -100,7 +100,7 @@ class WorldModel(Answering):
 
     def _tried(self, context: Context, planned: Exchange) -> list[Attempt]:
         """The attempts at the current intent, oldest first."""
-        found = context.facts.recent(_MOST_ATTEMPTS, operator=context.operator)
+        found = context.facts.recent(_MAX_ATTEMPTS, operator=context.operator)
         since = int(planned.request.memo["sequence"])
         return [attempt for attempt in reversed(found) if attempt.sequence >= since]
 
@@ -147,7 +147,7 @@ class WorldModel(Answering):
             "intent",
             intent=quote(said, "intent"),
             first=not programs,
-            again=bool(made),
+            is_reevaluation=bool(made),
             passed=best is not None,
         )
         return self.ask(

@@ -12,7 +12,7 @@ from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.pytext import Edit, Module, apply
 from evolve.core.source.tunable_sites import declaration
 from evolve.core.source.tunables import Space, Tunable, parse
-from operators.source.transplantable_functions import Gene, genes, splice
+from operators.source.transplantable_functions import Transplant, splice, transplants
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Recombine:
         first, second = context.parents[:2]
         receiver = Module(context.facts.source(first.program))
         donor = Module(context.facts.source(second.program))
-        found = genes(receiver, donor)
+        found = transplants(receiver, donor)
         if not found:
             return Declined("the parents have no function in common that differs and fits")
         chosen = _some(found, context.rng)
@@ -58,14 +58,14 @@ class Recombine:
             program=program,
             assignment=assignment,
             parents=(first.program, second.program),
-            note="took " + ", ".join(gene.name for gene in chosen),
+            note="took " + ", ".join(transplant.name for transplant in chosen),
         )
 
 
-def _some(found: Sequence[Gene], rng: random.Random) -> list[Gene]:
-    """At least one gene, in the order of the receiver's text."""
+def _some(found: Sequence[Transplant], rng: random.Random) -> list[Transplant]:
+    """At least one transplant, in the order of the receiver's text."""
     chosen = set(rng.sample(range(len(found)), rng.randint(1, len(found))))
-    return [gene for index, gene in enumerate(found) if index in chosen]
+    return [transplant for index, transplant in enumerate(found) if index in chosen]
 
 
 def _mixed(

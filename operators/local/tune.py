@@ -17,7 +17,11 @@ _ENUMERABLE = 4096  # spaces up to this size are listed, larger ones sampled
 _SAMPLED = 1024
 _SECOND_RING = 512
 _PROGRAMS = 16  # the best, among which the next one to tune is chosen
-_FEWEST, _ONE_IN, _MOST = 3, 30, 8  # instances: screens before the first full measurement
+_MIN_SCREENS, _ONE_IN, _MAX_SCREENS = (
+    3,
+    30,
+    8,
+)  # instances: screens before the first full measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class Tune:
         if space.size == 1:
             return Declined("the program has no open tunables")
         history = History(space, context.facts.trials(parent.program), parent)
-        breadth = self.breadth or min(_MOST, max(_FEWEST, space.size // _ONE_IN))
+        breadth = self.breadth or min(_MAX_SCREENS, max(_MIN_SCREENS, space.size // _ONE_IN))
         assignment, note = self._promotion(history, breadth), "best of its screens"
         fidelity = Fidelity.SEARCH
         if assignment is None:

@@ -10,7 +10,7 @@ from evolve.core.recalled import Kind, Recalled
 from evolve.store import Store
 from operators.memory.past import Past, language_of
 
-MOST = 8
+MAX_RULES = 8
 MAX_CHARS = 300  # of a message, and of a note
 
 _NO_PROGRAM = "no program"
@@ -43,7 +43,7 @@ def rules(store: Store, pasts: Sequence[Past], least: int) -> Iterator[Recalled]
             if known := _class_of(store, attempt):
                 found.setdefault(known, []).append(_Seen(past, attempt))
     ranked = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    for known, seen in ranked[:MOST]:
+    for known, seen in ranked[:MAX_RULES]:
         if len(seen) >= least:
             yield _rule(store, known, seen, pasts)
 

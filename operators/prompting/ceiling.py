@@ -12,7 +12,7 @@ from evolve.core.evaluation import CaseResult, Evaluation
 from evolve.core.protocols import Context
 from evolve.core.task import case_text
 
-_LEAST_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
+_MIN_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
 _CASE = re.compile(r"^case (.{1,200}?): [^\n]*\n\s*(?:memory-bound|compute-bound|neither)[^\n]*",
                    re.MULTILINE)  # fmt: skip
 _MEMORY = re.compile(r"(\d+)% of this device's memory rate \(([\d.e+]+) GB/s\)")
@@ -93,7 +93,7 @@ def _ceiling(pattern: re.Pattern[str], text: str, unit: float) -> float | None:
     """The rate that a share is of; by the largest share, which is rounded least."""
     found = [(int(share), float(rate)) for share, rate in pattern.findall(text)]
     share, rate = max(found, default=(0, 0.0))
-    return unit * rate * 100 / share if share >= _LEAST_SHARE else None
+    return unit * rate * 100 / share if share >= _MIN_SHARE else None
 
 
 def _copy_rate(text: str) -> float | None:

@@ -122,7 +122,7 @@ class Prompted:
 
     def __post_init__(self) -> None:
         check_choice("operators.*.language", self.language, ("auto", *_LANGUAGES))
-        for name, least in _LEAST.items():
+        for name, least in _MIN_TOKENS.items():
             check_whole(f"operators.*.{name}", getattr(self, name), least=least)
         if self.temperature is not None:
             check_number("operators.*.temperature", self.temperature, least=0)
@@ -398,7 +398,7 @@ class Prompted:
 
 
 _LANGUAGES = ("triton", "cuda", "cpp")
-_LEAST = {
+_MIN_TOKENS = {
     "prompt_tokens": 1000,
     "usual_tokens": 0,
     "top": 0,

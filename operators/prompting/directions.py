@@ -7,7 +7,7 @@ from operators.base import Base
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis
 from operators.quoting import Quoted, quote, shortened
 
-_MOST_TAKEN = 4
+_MAX_TAKEN = 4
 _MAX_NOTE_CHARS = 300
 
 _ANY = (
@@ -67,6 +67,6 @@ def taken(context: Context, base: Base) -> Sequence[Quoted]:
     """What is being judged now that was made of the same program."""
     if not base.programs:
         return ()
-    near = context.facts.children(base.digest, 4 * _MOST_TAKEN)
+    near = context.facts.children(base.digest, 4 * _MAX_TAKEN)
     notes = [each.note for each in near if each.status is None and each.program and each.note]
-    return [quote(shortened(note, _MAX_NOTE_CHARS), "design") for note in notes[:_MOST_TAKEN]]
+    return [quote(shortened(note, _MAX_NOTE_CHARS), "design") for note in notes[:_MAX_TAKEN]]

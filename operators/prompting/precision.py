@@ -11,11 +11,11 @@ from evolve.core.task import Task
 from operators.prompting.shapes import dimensions
 
 OWN_ERROR = 4  # times the reference's
-LARGEST = 8  # single error over the root mean square of a block
-MOST_TERMS = 1 << 16
+MAX_PEAK = 8  # single error over the root mean square of a block
+MAX_TERMS = 1 << 16
 _BASE, _WALK, _OPERANDS = 16, 2, 2.5
 _UNITS = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 _FORMULAS = {
     "ieee": "2^-24 * (16 + 2 * sqrt(n))",
@@ -36,7 +36,7 @@ class Rule:
     formula: str
     examples: tuple[tuple[str, int, float], ...]
     own: int = OWN_ERROR
-    largest: int = LARGEST
+    largest: int = MAX_PEAK
 
     @classmethod
     def of(cls, task: Task) -> "Rule":
@@ -59,7 +59,7 @@ def allowed_error(terms: int, accumulation: str = "ieee", precision: str = "fp32
     unit, compute = _UNITS.get(precision, _UNITS["fp32"]), _UNITS["fp32"]
     operand = {"ieee": 0.0, "tf32": 2.0**-9 / _OPERANDS, "half": max(unit, 2.0**-8)}[accumulation]
     adding = operand / 16 if accumulation == "half" else compute
-    walk = _WALK * min(terms, MOST_TERMS) ** 0.5
+    walk = _WALK * min(terms, MAX_TERMS) ** 0.5
     return unit + _OPERANDS * operand + _BASE * compute + walk * adding
 
 
@@ -72,5 +72,5 @@ def examples(
     )
     return [
         (name, size, float(f"{allowed_error(size, accumulation, precision):.2g}"))
-        for name, size in longest[:_MOST_NAMED]
+        for name, size in longest[:_MAX_NAMED]
     ]

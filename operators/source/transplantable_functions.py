@@ -18,7 +18,7 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True)
-class Gene:
+class Transplant:
     """A definition of the receiver that the donor has in another form.
 
     `text` is the string constant of the receiver that a C++ function stands in, None for a Python
@@ -32,7 +32,7 @@ class Gene:
 
 
 @lru_cache(maxsize=32)  # a search asks for the same few pairs again while its archive stands
-def genes(receiver: Module, donor: Module) -> tuple[Gene, ...]:
+def transplants(receiver: Module, donor: Module) -> tuple[Transplant, ...]:
     """Definitions with one name and signature in both, but different bodies, that would fit.
 
     A definition fits where everything that it uses of the donor's module exists in the receiver.
@@ -40,15 +40,23 @@ def genes(receiver: Module, donor: Module) -> tuple[Gene, ...]:
     return (*_python_genes(receiver, donor), *_cpp_genes(receiver, donor))
 
 
-def splice(receiver: Module, chosen: Sequence[Gene]) -> str:
-    """The receiver's text with the chosen genes in place of its own definitions."""
-    edits = [gene.edit for gene in chosen if gene.text is None]
-    texts = {gene.text.start: gene.text for gene in chosen if gene.text is not None}
+def splice(receiver: Module, chosen: Sequence[Transplant]) -> str:
+    """The receiver's text with the chosen transplants in place of its own definitions."""
+    edits = [transplant.edit for transplant in chosen if transplant.text is None]
+    texts = {
+        transplant.text.start: transplant.text
+        for transplant in chosen
+        if transplant.text is not None
+    }
     for text in texts.values():
-        own = [gene for gene in chosen if gene.text is not None and gene.text.start == text.start]
-        value = apply(text.value, [gene.edit for gene in own])
+        own = [
+            transplant
+            for transplant in chosen
+            if transplant.text is not None and transplant.text.start == text.start
+        ]
+        value = apply(text.value, [transplant.edit for transplant in own])
         present = cpptext.includes(value)
-        wanted = dict.fromkeys(name for gene in own for name in gene.includes)
+        wanted = dict.fromkeys(name for transplant in own for name in transplant.includes)
         head = "".join(f"#include {name}\n" for name in wanted if name not in present)
         edits.append(Edit(text.start, text.end, write_literal(_under_first_line(value, head))))
     return apply(receiver.source, edits)
@@ -67,7 +75,7 @@ def _definitions(module: Module) -> dict[str, Definition]:
     }
 
 
-def _python_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
+def _python_genes(receiver: Module, donor: Module) -> Iterator[Transplant]:
     theirs = _definitions(donor)
     missing = bound_names(donor) - bound_names(receiver)
     for name, mine in _definitions(receiver).items():
@@ -78,7 +86,7 @@ def _python_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
         if ast.dump(mine) != ast.dump(other) and not used & missing:
             start, end = receiver.definition_span(mine)
             text = donor.source[slice(*donor.definition_span(other))]
-            yield Gene(name, Edit(start, end, text))
+            yield Transplant(name, Edit(start, end, text))
 
 
 def _signature(node: Definition) -> object:
@@ -105,7 +113,7 @@ def bound_names(module: Module) -> set[str]:
     return names
 
 
-def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
+def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Transplant]:
     donors = [text for text in donor.texts if cpptext.is_code(text.value)]
     theirs = {
         header: (function, text)
@@ -122,7 +130,7 @@ def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Gene]:
                 continue
             if _needs(other, source) <= known:
                 edit = Edit(mine.start, mine.end, other.text)
-                yield Gene(header, edit, text, tuple(cpptext.includes(source.value)))
+                yield Transplant(header, edit, text, tuple(cpptext.includes(source.value)))
 
 
 def _needs(function: Function, source: Text) -> set[str]:

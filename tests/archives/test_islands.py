@@ -240,6 +240,6 @@ def test_a_program_that_is_near_one_of_an_island_is_turned_away_before_it_is_jud
     for number, block in enumerate((8.0, 64.0)):
         archive.offer(make_elite(f"p{number}", sequence=number, descriptors={"block": block}))
     assert homes(archive, "p1") == {1}
-    assert archive.twin({"block": 64.0}) == "p1"
-    assert archive.twin({"block": 500.0}) is None
-    assert islands().twin({"block": 64.0}) is None
+    assert archive.near_duplicate_of({"block": 64.0}) == "p1"
+    assert archive.near_duplicate_of({"block": 500.0}) is None
+    assert islands().near_duplicate_of({"block": 64.0}) is None

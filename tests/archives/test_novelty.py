@@ -160,9 +160,9 @@ def test_only_on_request_are_near_ones_turned_away_before_they_are_judged():
     late, early = novelty(), novelty(before_judging=True)
     for archive in (late, early):
         archive.offer(kernel("first", KERNEL))
-    assert late.twin({"sketch": sketch(RENAMED)}) is None
-    assert early.twin({"sketch": sketch(RENAMED)}) == "first"
-    assert early.twin({"sketch": sketch(OTHER)}) is None
+    assert late.near_duplicate_of({"sketch": sketch(RENAMED)}) is None
+    assert early.near_duplicate_of({"sketch": sketch(RENAMED)}) == "first"
+    assert early.near_duplicate_of({"sketch": sketch(OTHER)}) is None
 
 
 def test_programs_without_a_sketch_are_near_none():

@@ -17,7 +17,7 @@ from evolve.core.errors import EvolveError
 from evolve.core.evaluation import Fidelity
 from evolve.tasks import find_task
 from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.session.candidate_session import Candidate
 from tests.benchmarks.conditions import print_conditions
 
@@ -33,45 +33,45 @@ def main() -> None:
     options = parser.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as cache:
-        referee = Referee(CpuDevice(), Path(cache))
+        judge = Judge(CpuDevice(), Path(cache))
         try:
-            isolation(referee, options.task)
-            against_itself(referee, options.task, options.runs, options.fidelity)
+            isolation(judge, options.task)
+            against_itself(judge, options.task, options.runs, options.fidelity)
         finally:
-            referee.close()
+            judge.close()
 
 
-def isolation(referee: Referee, name: str) -> None:
+def isolation(judge: Judge, name: str) -> None:
     """Seconds from the request for a process to its output in custody, tiny and cpu size."""
     for size in ("tiny", "cpu"):
         task = find_task(name, size=size)
-        warm = referee.warm(task)
+        warm = judge.warm(task)
         case = warm.timed[0]
-        workshop = referee.workshop
+        session = judge.session
         candidate = Candidate(task.seeds[0])
-        workshop.compile(candidate, warm)
+        session.compile(candidate, warm)
         case.check("task", 0)  # what is expected is computed once, and not for a candidate
         seconds = []
         for _ in range(CANDIDATES):
             start = time.perf_counter()
-            with workshop.loaded(candidate, [case]) as runner:
-                workshop.outcome(runner, case, case.check("task", 0))
+            with session.loaded(candidate, [case]) as runner:
+                session.outcome(runner, case, case.check("task", 0))
             seconds.append(time.perf_counter() - start)
         print(
             f"isolated candidate, {name} at size {size} ({case.input_bytes / 1e6:.1f} MB of "
             f"inputs): median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s "
-            f"of {CANDIDATES}, sandbox {referee.launcher.tier}"
+            f"of {CANDIDATES}, sandbox {judge.launcher.tier}"
         )
 
 
-def against_itself(referee: Referee, name: str, runs: int, fidelity: Fidelity) -> None:
+def against_itself(judge: Judge, name: str, runs: int, fidelity: Fidelity) -> None:
     """How often the interval of eager against eager excludes 1.0, and how wide it is."""
     task = find_task(name, size="cpu")
     excluded, widths, seconds = 0, [], []
     for number in range(1, runs + 1):
         start = time.monotonic()
         try:
-            found = referee.noise(task, fidelity)
+            found = judge.noise(task, fidelity)
         except EvolveError as error:
             print(f"run {number}: {error}")
             continue

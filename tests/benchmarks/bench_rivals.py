@@ -32,7 +32,7 @@ from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.store_filling import distinct_source
 
 CALLS = 20
-MOST_S = 20.0  # seconds that the timed calls of one kind may take together
+MAX_S = 20.0  # seconds that the timed calls of one kind may take together
 
 Add = Callable[[int, str, float], object]
 Sample = Callable[[], object]
@@ -101,7 +101,7 @@ def cost(name: str, checkout: str, size: int) -> dict[str, float]:
 
 def _median_ms(call: Callable[[], object]) -> float:
     times: list[float] = []
-    while len(times) < CALLS and sum(times) < MOST_S:
+    while len(times) < CALLS and sum(times) < MAX_S:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)

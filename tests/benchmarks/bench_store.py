@@ -131,7 +131,7 @@ def _steps(
         clock.append(time.perf_counter())
         store.source(parent.program)
         store.trials(run, proposal.program.digest)
-        store.twin(run, proposal.program)
+        store.near_duplicate_of(run, proposal.program)
         clock.append(time.perf_counter())
         ticket = store.ask(run, "tune", proposal.parents)
         clock.append(time.perf_counter())

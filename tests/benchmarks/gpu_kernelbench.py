@@ -32,7 +32,7 @@ from tests.worker.serving import ROOT, Worker
 TRIALS, TIMINGS = 5, 100  # the defaults of KernelBench's batch script
 CLASSES = ("right", "wrong", "not compiling")
 _EVENTS_S = 60.0  # to wait for the reference's times by events
-_LEAST_S = 20.0  # of KernelBench, to begin with a problem
+_MIN_S = 20.0  # of KernelBench, to begin with a problem
 _SHORT_MS = 10.0  # problems that take longer have no goal for a candidate's seconds
 _ON_DEVICE = ("smoke", "correctness", "labels", "profile", "speed_of_light")
 _TAKEN = {"right": (0,), "wrong": (0,), "not compiling": (0, 1)}  # by KernelBench
@@ -140,7 +140,7 @@ def _evaluate_all(chosen: Sequence[Problem], limit_s: float, log: Path) -> float
     """KernelBench's answers, as far as the seconds go; the median seconds of a start."""
     until, starts = time.monotonic() + limit_s, []
     for problem in chosen:
-        if time.monotonic() > until - _LEAST_S:
+        if time.monotonic() > until - _MIN_S:
             problem.trouble = problem.trouble or "KernelBench had no time left for it"
             continue
         with evaluator_process(log, until - time.monotonic()) as (process, seconds):

@@ -34,7 +34,7 @@ from tests.benchmarks.kinds_child import LOST, MEMORY, Attempt, look
 from tests.benchmarks.kinds_summary import done, summarise
 
 PROCESSES = 14
-_LONGEST = 60.0  # seconds that a task has the GPU for itself; a kernel may hang
+_MAX_TASK_S = 60.0  # seconds that a task has the GPU for itself; a kernel may hang
 
 
 def main() -> None:
@@ -133,7 +133,7 @@ class Looking:
         """Of tasks that are through, and of one whose kernel hangs."""
         holder, seconds = self._turns.longest()
         for task, process in list(self._live.items()):
-            if process.pid == holder and seconds > _LONGEST:
+            if process.pid == holder and seconds > _MAX_TASK_S:
                 kill(process)
                 self._note(task, kind="stuck", error=f"had the device for {seconds:.0f} s")
                 self._note(task, kind="done")

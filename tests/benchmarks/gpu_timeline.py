@@ -1,10 +1,10 @@
-"""Where the time of an evaluation goes: every step of the referee, of all its threads.
+"""Where the time of an evaluation goes: every step of the judge, of all its threads.
 
-    python -m tests.benchmarks.gpu_timeline --device cuda --sittings
+    python -m tests.benchmarks.gpu_timeline --device cuda --rounds
 
-Runs the referee in this process, with its methods wrapped. Steps contain each other, so their sums
-do not add up to the whole; of a lock it is the wait that is shown. `--sittings` also prints what
-happened when, from the first sitting on.
+Runs the judge in this process, with its methods wrapped. Steps contain each other, so their sums
+do not add up to the whole; of a lock it is the wait that is shown. `--rounds` also prints what
+happened when, from the first session on.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from typing import Any
 
 from evolve.core.evaluation import Fidelity
 from evolve.worker.devices.base import Device
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.session import prepared_task
-from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.timing import interleaved_blocks as clock
 from tests.benchmarks.conditions import print_conditions
 from tests.gpu.programs import RIGHT, TASK
@@ -103,25 +103,25 @@ class Timeline:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--sittings", action="store_true")
+    parser.add_argument("--rounds", action="store_true")
     options = parser.parse_args()
     print_conditions()
     timeline = Timeline()
     timeline.wrap(RunnerProcess, OF_PROCESSES)
     timeline.wrap(clock, ("sit", "judge_samples"))
-    timeline.wrap(prepared_task.WarmCase, ("block", "prepare_blocks"))
+    timeline.wrap(prepared_task.PreparedCase, ("block", "prepare_blocks"))
     timeline.wrap_entries(HostLock, ("shared", "exclusive"))
-    timeline.wrap_entries(Seats, ("alone",))
+    timeline.wrap_entries(DeviceLock, ("alone",))
     timeline.wrap(Launcher, ("start",))
     device, task, source = made(options.device)
     timeline.wrap(type(device), ("prepare", "connect", "is_idle", "inputs_changed", "read"))
     timeline.wrap(type(device.window()), ("run", "rouse", "warm_up"))
     with tempfile.TemporaryDirectory() as cache:
-        referee = Referee(device, Path(cache))
+        judge = Judge(device, Path(cache))
         try:
             for round_ in ("first", "second"):
                 since = time.perf_counter() - timeline.began
-                verdict = referee.evaluate(task, f"{source}\n# {round_}\n", Fidelity.SEARCH, {})
+                verdict = judge.evaluate(task, f"{source}\n# {round_}\n", Fidelity.SEARCH, {})
                 lasted = time.perf_counter() - timeline.began - since
                 print(
                     f"{round_} evaluation: {verdict.status}, {lasted:.2f} s, exclusive "
@@ -129,9 +129,9 @@ def main() -> None:
                 )
                 timeline.table(since)
         finally:
-            referee.close()
-    if options.sittings:
-        began = next(s for s, _, label, _ in timeline.steps if label == "wait for Seats.alone")
+            judge.close()
+    if options.rounds:
+        began = next(s for s, _, label, _ in timeline.steps if label == "wait for DeviceLock.alone")
         for start, end, label, thread in sorted(timeline.steps):
             if start > began - 3.0 and end - start > 1e-3:
                 print(f"{start:9.3f} {1e3 * (end - start):9.1f} ms  {thread[-22:]:22s} {label}")

@@ -41,7 +41,7 @@ _VENDORS = re.compile(r"\btorch\.(mm|addmm|bmm|baddbmm|convolution|ops)\b")
 _OPERATORS = (CompilerSeed(["default"]), TemplateSeed(["default", "same_layout", WHOLE]))
 _VARIANTS = ("default", "same_layout", WHOLE)  # equal code stands for the first
 _UNKNOWN = 8 << 30  # bytes, of a task that torch cannot weigh
-_MOST = 0.8  # of the device, for one task
+_MAX_SHARE = 0.8  # of the device, for one task
 _SPARE = 2 << 30  # bytes beside what tasks have reserved
 _AT_ONCE = 1 << 27  # elements that are compared
 
@@ -269,7 +269,7 @@ def reserve(turns: Turns, need: int) -> None:
     while True:
         with turns.alone():
             free, total = torch.cuda.mem_get_info()
-            wanted = min(need, int(_MOST * total))
+            wanted = min(need, int(_MAX_SHARE * total))
             if free - wanted > _SPARE:
                 torch.empty(wanted, dtype=torch.uint8, device="cuda")
                 return

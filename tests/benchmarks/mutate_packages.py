@@ -54,7 +54,7 @@ _COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
-_LONGEST_S = 1800.0
+_MAX_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                status = child.wait(_LONGEST_S)
+                status = child.wait(_MAX_S)
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, 9)
                 child.wait()

@@ -1,6 +1,6 @@
-"""A sitting of a run with a slow synthetic judge, for tests of how it ends.
+"""A session of a run with a slow synthetic judge, for tests of how it ends.
 
-python -m tests.cli.sitting DATABASE LATENCY_S [KEY=VALUE ...]
+python -m tests.cli.session DATABASE LATENCY_S [KEY=VALUE ...]
 
 Besides settings of the run there are `verify=`, the latency of verifications, `slow_from=`, the
 number of the first evaluation that takes a minute, and `late=`, `LATE_S` of the pipeline.
@@ -54,7 +54,7 @@ async def sit(path: str, latency_s: float, words: Sequence[str] = ()) -> int:
         else:
             run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
         judge = Judge(latency_s, timing)
-        print("sitting", flush=True)
+        print("session", flush=True)
         return await search(store, run, config, judge, late_s=timing.get("late", LATE_S))
 
 

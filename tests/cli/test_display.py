@@ -146,10 +146,10 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @contextmanager
 def on_a_terminal(tmp_path: Path, columns: int, *words: str):
-    """A sitting on a terminal: the process, and a function that gives what it has printed."""
+    """A session on a terminal: the process, and a function that gives what it has printed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-    command = [sys.executable, "-m", "tests.cli.sitting", str(tmp_path / "evolve.db"), *words]
+    command = [sys.executable, "-m", "tests.cli.session", str(tmp_path / "evolve.db"), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     environment.pop("COLUMNS", None)
     process = subprocess.Popen(

@@ -34,11 +34,11 @@ from tests.cli.conftest import ROOT
 
 
 def sit(database: Path, latency_s: float, *words: str) -> forked.Forked:
-    """A sitting that has begun to search."""
+    """A session that has begun to search."""
     words = (str(database), str(latency_s), *words)
-    process = forked.start("tests.cli.sitting", *words, cwd=database.parent)
+    process = forked.start("tests.cli.session", *words, cwd=database.parent)
     deadline = time.monotonic() + 30
-    while process.printed()[0].partition("\n")[0] != "sitting":
+    while process.printed()[0].partition("\n")[0] != "session":
         assert time.monotonic() < deadline
         time.sleep(0.02)
     wait_for_tickets(database)
@@ -52,7 +52,7 @@ def wait_for_tickets(database: Path) -> None:
             if list(store.steps(store.run("demo").id)):
                 return
         time.sleep(0.05)
-    raise AssertionError("the sitting never asked for anything")
+    raise AssertionError("the session never asked for anything")
 
 
 def state(database: Path) -> tuple[str, str]:
@@ -209,7 +209,7 @@ def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
 def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
+        [sys.executable, "-m", "tests.cli.session", str(database), "0.1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -217,7 +217,7 @@ def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "sitting\n"
+    assert process.stdout.readline() == "session\n"
     wait_for_tickets(database)
     process.stdout.close()
     time.sleep(2)
@@ -232,7 +232,7 @@ def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
 
 def test_a_search_that_was_started_without_a_place_to_print_to_ends_well(tmp_path: Path):
     database = tmp_path / "evolve.db"
-    command = f"exec {sys.executable} -m tests.cli.sitting {database} 0.0 >&- 2>&-"
+    command = f"exec {sys.executable} -m tests.cli.session {database} 0.0 >&- 2>&-"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0
@@ -243,7 +243,7 @@ def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.1"],
+        [sys.executable, "-m", "tests.cli.session", str(database), "0.1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "60"},
         preexec_fn=lambda: os.login_tty(other_end),
@@ -263,7 +263,7 @@ def test_on_a_terminal_the_display_is_taken_away_and_lines_break_between_words(t
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.sitting", str(database), "0.2"],
+        [sys.executable, "-m", "tests.cli.session", str(database), "0.2"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "60"},
         stdout=other_end,

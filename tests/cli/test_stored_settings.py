@@ -3,7 +3,7 @@
 Invariants:
 1. Settings that have come since are at their defaults, and a limit that was not there is none.
 2. Budgets, models and trackers that a resume names are the run's from then on; where it is judged
-   is of that sitting alone.
+   is of that session alone.
 """
 
 import asyncio

@@ -22,10 +22,10 @@ GRACE_S = 20.0
 
 
 def sit(database: Path, latency_s: float, *words: str) -> tuple[int, str, float]:
-    """A whole sitting: exit status, what it has printed, and how long it took."""
+    """A whole session: exit status, what it has printed, and how long it took."""
     begins = time.monotonic()
     words = (str(database), str(latency_s), *words)
-    done = forked.run("tests.cli.sitting", *words, cwd=database.parent)
+    done = forked.run("tests.cli.session", *words, cwd=database.parent)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, time.monotonic() - begins
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.measurement import Interval, Ratio, middle, missed_bar, pooled
+from evolve.core.measurement import Interval, Ratio, middle, missed_target, pooled
 
 POSITIVE = st.floats(0.01, 100)
 
@@ -156,7 +156,7 @@ def test_pooling_does_not_depend_on_the_order(pairs):
 
 
 @pytest.mark.parametrize(
-    ("bars", "missed"),
+    ("target_speedups", "missed"),
     [
         ({}, None),
         ({"eager": 1.5}, None),  # the interval reaches it
@@ -165,5 +165,5 @@ def test_pooling_does_not_depend_on_the_order(pairs):
         ({"compile": 9.0, "eager": 2.0}, "eager"),
     ],
 )
-def test_a_bar_is_missed_where_the_whole_interval_is_below(bars, missed):
-    assert missed_bar({"eager": Ratio(1.2, 1.0, 1.5)}, bars) == missed
+def test_a_bar_is_missed_where_the_whole_interval_is_below(target_speedups, missed):
+    assert missed_target({"eager": Ratio(1.2, 1.0, 1.5)}, target_speedups) == missed

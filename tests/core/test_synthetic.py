@@ -61,7 +61,7 @@ def test_failures_are_planted_in_their_shares_and_spare_seeds_and_optimum():
 def test_what_is_no_program_gets_a_status():
     judge = SyntheticEvaluator()
     assert judge.judge(request("x = (")).status is Status.COMPILE_ERROR
-    assert judge.judge(request("x = 1")).status is Status.CONTRACT
+    assert judge.judge(request("x = 1")).status is Status.INVALID_INTERFACE
 
 
 def test_a_higher_fidelity_costs_more_and_says_more():

@@ -155,9 +155,9 @@ def launcher(device):
 def output_of(device, runner, source):
     """What its first call gives."""
     runner.load("candidate", source, 20.0)
-    with device.share(runner, device.make_slab([{"init": [], "state": {}}])) as arguments:
+    with device.share(runner, device.make_buffer([{"init": [], "state": {}}])) as arguments:
         runner.construct(0, 1, arguments, 20.0)
-    inputs = device.make_slab([[torch.ones(1024, device=device.place)]])
+    inputs = device.make_buffer([[torch.ones(1024, device=device.place)]])
     with device.share(runner, inputs) as shared:
         output = runner.call(0, shared, 20.0)
         (taken,) = output_snapshot.take(device, runner, output, shared)

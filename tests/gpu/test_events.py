@@ -32,8 +32,8 @@ def test_what_fits_the_cache_is_faster_warm(worker):
 def test_a_timed_verdict_has_what_both_sides_say_of_their_calls(worker):
     verdict = worker.evaluate(RIGHT + "\n# told\n", TASK, fidelity="search")
     (row,) = verdict.samples.values()
-    print(row["told"], verdict.device_time_s)
-    assert set(row["told"]) == {"candidate", "eager"}
+    print(row["self_reported"], verdict.device_time_s)
+    assert set(row["self_reported"]) == {"candidate", "eager"}
     times = verdict.cases[0].times_ms
-    for side, said in row["told"].items():
+    for side, said in row["self_reported"].items():
         assert said["cold_ms"] == pytest.approx(times[side].value, rel=0.15)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from evolve.llm.faults import (
     FOR_PEOPLE,
-    LONGEST_MESSAGE,
-    LONGEST_RETRY_AFTER_S,
+    MAX_MESSAGE,
+    MAX_RETRY_AFTER_S,
     RETRIED,
     FaultKind,
     classify,
@@ -38,8 +38,8 @@ def test_every_refusal_is_one_short_line_with_a_finite_wait(status, body, after,
     fault = classify(refused(status, body, retry_after=after), sent=sent)
     assert fault.kind is not FaultKind.UNREACHABLE
     assert "\n" not in fault.message
-    assert len(fault.message) <= LONGEST_MESSAGE + 3
-    assert fault.retry_after_s is None or 0 <= fault.retry_after_s <= LONGEST_RETRY_AFTER_S
+    assert len(fault.message) <= MAX_MESSAGE + 3
+    assert fault.retry_after_s is None or 0 <= fault.retry_after_s <= MAX_RETRY_AFTER_S
 
 
 @given(st.text(), st.booleans())

@@ -95,7 +95,7 @@ def failing(status: Status, feedback: str = "") -> Evaluation:
     """A verdict on a program that is not correct."""
     return Evaluation(
         status=status,
-        stage=Stage.CONTRACT,
+        stage=Stage.INTERFACE,
         fidelity=Fidelity.SEARCH,
         task_revision="0" * 64,
         device_class="synthetic",

@@ -14,7 +14,7 @@ from triton.runtime import interpreter as triton_interpreter
 
 from operators.local.templates.kernels import recurrence
 from tests.operators import interpreter
-from tests.worker.whole_running import recurrence as expected_states
+from tests.worker.decompositions_running import recurrence as expected_states
 
 STEPS, BATCH, HIDDEN, DIRECTIONS = SHAPE = 6, 20, 20, 2
 WIDTH, BLOCK_B, BLOCK_H, PARTS = 32, 16, 8, 2

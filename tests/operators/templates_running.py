@@ -18,7 +18,7 @@ from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED, apart, flat, imported
 from tests.operators.output_code import instance
 
-_LARGEST = 2**24
+_MAX_ELEMENTS = 2**24
 
 
 def answers(
@@ -37,7 +37,7 @@ def interpreted(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def made(size: int, view: Sequence[Sequence[int]], device: str) -> torch.Tensor:
     """Random numbers by a view of so many elements, of many only those that it shows."""
-    if size <= _LARGEST:
+    if size <= _MAX_ELEMENTS:
         return torch.randn(size, device=device).as_strided(*view)
     with tempfile.NamedTemporaryFile() as file:
         whole = (

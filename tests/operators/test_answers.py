@@ -99,7 +99,7 @@ def test_no_reply_makes_an_operator_raise(name, texts, cut):
         asked_for = reading.outcome
     if isinstance(reading.outcome, Proposal):
         parse(reading.outcome.program.source)
-        again = reading.outcome.again  # a program that is measured again
+        again = reading.outcome.is_reevaluation  # a program that is measured again
         assert reading.status is (ReplyStatus.STEP if again else ReplyStatus.PROGRAM)
         assert reading.outcome.parents or again or name == "world_model"  # a first one of an intent
     elif isinstance(reading.outcome, Failed):

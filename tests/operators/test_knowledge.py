@@ -349,7 +349,7 @@ def test_show_prints_the_text_and_the_sources(capsys):
 def test_search_takes_words_or_a_diagnosis(capsys):
     by_words = json.loads(out(capsys, "search", "bank", "conflict", "--json"))
     assert by_words[0]["id"] == "shared-memory-banks"
-    by_error = json.loads(out(capsys, "search", "--error", "contract", "--json"))
+    by_error = json.loads(out(capsys, "search", "--error", "invalid_interface", "--json"))
     assert by_error[0]["id"] == "judge-contract"
     assert by_error[0]["score"] == 10.0
     assert "nothing fits" in out(capsys, "search", "nosuchword")

@@ -208,7 +208,7 @@ def test_every_error_and_every_bottleneck_has_a_document():
     [
         (Diagnosis(category="attention", language="triton"), "attention"),
         (Diagnosis(category="scan", device="cpu", language="cpp"), "scans"),
-        (Diagnosis(error="contract"), "judge-contract"),
+        (Diagnosis(error="invalid_interface"), "judge-contract"),
         (Diagnosis(error="nondeterministic", category="scan"), "debug-nondeterminism"),
         (Diagnosis(error="timeout", category="scan", language="triton"), "debug-crashes"),
         (Diagnosis(error="compile_error", language="triton"), "triton-pitfalls"),

@@ -80,8 +80,8 @@ def test_the_factors_of_the_rule_are_the_judges():
     from evolve.worker.correctness import tolerance
     from operators.prompting import precision
 
-    assert (precision.OWN_ERROR, precision.LARGEST) == (tolerance.KAPPA, tolerance.PEAK)
-    assert precision.MOST_TERMS == tolerance.MOST_TERMS
+    assert (precision.OWN_ERROR, precision.MAX_PEAK) == (tolerance.KAPPA, tolerance.PEAK)
+    assert precision.MAX_TERMS == tolerance.MAX_TERMS
 
 
 def test_the_precision_rule_has_the_tasks_own_numbers():

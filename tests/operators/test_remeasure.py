@@ -54,7 +54,7 @@ def test_a_new_leader_is_confirmed():
     facts = MemoryFacts()
     elites = population(facts, (0.9, 1), (0.1, 3))
     answer = propose(Remeasure(share=0.0), facts, elites)
-    assert answer.again
+    assert answer.is_reevaluation
     assert answer.fidelity is Fidelity.SEARCH
     assert answer.program.digest == elites[0].program
     assert answer.assignment == elites[0].assignment

@@ -24,7 +24,7 @@ WORDS = {
 }
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 _CODE = re.compile(r"^```.*?^```|^    \S[^\n]*$|`[^`\n]*`|https?://\S+", re.DOTALL | re.MULTILINE)
-_LEAST_WORDS = 3  # of a string that is a message, and not a name or a setting
+_MIN_WORDS = 3  # of a string that is a message, and not a name or a setting
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             cleaned = re.sub(r"`[^`]*`", "", node.value)
-            if len(_WORD.findall(cleaned)) >= _LEAST_WORDS and "def " not in cleaned:
+            if len(_WORD.findall(cleaned)) >= _MIN_WORDS and "def " not in cleaned:
                 yield node.lineno, cleaned
 
 

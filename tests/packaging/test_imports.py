@@ -95,7 +95,7 @@ def test_imports_point_downwards_only():
         (f"{WORKER}/runner/probes.py", "from evolve.worker.correctness import compare", "trust:"),
         (
             f"{WORKER}/session/admission.py",
-            "from evolve.worker.judge import referee",
+            "from evolve.worker.judge import judge",
             "rooms of the worker:",
         ),
         (

@@ -1,7 +1,7 @@
-"""Messages of a candidate that has taken over its runner, as the referee reads them.
+"""Messages of a candidate that has taken over its runner, as the judge reads them.
 
 Invariant: whatever the bytes say, reading and judging them ends in a verdict or in the candidate's
-fault; the referee itself never fails.
+fault; the judge itself never fails.
 """
 
 import math
@@ -45,7 +45,7 @@ def body(tensors, tree: bytes) -> bytes:
 
 
 def look_at(message: bytes) -> None:
-    """What the referee does with an answer before and after it takes any bytes."""
+    """What the judge does with an answer before and after it takes any bytes."""
     try:
         output = messages.parse_output(message)
         if output_snapshot.same_structure(output, EXPECTED):

@@ -8,7 +8,7 @@ from tests.redteam.corpus import corpus
 from tests.redteam.tasks import TASKS
 
 HONEST = {entry.name: entry for entry in corpus("honest")}
-OTHERS = ["pick", "pair", "copy", "half"]  # as many as a referee keeps warm
+OTHERS = ["pick", "pair", "copy", "half"]  # as many as a judge keeps warm
 
 
 def test_a_task_that_comes_back_after_others_is_judged_by_its_own_weights(court):

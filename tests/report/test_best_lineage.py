@@ -13,8 +13,8 @@ from evolve.report.run.best_lineage import (
     MAX_STATIONS,
     Change,
     Station,
-    journey,
     shortened,
+    shown,
 )
 from evolve.report.run.facts import gather
 from evolve.report.text import TIMES
@@ -28,7 +28,7 @@ def search(store: Store) -> Searched:
 
 
 def stations(search: Searched) -> list[Station]:
-    return journey(gather(search.store, search.name)).stations
+    return shown(gather(search.store, search.name)).stations
 
 
 def code(count: int, line: str) -> str:
@@ -131,7 +131,7 @@ def test_of_a_long_path_the_first_and_the_last_stations_are_shown(search):
     search.model(names[0], verdict(1.0))
     for number, name in enumerate(names[1:], start=1):
         search.model(name, verdict(1.0 + number), names[number - 1])
-    found = journey(gather(search.store, search.name))
+    found = shown(gather(search.store, search.name))
     assert found.left_out == 3
     assert [station.sequence for station in found.stations] == [0, *range(4, MAX_STATIONS + 3)]
     assert source(names[0]) != source(names[1])

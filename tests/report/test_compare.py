@@ -84,7 +84,7 @@ def told(filled: Filling, number: int, *logs: float, status: Status = Status.COR
     """Full evaluations of one program, one after the other."""
     for log in logs or (0.0,):
         verdict = evaluation(TASK, status, Fidelity.SEARCH, log, 0.05)
-        proposal = Proposal(program=Program(source(number, 1)), again=True)
+        proposal = Proposal(program=Program(source(number, 1)), is_reevaluation=True)
         filled.step("improve", proposal, verdict, f"{number}")
 
 

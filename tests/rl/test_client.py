@@ -181,10 +181,10 @@ def test_half_of_a_character_is_no_reason_to_stop(client):
 
 
 def test_the_client_keeps_to_what_the_server_takes():
-    assert rl_client.LONGEST_TEXT == messages.MAX_TEXT
-    assert rl_client.MOST_AT_ONCE <= messages.MAX_BATCH
+    assert rl_client.MAX_TEXT == messages.MAX_TEXT
+    assert rl_client.MAX_AT_ONCE <= messages.MAX_BATCH
     # one submission has three texts at most, of up to six bytes a character
-    assert max(rl_client.MOST_BYTES, 3 * 6 * rl_client.LONGEST_TEXT) < MAX_BODY
+    assert max(rl_client.MAX_BYTES, 3 * 6 * rl_client.MAX_TEXT) < MAX_BODY
 
 
 def test_a_baseline_of_the_client_is_that_of_every_row(server):

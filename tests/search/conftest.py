@@ -59,16 +59,16 @@ def run_to_end(search: Search, evaluator: SyntheticEvaluator, **limits) -> Outco
 def run_until_stopped(
     search: Search, evaluator: SyntheticEvaluator, evaluations: int = 9
 ) -> Outcome:
-    """A sitting that is stopped under the first evaluation of a judge that takes long."""
+    """A session that is stopped under the first evaluation of a judge that takes long."""
 
     async def body() -> Outcome:
         limits = from_config({"evaluations": evaluations})
         pipeline = Pipeline(search, evaluator, limits, drain_s=0.02)
-        sitting = asyncio.create_task(pipeline.run())
-        while not evaluator.calls and not sitting.done():
+        session = asyncio.create_task(pipeline.run())
+        while not evaluator.calls and not session.done():
             await asyncio.sleep(0.005)
         pipeline.request_stop("SIGTERM")
-        return await sitting
+        return await session
 
     return asyncio.run(body())
 

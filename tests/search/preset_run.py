@@ -40,5 +40,5 @@ def searched(
     model = model or ScriptedModel(script=script)
     search = components.build_search(store, run, config, model=model)
     judge, limit = judge or SyntheticEvaluator(), components.build_termination(config)
-    sitting = Pipeline(search, judge, limit, serial=serial, verify=False)
-    return asyncio.run(sitting.run()), run
+    session = Pipeline(search, judge, limit, serial=serial, verify=False)
+    return asyncio.run(session.run()), run

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
+from evolve.core.evaluation import EARLY_STOPPED, Fidelity, Label, Status
 from evolve.core.lineage import REMEASURE, VERIFY
-from evolve.core.measurement import OUT_OF_REACH, Ratio
+from evolve.core.measurement import UNREACHABLE_SPEEDUP, Ratio
 from evolve.search.execution.final_evaluation import play_finals
 from evolve.search.execution.pipeline import Pipeline
 from evolve.search.execution.verification import MAX_CONTENDERS
@@ -239,11 +239,11 @@ class Recording(SyntheticEvaluator):
         super().__init__(slots=4, latency_s=0.01)
         self.fails, self.stalls_at, self.other = fails, stalls_at, judge
         self.asked, self.under_way = [], 0
-        self.bars = []
+        self.target_speedups = []
 
     async def evaluate(self, request):
         self.under_way += 1
-        self.bars.append(request.bars)
+        self.target_speedups.append(request.target_speedups)
         self.asked.append((request.fidelity, self.under_way))
         try:
             await asyncio.sleep(60.0 if len(self.asked) == self.stalls_at else 0.0)
@@ -268,8 +268,11 @@ def test_a_first_program_is_verified_before_others_are_judged(store, run):
     evaluator = Recording()
     asked = opened(make_search(store, run, operators=variants()), evaluator, evaluations=6)
     assert evaluator.asked[:2] == [(Fidelity.SEARCH, 1), (Fidelity.VERIFY, 1)]
-    assert evaluator.bars[:2] == [{"eager": OUT_OF_REACH}, {}]  # a first look will do
-    assert OUT_OF_REACH not in evaluator.bars[2].values()
+    assert evaluator.target_speedups[:2] == [
+        {"eager": UNREACHABLE_SPEEDUP},
+        {},
+    ]  # a first look will do
+    assert UNREACHABLE_SPEEDUP not in evaluator.target_speedups[2].values()
     assert asked.count(Fidelity.SEARCH) == 6
     first, second, *_ = store.steps(run.id)
     assert second.operator == VERIFY
@@ -282,13 +285,13 @@ class Glancing(Recording):
 
     def judge(self, request):
         verdict = super().judge(request)
-        if OUT_OF_REACH not in request.bars.values():
+        if UNREACHABLE_SPEEDUP not in request.target_speedups.values():
             return verdict
         rough = {
             name: Ratio(1.1 * of.value, 0.9 * of.value, 1.3 * of.value)
             for name, of in verdict.ratios.items()
         }
-        return replace(verdict, ratios=rough, labels=(Label(CUT_SHORT, "a first look"),))
+        return replace(verdict, ratios=rough, labels=(Label(EARLY_STOPPED, "a first look"),))
 
 
 def test_what_a_run_opens_with_is_measured_in_full_once_it_is_verified(store, run):

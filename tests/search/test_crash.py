@@ -100,7 +100,7 @@ def check_visits(store: Store, run: int, steps) -> None:
 
 
 def key(store: Store, run: int, step) -> str:
-    again = store.ticket(run, step.sequence).proposal.again
+    again = store.ticket(run, step.sequence).proposal.is_reevaluation
     repeat = store.repeat(run, step.sequence) if again else 0
     return f"{instance_digest(step.program, step.assignment)} {step.fidelity} {repeat}"
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import CUT_SHORT, Fidelity, Label, Status
+from evolve.core.evaluation import EARLY_STOPPED, Fidelity, Label, Status
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.search.engine import Search
@@ -77,7 +77,7 @@ def test_the_verdict_at_another_fidelity_is_no_answer(store, judged, fidelity):
 
 
 def test_a_verification_is_always_made(store, judged):
-    ticket = judged.again(judged.leader, operator="verify", fidelity=Fidelity.VERIFY)
+    ticket = judged.reevaluate(judged.leader, operator="verify", fidelity=Fidelity.VERIFY)
     request = judged.request(ticket)
     judged.tell(ticket, SyntheticEvaluator().judge(request))
     assert judged.known(request, SyntheticEvaluator()) is None
@@ -91,13 +91,13 @@ def test_what_another_runs_best_cut_short_is_judged_anew_where_it_may_matter(sto
     search = make_search(store, run, operators={"once": Scheduled(operator=Once())})
     ticket = search.ask()
     verdict = SyntheticEvaluator().judge(search.request(ticket))
-    cut = replace(verdict, labels=(*verdict.labels, Label(CUT_SHORT, "behind its best")))
+    cut = replace(verdict, labels=(*verdict.labels, Label(EARLY_STOPPED, "behind its best")))
     search.tell(ticket, cut)
     other = another(store, search)
     request = other.request(other.ask())
     found = cut.ratios["eager"]
     for bar, is_answer in ((None, False), (0.9 * found.high, False), (1.1 * found.high, True)):
-        barred = replace(request, bars={"eager": bar} if bar else {})
+        barred = replace(request, target_speedups={"eager": bar} if bar else {})
         assert (other.known(barred, SyntheticEvaluator()) is not None) == is_answer
 
 
@@ -111,7 +111,7 @@ def test_a_rough_verdict_beside_a_full_one_is_no_second_opinion(store, run):
     first = make_search(store, run, operators={"once": Scheduled(operator=Once())})
     ticket = first.ask()
     verdict = SyntheticEvaluator().judge(first.request(ticket))
-    first.tell(ticket, timed(verdict, 1.0, CUT_SHORT))
+    first.tell(ticket, timed(verdict, 1.0, EARLY_STOPPED))
     second = another(store, first)
     second.tell(second.ask(), full := timed(verdict, 2.0))
     third = another(store, first)
@@ -135,7 +135,7 @@ def test_judging_again_can_be_asked_for(store, judged):
 
 @pytest.mark.parametrize("is_refuted", [False, True])
 def test_one_of_several_verdicts_is_no_answer(store, judged, is_refuted):
-    ticket = judged.again(judged.leader, operator="remeasure", fidelity=Fidelity.SEARCH)
+    ticket = judged.reevaluate(judged.leader, operator="remeasure", fidelity=Fidelity.SEARCH)
     found = SyntheticEvaluator().judge(judged.request(ticket))
     if is_refuted:
         found = replace(found, status=Status.WRONG_VALUE, ratios={}, cases=(), samples={})

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.search.execution.llm_concurrency import BACKLOG, TYPICAL_CALL_S, Pace, Rounds
+from evolve.search.execution.llm_concurrency import BACKLOG, TYPICAL_CALL_S, LLMConcurrency, Rounds
 
 
-def pace(calls=100, slots=1, *, call_s=(), programs=0, judged_s=()) -> Pace:
-    found = Pace(calls, slots)
+def pace(calls=100, slots=1, *, call_s=(), programs=0, judged_s=()) -> LLMConcurrency:
+    found = LLMConcurrency(calls, slots)
     for seconds in call_s:
         found.called(seconds)
     for _ in range(programs):

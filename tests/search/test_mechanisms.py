@@ -229,7 +229,7 @@ def test_a_run_says_so_before_its_first_step(store: Store):
     config = settings("name=demo", *words) | {"audit": []}
     run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
     search = components.build_search(store, run, config, model=ScriptedModel(script=other_programs))
-    sitting = Pipeline(
+    session = Pipeline(
         search,
         SyntheticEvaluator(),
         components.build_termination(config),
@@ -237,7 +237,7 @@ def test_a_run_says_so_before_its_first_step(store: Store):
         serial=True,
         verify=False,
     )
-    asyncio.run(sitting.run())
+    asyncio.run(session.run())
     assert [(line.partition(" ")[0], step) for line, step in heard] == [("selection.dead_stale", 0)]
 
 

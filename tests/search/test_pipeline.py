@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import EvaluatorUnavailable, StoreError, UsageError
-from evolve.core.evaluation import NO_ROOM, OCCUPIED, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.evaluation import (
+    DEVICE_BUSY,
+    DEVICE_OOM,
+    Evaluation,
+    Fidelity,
+    Label,
+    Stage,
+    Status,
+)
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import Failed
 from evolve.search.execution.pipeline import Pipeline
@@ -140,7 +148,7 @@ def test_a_judge_that_fails_stops_the_run_and_loses_nothing(store, run):
 
 @pytest.mark.parametrize(
     ("labels", "calls"),
-    [((), 3), ((Label(NO_ROOM, "8 GiB"),), 1), ((Label(OCCUPIED, "by others"),), 1)],
+    [((), 3), ((Label(DEVICE_OOM, "8 GiB"),), 1), ((Label(DEVICE_BUSY, "by others"),), 1)],
 )
 def test_our_own_fault_is_retried_and_then_recorded_without_a_score(store, run, labels, calls):
     """Want of memory is not, nor a device that others use: the judge has tried alone already."""
@@ -195,7 +203,9 @@ def test_a_users_baseline_is_judged_once_and_timed_beside_every_candidate(store,
 def test_a_users_baseline_that_is_wrong_stops_the_run_with_the_reason(store, run):
     mine = {"file:mine.py": "BLOCK = 128\n"}  # defines no ModelNew
     search = make_search(store, run, baseline="file:mine.py", opponents=mine)
-    with pytest.raises(UsageError, match=r"file:mine\.py fails the check itself \(contract\)"):
+    with pytest.raises(
+        UsageError, match=r"file:mine\.py fails the check itself \(invalid_interface\)"
+    ):
         run_to_end(search, SyntheticEvaluator(), evaluations=5)
     assert store.run("demo").state == "interrupted"
 
@@ -206,7 +216,9 @@ def test_a_users_baseline_that_a_stop_cut_short_is_judged_before_anything_else(s
     run_until_stopped(make_search(store, run, **parts), SyntheticEvaluator(latency_s=60.0))
     assert [ticket.operator for ticket in store.open_tickets(run.id)] == ["baseline"]
     evaluator = SyntheticEvaluator()
-    with pytest.raises(UsageError, match=r"file:mine\.py fails the check itself \(contract\)"):
+    with pytest.raises(
+        UsageError, match=r"file:mine\.py fails the check itself \(invalid_interface\)"
+    ):
         run_to_end(make_search(store, run, **parts), evaluator, evaluations=5)
     assert evaluator.calls == 1
 

@@ -14,7 +14,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Context, Elite, Failed, Offer, Proposal, Visits, rank
 from evolve.search.engine import Search
-from evolve.search.population import Held
+from evolve.search.population import LivePopulation
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.store import RunRow, Store
@@ -52,7 +52,7 @@ def step(search: Search, judge: SyntheticEvaluator) -> None:
         search.tell(ticket, judge.judge(search.request(ticket)))
 
 
-def seen(held: Held) -> dict[str, object]:
+def seen(held: LivePopulation) -> dict[str, object]:
     """All that a policy can find out."""
     return {
         "elites": list(held),
@@ -232,14 +232,14 @@ class Roaming:
 
 def test_it_follows_offers_that_move_programs_over_several_places(store, run):
     for seed in range(20):
-        roaming, held = Roaming(seed), Held(store, run.id, {})
+        roaming, held = Roaming(seed), LivePopulation(store, run.id, {})
         assert not held.islands
         for _ in range(40):
             held.update(*roaming.next())
             programs = {elite.program: elite for elite in roaming.slots.values()}
             assert list(held) == sorted(programs.values(), key=rank)
             assert all(held.elite(program) == elite for program, elite in programs.items())
-            afresh = Held(store, run.id, roaming.slots)
+            afresh = LivePopulation(store, run.id, roaming.slots)
             assert {name: list(of) for name, of in held.islands.items()} == {
                 name: list(of) for name, of in afresh.islands.items()
             }

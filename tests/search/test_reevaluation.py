@@ -65,7 +65,7 @@ def listed(store, run, *proposals, **changes) -> Search:
 
 
 def instance(source: str, block: int = 16, *, again: bool = False) -> Proposal:
-    return Proposal(program=Program(source), assignment={"BLOCK": block}, again=again)
+    return Proposal(program=Program(source), assignment={"BLOCK": block}, is_reevaluation=again)
 
 
 def put(search: Search, speedup: float | None, spread: float = 0.02) -> Ticket:
@@ -87,7 +87,7 @@ def value(search: Search, source: str) -> float:
 
 
 def test_a_lucky_first_measurement_loses_the_lead(store, run):
-    search = listed(store, run, instance(A), instance(B), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(B), instance(A, is_reevaluation=True))
     put(search, 2.0)
     put(search, 1.9)
     assert search.leader.program == digest(A)
@@ -109,7 +109,7 @@ def test_pooling_weighs_by_variance_and_a_single_estimate_stays_as_it_is():
 
 
 def test_the_share_of_speed_of_light_is_pooled_as_times_are(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     for share in (0.4, 0.9):
         ticket = search.ask()
         found = verdict(search, ticket, 2.0)
@@ -119,7 +119,7 @@ def test_the_share_of_speed_of_light_is_pooled_as_times_are(store, run):
 
 
 def test_the_worst_error_and_the_most_memory_of_all_evaluations_count(store, run):
-    search = listed(store, run, *(instance(A, again=bool(number)) for number in range(3)))
+    search = listed(store, run, *(instance(A, is_reevaluation=bool(number)) for number in range(3)))
     for found in ({}, {"error": 0.4, "memory_bytes": 5e6}, {"error": 0.3, "memory_bytes": 9e6}):
         ticket = search.ask()
         judged = verdict(search, ticket, 2.0)
@@ -140,7 +140,12 @@ def test_estimates_that_contradict_each_other_make_the_interval_wider():
 
 def test_an_instance_that_is_lowered_leaves_the_program_to_its_other_one(store, run):
     search = listed(
-        store, run, instance(A, 32), instance(A, 64), instance(A, 32, again=True), instance(B)
+        store,
+        run,
+        instance(A, 32),
+        instance(A, 64),
+        instance(A, 32, is_reevaluation=True),
+        instance(B),
     )
     put(search, 2.0)
     put(search, 1.8)  # a worse instance changes nothing
@@ -157,7 +162,7 @@ def test_an_instance_that_is_lowered_leaves_the_program_to_its_other_one(store, 
 
 
 def test_what_a_later_evaluation_refutes_leaves_the_archive(store, run):
-    search = listed(store, run, instance(A), instance(B), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(B), instance(A, is_reevaluation=True))
     put(search, 2.0)
     put(search, 1.5)
     put(search, None)
@@ -168,7 +173,9 @@ def test_what_a_later_evaluation_refutes_leaves_the_archive(store, run):
 
 
 def test_a_refuted_instance_leaves_the_program_to_its_other_one(store, run):
-    search = listed(store, run, instance(A, 32), instance(A, 64), instance(A, 32, again=True))
+    search = listed(
+        store, run, instance(A, 32), instance(A, 64), instance(A, 32, is_reevaluation=True)
+    )
     put(search, 2.0)
     put(search, 1.5)
     put(search, None)
@@ -178,7 +185,7 @@ def test_a_refuted_instance_leaves_the_program_to_its_other_one(store, run):
 
 @pytest.mark.parametrize("status", [Status.INFRA, Status.TIMING_UNBOUNDED])
 def test_what_says_nothing_of_the_program_changes_nothing(store, run, status):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 2.0)
     before = search.leader
     ticket = search.ask()
@@ -215,7 +222,7 @@ def test_a_tuned_program_keeps_the_parents_that_it_was_made_from(store, run):
 
 
 def test_what_is_evaluated_again_is_never_answered_from_the_store(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 2.0)
     request = search.request(search.ask())
     assert request.repeat == 1
@@ -223,16 +230,16 @@ def test_what_is_evaluated_again_is_never_answered_from_the_store(store, run):
 
 
 def test_a_proposal_that_is_to_be_made_again_survives_a_restart(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 2.0)
     asked = search.ask()
     (waiting,) = make_search(store, run).open_tickets()
     assert waiting == asked
-    assert waiting.proposal.again
+    assert waiting.proposal.is_reevaluation
 
 
 def test_an_unverified_winner_is_shown_with_all_that_was_measured_of_it(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 2.0)
     put(search, 1.0)
     assert champion(store, run).ratio.value == pytest.approx(math.sqrt(2.0))
@@ -244,7 +251,7 @@ def brought(store: Store, run, operator: str) -> tuple[float, float]:
 
 
 def again(search: Search, elite, speedup: float | None, fidelity=Fidelity.SEARCH) -> None:
-    ticket = search.again(elite, operator="again", fidelity=fidelity)
+    ticket = search.reevaluate(elite, operator="again", fidelity=fidelity)
     found = verdict(search, ticket, speedup) if speedup else wrong(search, ticket)
     search.tell(ticket, found)
 
@@ -291,7 +298,7 @@ def test_what_says_nothing_of_the_program_leaves_its_makers_gain(store, run):
     search = listed(store, run, instance(A))
     put(search, 2.0)
     before = brought(store, run, "listed")
-    ticket = search.again(search.leader, operator="again", fidelity=Fidelity.SEARCH)
+    ticket = search.reevaluate(search.leader, operator="again", fidelity=Fidelity.SEARCH)
     search.tell(ticket, wrong(search, ticket, Status.INFRA))
     assert brought(store, run, "listed") == before
 
@@ -367,7 +374,7 @@ def test_a_projection_equals_an_archive_that_watched_from_the_start(store, run, 
 
 
 def test_what_is_refuted_after_it_was_evicted_is_in_no_projection(store, run):
-    proposals = instance(A), instance(B), instance(A, again=True)
+    proposals = instance(A), instance(B), instance(A, is_reevaluation=True)
     search = listed(store, run, *proposals, archive=TopK(capacity=1))
     put(search, 1.5)
     put(search, 2.0)
@@ -378,7 +385,7 @@ def test_what_is_refuted_after_it_was_evicted_is_in_no_projection(store, run):
 
 
 def test_texts_are_described_for_archives_that_read_them_and_for_projections(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 1.5)
     put(search, 1.4)
     assert "sketch" not in search.leader.descriptors
@@ -421,7 +428,7 @@ def test_a_recorded_run_with_repeated_measurements_is_replayed_as_it_was(store, 
 
 
 def test_a_lucky_measurement_does_not_reach_a_target(store, run):
-    search = listed(store, run, instance(A), instance(A, again=True))
+    search = listed(store, run, instance(A), instance(A, is_reevaluation=True))
     put(search, 3.0)
     assert search.progress.best.low > 2.9
     put(search, 1.0)

@@ -239,9 +239,9 @@ def test_a_restart_in_the_middle_of_tuning_goes_on_as_if_it_had_not_been(store, 
 
 
 def test_a_run_that_is_resumed_keeps_the_count_of_its_answers(tmp_path: Path):
-    """Two sittings, each stopped by its limit, are one run of that many proposals."""
+    """Two sessions, each stopped by its limit, are one run of that many proposals."""
 
-    def sitting(store: Store, run: RunRow, proposals: int) -> None:
+    def session(store: Store, run: RunRow, proposals: int) -> None:
         search = probing(store, run, Probe(), share=0.5)
         limit = from_config({"proposals": proposals})
         judge = SyntheticEvaluator()
@@ -253,7 +253,7 @@ def test_a_run_that_is_resumed_keeps_the_count_of_its_answers(tmp_path: Path):
             task, config = synthetic_task(), {"baseline": "eager"}
             run = store.create_run(name="demo", task=task, config=config, seed=7)
             for proposals in limits:
-                sitting(store, run, proposals)
+                session(store, run, proposals)
             assert store.progress(run.id).proposals == 16
             assert store.progress(run.id).tunings == 16
             dumps.append(list(store.dump(run.id, canonical=True)))

@@ -88,7 +88,7 @@ def evaluate(number: int, params: dict) -> None:
     found = verdict(params)
     if "# untimed" in source and ("_once" not in source or is_first("untimed", marker)):
         found |= {"status": "timing_unbounded", "ratios": {}}
-    for word in ("infra", "no_room"):
+    for word in ("infra", "device_oom"):
         if f"# {word}" in source:
             told = {"labels": [[word, "8 GiB"]], "feedback": "8 GiB"}
             found |= {"status": "infra", "ratios": {}, **told}

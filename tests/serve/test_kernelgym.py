@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from evolve.serve.kernelgym import MOST_TRIES
+from evolve.serve.kernelgym import MAX_TRIES
 from tests.serve.serving import candidate, serving
 
 REFERENCE = "import torch\n\nclass Model(torch.nn.Module):\n    pass\n"
@@ -125,7 +125,7 @@ def test_what_ends_every_judge_is_given_up_in_the_end(server):
     refused = []
     result = submit_and_poll(server, candidate("fail", marker="f3"), "always", refused=refused)
     assert result["status"] == "failed"
-    assert len(refused) == MOST_TRIES - 2
+    assert len(refused) == MAX_TRIES - 2
     found = server.ask.get("/kernelgym/results/always").json()
     assert (found["error_code"], found["metadata"]) == ("SYSTEM_ERROR", {"fault": "infra"})
     assert found["correctness"] is None

@@ -54,7 +54,7 @@ def test_the_judge_checks_a_kernel_and_a_signal_ends_it_all(tmp_path):
         with ask(url) as http:
             answer = http.post("/v1/jobs?wait_s=60", json=body).json()
             about = http.get("/v1/service").json()
-        assert answer["verdict"]["status"] == "contract"
+        assert answer["verdict"]["status"] == "invalid_interface"
         assert answer["task"]["weak"] == []
         assert about["device_class"].startswith("cpu")
         assert answer["evaluator_version"] == about["evaluator_version"]

@@ -17,7 +17,7 @@ import pytest
 
 from evolve.core.model import ReplyStatus
 from evolve.serve.jobs import Jobs, NewJob
-from evolve.serve.orders import Order
+from evolve.serve.submissions import AcceptedSubmission
 from evolve.tasks import find_task
 from tests.serve.serving import candidate, serving, submission
 
@@ -102,7 +102,7 @@ def test_a_reply_without_a_program_is_a_failure_of_its_own_and_costs_the_judge_n
     answer = server.ask.post(
         "/v1/jobs", json={"task": "rmsnorm", "completion": "I cannot.", "rewards": ["kevin@1"]}
     ).json()
-    assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
+    assert (answer["state"], answer["verdict"]["status"]) == ("done", "invalid_interface")
     assert answer["rewards"] == {"kevin@1": 0.0}
     assert len(server.judged()) == before
 
@@ -122,7 +122,7 @@ def test_the_program_of_a_reply_that_was_not_read_is_judged_when_it_is_sent_by_i
     ask = functools.partial(server.ask.post, "/v1/jobs?wait_s=30")
     unread = ask(json={"task": "rmsnorm", "completion": reply}).json()
     alone = ask(json={"task": "rmsnorm", "source": program}).json()
-    assert unread["verdict"]["status"] == "contract"
+    assert unread["verdict"]["status"] == "invalid_interface"
     assert alone["verdict"]["status"] == "correct"
 
 
@@ -149,7 +149,7 @@ def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
     assert "the stub fails" in answer["message"]
 
 
-@pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("no_room", 1)])
+@pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("device_oom", 1)])
 def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(server, word, attempts):
     answer = server.submit(word)
     assert (answer["state"], answer["fault"]) == ("failed", "infra")
@@ -414,7 +414,9 @@ def test_a_disk_that_fails_is_waited_for(tmp_path):
 def test_a_reply_without_a_program_is_never_judged_also_where_a_server_was_killed_before(tmp_path):
     """Between taking the submission and answering it at once."""
     task = find_task("rmsnorm", size="tiny")
-    order = Order(id="unread", task=task, source="", reading=ReplyStatus.NO_CODE, note="no code")
+    order = AcceptedSubmission(
+        id="unread", task=task, source="", reading=ReplyStatus.NO_CODE, note="no code"
+    )
     jobs = Jobs(tmp_path / "serve.db")
     new = NewJob(
         id="unread",
@@ -428,7 +430,7 @@ def test_a_reply_without_a_program_is_never_judged_also_where_a_server_was_kille
     jobs.close()
     with serving(tmp_path) as server:
         answer = server.ask.get("/v1/jobs/unread?wait_s=20").json()
-        assert (answer["state"], answer["verdict"]["status"]) == ("done", "contract")
+        assert (answer["state"], answer["verdict"]["status"]) == ("done", "invalid_interface")
         assert server.judged() == []
 
 

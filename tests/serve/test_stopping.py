@@ -13,10 +13,10 @@ import pytest
 
 from evolve.evaluation import LocalEvaluator
 from evolve.serve.catalogue import Catalogue
-from evolve.serve.intake import order_of
 from evolve.serve.jobs import Jobs
 from evolve.serve.messages import Submission
 from evolve.serve.service import Service, Settings
+from evolve.serve.submissions import accept
 from tests.serve.serving import submission
 
 WORKER = [sys.executable, "-SE", str(Path(__file__).with_name("stub_worker.py")), "4", "0"]
@@ -34,7 +34,7 @@ async def ends(folder, turns: int) -> bool:
     try:
         running = asyncio.create_task(service.run())
         await asyncio.sleep(0.2)  # all of its workers wait for jobs
-        service.submit([order_of(Submission(**submission("speedup 2.0")), catalogue)])
+        service.submit([accept(Submission(**submission("speedup 2.0")), catalogue)])
         for _ in range(turns):
             await asyncio.sleep(0)
         running.cancel()

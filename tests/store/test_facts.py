@@ -107,10 +107,10 @@ def test_a_program_that_differs_in_layout_only_is_found(store: Store) -> None:
     run, other = new_run(store).id, new_run(store, "other").id
     take_step(store, run, SmallArchive(), 1)
     relaid = Program(program(1).source.replace("\n\n\n", "\n\n\n# the same\n"))
-    assert store.twin(run, relaid) == program(1).digest
-    assert store.twin(run, program(1)) is None  # itself
-    assert store.twin(run, program(2)) is None
-    assert store.twin(other, relaid) is None
+    assert store.near_duplicate_of(run, relaid) == program(1).digest
+    assert store.near_duplicate_of(run, program(1)) is None  # itself
+    assert store.near_duplicate_of(run, program(2)) is None
+    assert store.near_duplicate_of(other, relaid) is None
 
 
 def test_the_steps_of_an_operator_are_listed_in_order(store: Store) -> None:

@@ -40,7 +40,7 @@ def test_a_step_and_its_questions_cost_the_same_late_in_a_run(store: Store) -> N
 
     def questions() -> None:
         store.trials(run, known)
-        store.twin(run, program(7))
+        store.near_duplicate_of(run, program(7))
         store.seen(run, instance_digest(known, {}))
         store.made_by(run, "never")
         store.proposals(run, "tune")

@@ -27,9 +27,9 @@ CONFIG = {"baseline": "eager"}
 
 
 @contextmanager
-def sitting(database: Path, so_far: int = 3) -> Iterator[forked.Forked]:
+def session(database: Path, so_far: int = 3) -> Iterator[forked.Forked]:
     """A search of the run `demo` that has evaluated more programs than so far, two a second."""
-    words = ("tests.cli.sitting", str(database), "1")
+    words = ("tests.cli.session", str(database), "1")
     process = forked.start(*words, cwd=database.parent.parent)
     try:
         deadline = time.monotonic() + 60
@@ -124,7 +124,7 @@ def test_what_was_taken_away_is_copied_and_goes_on_from_there(
     tmp_path: Path, take_away: Callable[[Path], None]
 ):
     database = tmp_path / "runs" / "evolve.db"
-    with sitting(database) as process:
+    with session(database) as process:
         before = evaluations(database)
         take_away(database)
         said = end(process, database)
@@ -132,7 +132,7 @@ def test_what_was_taken_away_is_copied_and_goes_on_from_there(
     assert found, said
     rescued = Path(found[1])
     assert evaluations(rescued) >= before
-    with sitting(rescued, before + 1) as again:
+    with session(rescued, before + 1) as again:
         again.send_signal(signal.SIGINT)
         assert again.wait(30) == 75
     if rescued.parent != tmp_path:  # of this test or not
@@ -152,7 +152,7 @@ def test_what_was_overwritten_is_said_to_be_lost(
     with Store.open(database, create=True) as store:
         store.create_run(name="other", task=synthetic_task(), config=CONFIG, seed=1)
     shutil.copyfile(database, database.with_name("backup.db"))
-    with sitting(database) as process:
+    with session(database) as process:
         overwritten_by(database)
         said = end(process, database)
     assert "its last state is not in the file any more" in said
@@ -161,7 +161,7 @@ def test_what_was_overwritten_is_said_to_be_lost(
 
 def test_pruning_and_backups_of_other_runs_end_no_search(tmp_path: Path):
     database = tmp_path / "runs" / "evolve.db"
-    with sitting(database) as process, Store.open(database) as store:
+    with session(database) as process, Store.open(database) as store:
         run = store.create_run(name="other", task=synthetic_task(), config=CONFIG, seed=1)
         for number in range(3):
             store.prune(run.id)

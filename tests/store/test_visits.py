@@ -101,7 +101,9 @@ def test_a_ticket_under_way_is_pending_all_the_way_up_until_it_is_told(store: St
 
 def know(store: Store, run: int, number: int, value: float, *, evaluations: int = 2) -> None:
     """Program `number` is measured again, and known by this value from then on."""
-    ticket = store.record(run, "remeasure", (), Proposal(program=program(number), again=True))
+    ticket = store.record(
+        run, "remeasure", (), Proposal(program=program(number), is_reevaluation=True)
+    )
     judged = evaluation(math.exp(value))
     ticket = store.evaluated(ticket, judged)
     known = store.elite(run, program(number).digest)

@@ -15,7 +15,7 @@ TEMPLATE = (
     "{% else %}{{ message['content'] }}<|end|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-LONGEST = 4096  # tokens
+MAX_TOKENS = 4096  # tokens
 
 
 def winding(search: Searched) -> None:
@@ -43,7 +43,7 @@ def tokenizer(rows: Iterable[dict[str, Any]]) -> Any:
     )
     bare.train_from_iterator(_texts(rows), learned)
     made = PreTrainedTokenizerFast(
-        tokenizer_object=bare, pad_token="<|pad|>", eos_token="<|end|>", model_max_length=LONGEST
+        tokenizer_object=bare, pad_token="<|pad|>", eos_token="<|end|>", model_max_length=MAX_TOKENS
     )
     made.chat_template = TEMPLATE
     return made
@@ -66,7 +66,7 @@ def model(words: Any, folder: Path) -> Any:
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
-        max_position_embeddings=LONGEST,
+        max_position_embeddings=MAX_TOKENS,
         pad_token_id=words.pad_token_id,
         eos_token_id=words.eos_token_id,
     )

@@ -33,7 +33,7 @@ def score(name: str, *args, **fields) -> float | None:
     return reward(name).score(step(*args, **fields))
 
 
-BROKEN = verdict(status=Status.COMPILE_ERROR, stage=Stage.CONTRACT)
+BROKEN = verdict(status=Status.COMPILE_ERROR, stage=Stage.INTERFACE)
 WRONG = verdict(status=Status.WRONG_VALUE)
 HACK = verdict(status=Status.HACK)
 DECOY = verdict(9.0, custom=False)
@@ -171,7 +171,7 @@ def test_cuda_l1_goes_by_no_outlier_and_sides_may_have_different_numbers_of_bloc
 
 def test_cuda_l1_takes_the_buckets_of_the_sides_that_the_baseline_was_timed_with() -> None:
     first = {"ms": {"compile": [[9.0]], "candidate": [[1.0]]}}
-    samples = {"large": first | {"apart": [blocks(([3.0], [2.0]))]}}
+    samples = {"large": first | {"separate": [blocks(([3.0], [2.0]))]}}
     assert score("cuda_l1@2", verdict(2.2, samples=samples)) == 1.5
 
 

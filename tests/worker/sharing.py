@@ -9,6 +9,6 @@ from evolve.worker.ipc.tensor_buffer import Shared
 
 def shared(*trees: Any) -> Shared:
     """As a device shares them, for as long as the tests run."""
-    slab = CpuDevice().make_slab(list(trees))
-    fd = make_sealed(slab.size, lambda memory: memory.copy_(slab.memory))
-    return Shared(fd, slab, slab.memory)
+    buffer = CpuDevice().make_buffer(list(trees))
+    fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
+    return Shared(fd, buffer, buffer.memory)

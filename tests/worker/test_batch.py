@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.core.evaluation import NO_ROOM, Evaluation, Fidelity, Label, Stage, Status
+from evolve.core.evaluation import DEVICE_OOM, Evaluation, Fidelity, Label, Stage, Status
 from evolve.worker.service import batch_loop
 from evolve.worker.service.batch_costs import Costs
 from evolve.worker.service.batch_files import Answers, BatchRequest, read_answers, request_lines
 from evolve.worker.service.shards import Shards
 from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
-from tests.worker.test_batchfile import begun, evaluate
+from tests.worker.test_batch_files import begun, evaluate
 
 RIGHT = forward("return right(x)")
 WRONG = forward("return right(x) + 1")
@@ -200,7 +200,7 @@ class FailingJudge:
         pass
 
 
-NO_MEMORY = (Label(NO_ROOM, "8 GiB"),)
+NO_MEMORY = (Label(DEVICE_OOM, "8 GiB"),)
 
 
 @pytest.fixture

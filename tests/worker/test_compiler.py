@@ -20,7 +20,7 @@ from evolve.worker.base.interpreter import WITH_COMPILER, start
 from evolve.worker.build.inductor import SETTINGS, compile_model, settings
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, unpack
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 
 FRAGILE = Task(
     name="fragile",
@@ -160,12 +160,12 @@ def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     tmp_path.chmod(0o755)
     ahead = start(WITH_COMPILER)
-    referee = Referee(CpuDevice(), tmp_path / "cache", ahead=[ahead])
+    judge = Judge(CpuDevice(), tmp_path / "cache", ahead=[ahead])
     try:
-        assert "compiled" in referee.compiled(FRAGILE, ["default"])["default"]
-        assert ahead.process.pid in {zygote.pid for zygote in referee.launcher.zygotes()}
+        assert "compiled" in judge.compiled(FRAGILE, ["default"])["default"]
+        assert ahead.process.pid in {zygote.pid for zygote in judge.launcher.zygotes()}
     finally:
-        referee.close()
+        judge.close()
 
 
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):

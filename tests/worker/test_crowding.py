@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evolve.core.evaluation import NO_ROOM, Fidelity, Status
+from evolve.core.evaluation import DEVICE_OOM, Fidelity, Status
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
 MB = 1 << 20
@@ -29,7 +29,7 @@ class NarrowDevice(CpuDevice):
 
     pool_bytes = 20 * MB
     room = 96 * MB
-    seats = 1
+    timing_slots = 1
 
 
 class FailsOnce:
@@ -49,20 +49,20 @@ class FailsOnce:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_get_their_verdicts_also_one_that_is_judged_again_alone(tmp_path, capsys):
-    referee = Referee(NarrowDevice(), tmp_path)
+    judge = Judge(NarrowDevice(), tmp_path)
     sources = [f"{HONEST_CPP}\n# {number}\n" for number in range(5)]
-    keeper = referee._timekeeper
+    keeper = judge._timekeeper
     keeper.time = FailsOnce(keeper.time, sources[1])
     try:
         with ThreadPoolExecutor(len(sources)) as threads:
             verdicts = list(
                 threads.map(
-                    lambda source: referee.evaluate(RELU_TASK, source, Fidelity.SCREEN, {}),
+                    lambda source: judge.evaluate(RELU_TASK, source, Fidelity.SCREEN, {}),
                     sources,
                 )
             )
     finally:
-        referee.close()
+        judge.close()
     assert [verdict.status for verdict in verdicts] == [Status.CORRECT] * len(sources)
     again = ["judged_again" in [label.name for label in verdict.labels] for verdict in verdicts]
     assert again == [False, True, False, False, False]
@@ -93,50 +93,50 @@ class AskedDevice(NarrowDevice):
 
 
 @pytest.fixture
-def referee(tmp_path):
-    referee = Referee(AskedDevice(), tmp_path)
-    yield referee
-    referee.close()
+def judge(tmp_path):
+    judge = Judge(AskedDevice(), tmp_path)
+    yield judge
+    judge.close()
 
 
 @pytest.fixture
-def neighbour(referee):
+def neighbour(judge):
     """Has some of the room until somebody waits for it."""
     came = threading.Event()
 
     def stay():
-        with referee._room.taken(1):
+        with judge._budget.taken(1):
             came.set()
-            while not referee._room._queue:
+            while not judge._budget._queue:
                 time.sleep(0.01)
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(stay)
         assert came.wait(5)
         yield
-        referee._room._queue.append(None)  # where nobody ever waited
+        judge._budget._queue.append(None)  # where nobody ever waited
 
 
 @pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
 def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
-    referee, neighbour, free, is_theirs
+    judge, neighbour, free, is_theirs
 ):
     """A graph's memory lies beside what a process has been given, where nobody keeps any free."""
     short = forward(f"raise torch.OutOfMemoryError({said(free)!r})")
-    verdict = referee.evaluate(RELU_TASK, short, Fidelity.SCREEN, {})
+    verdict = judge.evaluate(RELU_TASK, short, Fidelity.SCREEN, {})
     assert verdict.status is Status.OOM, verdict.feedback
     assert ("judged_again" in labels(verdict)) != is_theirs
-    assert NO_ROOM not in labels(verdict)
+    assert DEVICE_OOM not in labels(verdict)
 
 
-def test_a_device_is_asked_whether_it_works_after_each_violent_end(referee, neighbour):
-    verdict = referee.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
+def test_a_device_is_asked_whether_it_works_after_each_violent_end(judge, neighbour):
+    verdict = judge.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
     assert "judged_again" in labels(verdict)
-    assert referee.device.asked == 2
+    assert judge.device.asked == 2
 
 
-def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_there(referee):
-    verdict = referee.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
+def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_there(judge):
+    verdict = judge.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
     assert verdict.status is Status.OOM, verdict.feedback
     assert "judged_again" not in labels(verdict)
 
@@ -147,9 +147,9 @@ class Fails:
     def __init__(self, method, *errors: Exception, seconds: float) -> None:
         self._method, self._errors, self._seconds = method, [*errors], seconds
 
-    def __call__(self, task, candidate, opponents, fidelity, timing, bars):
+    def __call__(self, task, candidate, opponents, fidelity, timing, target_speedups):
         if not self._errors:
-            return self._method(task, candidate, opponents, fidelity, timing, bars)
+            return self._method(task, candidate, opponents, fidelity, timing, target_speedups)
         timing.device_time_s = timing.spent_s["lock"] = self._seconds
         raise self._errors.pop()
 
@@ -165,15 +165,15 @@ class UsedDevice(NarrowDevice):
 def test_nobody_is_convicted_even_alone_of_memory_that_a_foreign_process_has(
     tmp_path, seconds, is_believed
 ):
-    referee = Referee(UsedDevice(), tmp_path)
+    judge = Judge(UsedDevice(), tmp_path)
     faults = [CandidateFault(Status.OOM, said("357.88 MiB")) for _ in range(2)]
-    referee._timekeeper.time = Fails(None, *faults, seconds=seconds)
+    judge._timekeeper.time = Fails(None, *faults, seconds=seconds)
     try:
-        verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+        verdict = judge.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
     finally:
-        referee.close()
+        judge.close()
     assert verdict.status is (Status.INFRA if is_believed else Status.OOM), verdict.feedback
-    assert (NO_ROOM in labels(verdict)) == is_believed
+    assert (DEVICE_OOM in labels(verdict)) == is_believed
     assert not verdict.is_worth_another_try
 
 
@@ -202,20 +202,20 @@ def test_a_full_device_is_what_torch_says_of_one(text, is_full):
 
 @pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
 def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
-    referee, neighbour, seconds, is_believed
+    judge, neighbour, seconds, is_believed
 ):
-    keeper = referee._timekeeper
+    keeper = judge._timekeeper
     fault = CandidateFault(Status.OOM, said("357.88 MiB"))
     keeper.time = Fails(keeper.time, fault, seconds=seconds)
-    verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+    verdict = judge.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
     assert verdict.status is (Status.CORRECT if is_believed else Status.OOM), verdict.feedback
     assert ("judged_again" in labels(verdict)) == is_believed
 
 
-def test_what_a_first_judgement_has_cost_is_charged_with_the_second(referee):
-    keeper = referee._timekeeper
+def test_what_a_first_judgement_has_cost_is_charged_with_the_second(judge):
+    keeper = judge._timekeeper
     keeper.time = Fails(keeper.time, InfraFault("a fault of ours"), seconds=100.0)
-    verdict = referee.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
+    verdict = judge.evaluate(RELU_TASK, forward("return right(x)"), Fidelity.SCREEN, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.device_time_s > 100
     assert verdict.durations_s["timing_lock"] >= 100

@@ -78,13 +78,13 @@ def test_an_output_of_a_tensor_subclass_is_refused(worker):
 @pytest.mark.parametrize(
     ("source", "status"),
     [
-        ("", Status.CONTRACT),
-        ("class ModelNew: pass", Status.CONTRACT),
-        ("ModelNew = '\ud800'", Status.CONTRACT),
-        ("ModelNew = 3", Status.CONTRACT),
+        ("", Status.INVALID_INTERFACE),
+        ("class ModelNew: pass", Status.INVALID_INTERFACE),
+        ("ModelNew = '\ud800'", Status.INVALID_INTERFACE),
+        ("ModelNew = 3", Status.INVALID_INTERFACE),
         ("class ModelNew(: pass", Status.COMPILE_ERROR),
         ("import torch.nn\nclass ModelNew(torch.nn.Module):\n    def __init__(self, a, b): pass",
-         Status.CONTRACT),
+         Status.INVALID_INTERFACE),
         ("ModelNew = undefined", Status.RUNTIME_EXCEPTION),
         ("import os; os._exit(3); ModelNew = 1", Status.KILLED),
     ],
@@ -121,7 +121,7 @@ def get_inputs(): return [torch.randn(4, 8)]
 def get_init_inputs(): return []
 """
     verdict = worker.evaluate(forward("return x * 1"), Task(name="scale", source=source))
-    assert verdict.status is Status.CONTRACT
+    assert verdict.status is Status.INVALID_INTERFACE
     assert "weight" in verdict.feedback
 
 

@@ -21,7 +21,7 @@ from evolve.worker.service.server import Server
 
 
 class Slow:
-    """Stands for a referee: an audit that enters two phases."""
+    """Stands for a judge: an audit that enters two phases."""
 
     class device:
         slots = 1

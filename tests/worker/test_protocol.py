@@ -3,7 +3,7 @@
 Invariants:
 - whatever bytes a runner sends, reading them gives a message or one of three channel errors;
 - whatever text a client sends, reading it gives a request or a `ProtocolError`;
-- what the runner's half writes, the referee's half reads as the same.
+- what the runner's half writes, the judge's half reads as the same.
 """
 
 import contextlib

@@ -14,7 +14,7 @@ import pytest
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Language
 from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.runner import hw_queues as queues
 from tests.worker.serving import HONEST_CPP, RELU_TASK
@@ -50,18 +50,18 @@ class Noting(CpuDevice):
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     device = Noting()
-    referee = Referee(device, tmp_path_factory.mktemp("referee"))
+    judge = Judge(device, tmp_path_factory.mktemp("judge"))
 
-    def judge(source, fidelity=Fidelity.SCREEN, opponents=()):
+    def verdict_on(source, fidelity=Fidelity.SCREEN, opponents=()):
         device.timed.clear()
         rivals = {f"rival {number}": text for number, text in enumerate(opponents)}
-        verdict = referee.evaluate(RELU_TASK, source, fidelity, rivals)
+        verdict = judge.evaluate(RELU_TASK, source, fidelity, rivals)
         assert verdict.status is Status.CORRECT
         assert {"eager", *rivals} == set(verdict.ratios)
         return set(device.timed)
 
-    yield judge
-    referee.close()
+    yield verdict_on
+    judge.close()
 
 
 def test_programs_in_one_stream_are_timed_with_one_queue(judged):
@@ -80,7 +80,7 @@ def test_in_a_verification_everybody_has_all(judged):
 
 
 class Ready(Noting):
-    spares = 1
+    preforked = 1
 
 
 def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
@@ -88,7 +88,7 @@ def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
     launcher = Launcher(device, "none", ())
     try:
         launcher.probe()
-        launcher.keep_spares()
+        launcher.start_prefork()
         for all_queues in (True, False, True):
             with launcher.start(Language.TORCH, all_queues=all_queues) as runner:
                 assert device.noted[runner] is all_queues

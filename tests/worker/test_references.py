@@ -15,11 +15,11 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.program import Language
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.runner_process import Needs, close_all
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.session.reference_processes import References
 from tests.worker.serving import RELU_TASK
 
-MOST = 1 << 30
+MAX_BYTES = 1 << 30
 SMALL = Needs()
 
 
@@ -32,7 +32,7 @@ def references(launcher):
         return started[-1]
 
     device = CpuDevice()
-    device.references, device.warm_bytes, device.pool_bytes = 2, 2 * MOST, 0
+    device.references, device.warm_bytes, device.pool_bytes = 2, 2 * MAX_BYTES, 0
     kept = References(start, device)
     yield kept, started
     close_all(started)
@@ -40,7 +40,7 @@ def references(launcher):
 
 @pytest.fixture
 def task():
-    return WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
 
 
 def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references, task):
@@ -54,7 +54,7 @@ def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references
 
 def test_of_a_later_load_for_larger_blocks_or_more_queues_it_is_another(references, task):
     kept, started = references
-    again = WarmTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+    again = PreparedTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
     kept.give_back(task, SMALL, kept.take(task, SMALL, WeakSet()))
     kept.give_back(task, Needs(8), kept.take(task, Needs(8), WeakSet()))
     kept.take(again, SMALL, WeakSet())
@@ -89,15 +89,18 @@ def test_those_that_were_used_last_are_kept_and_all_can_be_let_go(references, ta
 
 def test_one_that_takes_more_memory_than_all_may_is_not_kept_and_costs_no_other(references, task):
     kept, _ = references
-    small, large = kept.take(task, SMALL, WeakSet()), kept.take(task, Needs(2 * MOST), WeakSet())
+    small, large = (
+        kept.take(task, SMALL, WeakSet()),
+        kept.take(task, Needs(2 * MAX_BYTES), WeakSet()),
+    )
     assert kept.give_back(task, SMALL, small) == []
-    assert kept.give_back(task, Needs(2 * MOST), large) == [large]
+    assert kept.give_back(task, Needs(2 * MAX_BYTES), large) == [large]
     assert kept.leave() == [small]
 
 
 def test_those_that_are_kept_do_not_take_more_memory_together(references, task):
     kept, _ = references
-    half = Needs(MOST // 2 + 1)
+    half = Needs(MAX_BYTES // 2 + 1)
     first, second = kept.take(task, half, WeakSet()), kept.take(task, half, WeakSet())
     assert kept.give_back(task, half, first) == []
     assert kept.give_back(task, half, second) == [first]

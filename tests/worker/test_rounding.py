@@ -18,7 +18,7 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.build.inductor import compile_model
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.evidence import eager_rounding as rounding
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from operators.local.templates.calls import SETTINGS
 from operators.local.templates.tensors import keywords
 from tests.worker.judging import task_source
@@ -34,44 +34,44 @@ class MayRound(CpuDevice):
 
 
 @pytest.fixture(scope="module")
-def referee(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("referee")
+def judge(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judge")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(folder))  # a lock of its own
         folder.chmod(0o755)
-        referee = Referee(MayRound(), folder / "cache")
-        yield referee
-        referee.close()
+        judge = Judge(MayRound(), folder / "cache")
+        yield judge
+        judge.close()
 
 
-def facts(referee: Referee, forward: str, setup: str = SETUP, inputs: str = INPUTS):
+def facts(judge: Judge, forward: str, setup: str = SETUP, inputs: str = INPUTS):
     task = Task(name="t", source=task_source(forward, inputs, setup=setup))
-    answer = referee.compiled(task, ["default"])["default"]
+    answer = judge.compiled(task, ["default"])["default"]
     return Compiled.from_json(answer["compiled"]).device
 
 
-def said(referee: Referee, forward: str, **task: str) -> str:
-    return facts(referee, forward, **task)["eager_convolutions"]
+def said(judge: Judge, forward: str, **task: str) -> str:
+    return facts(judge, forward, **task)["eager_convolutions"]
 
 
 @pytest.mark.slow  # `test_where_some_round_those_that_do_not_are_told` has one of each
-def test_convolutions_that_might_round_and_do_not_are_exact(referee):
-    assert said(referee, "torch.relu(self.layer(x))") == "ieee"
+def test_convolutions_that_might_round_and_do_not_are_exact(judge):
+    assert said(judge, "torch.relu(self.layer(x))") == "ieee"
 
 
-def test_convolutions_that_round_are_told_by_the_error_of_the_outcome(referee):
-    assert said(referee, f"torch.relu({ROUNDED})") == "tf32"
+def test_convolutions_that_round_are_told_by_the_error_of_the_outcome(judge):
+    assert said(judge, f"torch.relu({ROUNDED})") == "tf32"
 
 
 @pytest.mark.slow
-def test_so_are_those_whose_outcomes_are_small_or_mostly_zero(referee):
-    assert said(referee, f"{ROUNDED}.softmax(1)") == "tf32"
-    assert said(referee, f"torch.relu({ROUNDED} - 1.5)") == "tf32"
+def test_so_are_those_whose_outcomes_are_small_or_mostly_zero(judge):
+    assert said(judge, f"{ROUNDED}.softmax(1)") == "tf32"
+    assert said(judge, f"torch.relu({ROUNDED} - 1.5)") == "tf32"
 
 
-def test_other_tasks_have_what_holds_for_the_device(referee):
+def test_other_tasks_have_what_holds_for_the_device(judge):
     linear = {"setup": "self.layer = nn.Linear(8, 16)", "inputs": "[torch.rand(4, 8)]"}
-    assert said(referee, "self.layer(x)", **linear) == "tf32"
+    assert said(judge, "self.layer(x)", **linear) == "tf32"
 
 
 TWO = """
@@ -80,13 +80,13 @@ self.back = nn.ConvTranspose2d(16, 4, 5, groups=2)
 """
 
 
-def test_where_some_round_those_that_do_not_are_told(referee, monkeypatch):
+def test_where_some_round_those_that_do_not_are_told(judge, monkeypatch):
     exact = (
         "convolution 2x8x12x12 16x8x3x3 2x2 0x0 1x1 0x0 1",
         "transposed 2x16x5x5 16x2x5x5 1x1 0x0 1x1 0x0 2",
     )
     two = {"setup": TWO.strip().replace("\n", "\n        ")}
-    found = facts(referee, "self.back(self.layer(x.half().float()))", **two)
+    found = facts(judge, "self.back(self.layer(x.half().float()))", **two)
     assert found["eager_convolutions"] == "tf32"
     assert found[EXACT_CONVOLUTIONS].split(";") == list(exact)
 
@@ -96,7 +96,7 @@ def test_where_some_round_those_that_do_not_are_told(referee, monkeypatch):
             return operation(x + 1e-3 if x.shape[1:2] == (8,) else x, *others, **options)
 
     monkeypatch.setattr(rounding, "ByProducts", Elsewhere)
-    found = facts(referee, "self.back(self.layer(x.half().float())) + 1", **two)
+    found = facts(judge, "self.back(self.layer(x.half().float())) + 1", **two)
     assert found[EXACT_CONVOLUTIONS] == exact[1]
 
 

@@ -43,7 +43,7 @@ CHANGES = {  # file, and text before and after
     "a tolerance": ("worker/correctness/tolerance.py", "KAPPA = 4.0", "KAPPA = 4.5"),
     "a private number": ("worker/correctness/mismatch.py", "_CLOSE = ", "_CLOSE = 2 * "),
     "a class's attribute": ("worker/devices/cpu/device.py", "  blocks = 6", "  blocks = 7"),
-    "a parameter's default": ("worker/judge/referee.py", "s: float = 30.0", "s: float = 9.0"),
+    "a parameter's default": ("worker/judge/judge.py", "s: float = 30.0", "s: float = 9.0"),
     "one of several": ("worker/timing/comparison.py", "_LOOKED_BLOCKS = 24", "_LOOKED_BLOCKS = 25"),
     "a number of the core": ("core/measurement.py", "SLOWER = 0.9", "SLOWER = 0.8"),
     "a limit": ("worker/sandbox/policy.py", "processes: int = 512", "processes: int = 9"),

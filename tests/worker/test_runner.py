@@ -1,8 +1,8 @@
-"""Runners as the referee handles them: sealed inputs, outputs in custody, builds that are whole.
+"""Runners as the judge handles them: sealed inputs, outputs in custody, builds that are whole.
 
 Invariants:
 - a runner can write to its view of the inputs and nobody else sees it;
-- the referee reads what lies in the runner's memory, whatever the runner says;
+- the judge reads what lies in the runner's memory, whatever the runner says;
 - a build that failed or was killed half-way is never used;
 - processes that end together do not wait for each other, and none is left by what failed;
 - where the end of a process disturbs the device, it waits until nothing is timed.
@@ -229,7 +229,7 @@ class BusyWithEnds(CpuDevice):
     """As a GPU, whose driver is busy for a while with the end of a process."""
 
     ends_alone = True
-    spares = 1
+    preforked = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,9 +273,9 @@ def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu
 def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
     launcher, lock = gpu_launcher
     launcher.start(Language.CPP)
-    launcher.keep_spares()
+    launcher.start_prefork()
     prepared = launcher._device.prepared
-    while len(prepared) < 2 or launcher._spares._under_way:
+    while len(prepared) < 2 or launcher._prefork._under_way:
         time.sleep(0.05)
     with lock.exclusive():
         launcher.close()
@@ -286,7 +286,7 @@ def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
 class CannotBePrepared(CpuDevice):
     """As a GPU whose driver refuses another process."""
 
-    spares = 1
+    preforked = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,7 +303,7 @@ def test_a_spare_that_cannot_use_the_device_does_not_stay(tmp_path, monkeypatch)
     device = CannotBePrepared()
     launcher = Launcher(device, "none", ())
     try:
-        launcher.keep_spares()
+        launcher.start_prefork()
         deadline = time.monotonic() + 30
         while len(device.tried) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.worker.ipc import native
 from evolve.worker.ipc.native import ASTRAY, LATE, SEEN
-from evolve.worker.ipc.signals import MOST_ADDRESSES, SIZE, Calls, Signals
+from evolve.worker.ipc.signals import MAX_ADDRESSES, SIZE, Calls, Signals
 from tests.worker.serving import ROOT
 
 MB = 1 << 20
@@ -189,7 +189,7 @@ def test_who_sleeps_is_woken_and_does_not_look_now_and_then(library, wait):
 
 def test_a_block_may_have_as_many_outputs_as_the_page_has_words_and_no_more(library, wait):
     signals = Signals()
-    most = list(range(MOST_ADDRESSES))
+    most = list(range(MAX_ADDRESSES))
     calls = Calls(signals, library, 1, 0.0, 20.0)
     calls.tell(most)
     signals.finish(library, 1, calls.end(), 0.25)
@@ -198,9 +198,9 @@ def test_a_block_may_have_as_many_outputs_as_the_page_has_words_and_no_more(libr
     with pytest.raises(ValueError, match="more outputs"):
         calls.tell([0])
     assert signals.answer() == (0.25, tuple(most))
-    assert 8 * Signals.word(MOST_ADDRESSES - 1) + 8 == SIZE
+    assert 8 * Signals.word(MAX_ADDRESSES - 1) + 8 == SIZE
     with pytest.raises(ValueError, match="more outputs"):
-        Signals.word(MOST_ADDRESSES)  # which the referee would read beyond the page
+        Signals.word(MAX_ADDRESSES)  # which the judge would read beyond the page
 
 
 @pytest.mark.parametrize("filling", [b"\xff", b"\x7f", b"\x80"])
@@ -210,8 +210,8 @@ def test_of_a_page_full_of_anything_no_more_is_read_than_it_holds(filling):
         page[:] = SIZE * filling
         seconds, addresses = signals.answer()
     assert isinstance(seconds, float)
-    assert len(addresses) <= MOST_ADDRESSES
-    assert filling != b"\x7f" or len(addresses) == MOST_ADDRESSES
+    assert len(addresses) <= MAX_ADDRESSES
+    assert filling != b"\x7f" or len(addresses) == MAX_ADDRESSES
 
 
 def test_nobody_makes_the_page_smaller_under_the_other():

@@ -20,7 +20,7 @@ from evolve.worker.timing.statistics import (
     PRIOR_PAIRS,
     alpha_at,
     enough,
-    looks,
+    interim_pairs,
     median_interval,
     ratio_interval,
     student_t,
@@ -60,7 +60,7 @@ def spread_of(noise):
 
 
 def excluded_at_any_look(log_ratios, truth, fidelity, spread):
-    plan = enumerate(looks(fidelity))
+    plan = enumerate(interim_pairs(fidelity))
     return any(
         ratio_interval(log_ratios[:pairs], look, fidelity, spread).excludes(math.exp(truth))
         for look, pairs in plan
@@ -75,8 +75,8 @@ def most_wrong(trials):
 def search(log_ratios, spread=SPREAD):
     """The interval of a search, or of a reward, after as many pairs."""
     count = len(log_ratios)
-    plan = Fidelity.SEARCH if count in looks(Fidelity.SEARCH) else Fidelity.REWARD
-    return ratio_interval(log_ratios, looks(plan).index(count), plan, spread)
+    plan = Fidelity.SEARCH if count in interim_pairs(Fidelity.SEARCH) else Fidelity.REWARD
+    return ratio_interval(log_ratios, interim_pairs(plan).index(count), plan, spread)
 
 
 def half_in_logs(ratio):
@@ -85,20 +85,20 @@ def half_in_logs(ratio):
 
 @pytest.mark.parametrize("fidelity", [*PLANS, Fidelity.VERIFY])
 def test_the_looks_share_five_percent(fidelity):
-    plan = looks(fidelity)
+    plan = interim_pairs(fidelity)
     assert list(plan) == sorted(set(plan))
     assert sum(alpha_at(fidelity, look) for look in range(len(plan))) <= 0.05
 
 
 def test_a_search_may_end_after_one_two_and_four_pairs_and_a_verification_after_eight():
-    assert looks(Fidelity.SCREEN) == (1, 3)
-    assert looks(Fidelity.SEARCH)[:3] == (1, 2, 4)
-    assert looks(Fidelity.REWARD) == (1, 3, 7)
-    assert looks(Fidelity.VERIFY)[0] == 8
+    assert interim_pairs(Fidelity.SCREEN) == (1, 3)
+    assert interim_pairs(Fidelity.SEARCH)[:3] == (1, 2, 4)
+    assert interim_pairs(Fidelity.REWARD) == (1, 3, 7)
+    assert interim_pairs(Fidelity.VERIFY)[0] == 8
 
 
 def test_the_share_of_a_look_by_ranks_is_what_counting_all_signs_gives():
-    pairs = looks(Fidelity.VERIFY)[0]
+    pairs = interim_pairs(Fidelity.VERIFY)[0]
     sizes = np.linspace(1, 2, pairs) ** 2
     signs = 1 - 2 * ((np.arange(2**pairs)[:, None] >> np.arange(pairs)) & 1)
     excluded = sum(
@@ -113,7 +113,7 @@ def test_stopping_at_any_look_is_wrong_in_five_percent_at_most(noise, fidelity):
     rng = np.random.default_rng(7)
     truth, spread = 0.3, spread_of(noise)
     trials = TRIALS if fidelity is Fidelity.SEARCH else TRIALS // 3
-    draws = truth + noise(rng, (trials, looks(fidelity)[-1]))
+    draws = truth + noise(rng, (trials, interim_pairs(fidelity)[-1]))
     wrong = sum(excluded_at_any_look(row, truth, fidelity, spread) for row in draws)
     assert wrong <= most_wrong(trials)
 
@@ -131,7 +131,7 @@ def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise):
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_a_verification_does_not_depend_on_what_the_device_is_said_to_vary_by(noise):
-    rows = noise(np.random.default_rng(7), (20, looks(Fidelity.VERIFY)[0]))
+    rows = noise(np.random.default_rng(7), (20, interim_pairs(Fidelity.VERIFY)[0]))
     for row in rows:
         assert ratio_interval(row, 0, Fidelity.VERIFY, 1e-9) == ratio_interval(
             row, 0, Fidelity.VERIFY, 1.0
@@ -202,7 +202,7 @@ def test_more_pairs_of_the_same_noise_give_a_narrower_interval():
     rng = np.random.default_rng(3)
     widths = [
         np.median([search(row).half_width for row in normal(rng, (200, pairs))])
-        for pairs in looks(Fidelity.SEARCH)
+        for pairs in interim_pairs(Fidelity.SEARCH)
     ]
     assert widths == sorted(widths, reverse=True)
 

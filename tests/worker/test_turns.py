@@ -29,29 +29,29 @@ def worker(tmp_path_factory):
 @pytest.fixture
 def page():
     """Both sides of one page."""
-    referee = Turns()
-    yield referee, Turns(referee.fd)
-    referee.close()
+    judge = Turns()
+    yield judge, Turns(judge.fd)
+    judge.close()
 
 
 def test_inputs_come_call_by_call():
     shared = torch.full((3,), 9.0)
     calls = [[torch.full((100,), call), shared] for call in (1.0, 2.0, 3.0)]
-    slab, landing = CpuDevice().make_slab(calls), Landing(1 << 20)
+    buffer, landing = CpuDevice().make_buffer(calls), Landing(1 << 20)
     view = map_privately(landing.fd, landing.size)
-    pieces = landing.pieces(slab.memory, slab.bounds())
+    pieces = landing.pieces(buffer.memory, buffer.bounds())
     for given, (place, values) in enumerate(pieces, start=1):
         place[:] = values
-        seen = [unpack(tree, view) for tree in slab.trees]
+        seen = [unpack(tree, view) for tree in buffer.trees]
         assert [float(own.sum()) for own, _ in seen[:given]] == [100.0, 200.0, 300.0][:given]
         assert not any(own.any() for own, _ in seen[given:])
         assert all(bool((also == 9).all()) for _, also in seen)
-    assert torch.equal(view[: slab.size], slab.memory)
+    assert torch.equal(view[: buffer.size], buffer.memory)
     landing.close()
 
 
 def test_each_call_waits_for_the_one_before_it(page):
-    referee, runner = page
+    judge, runner = page
     order = []
 
     def run():
@@ -64,26 +64,26 @@ def test_each_call_waits_for_the_one_before_it(page):
     thread.start()
     for number in (1, 2, 3):
         order.append(f"given {number}")
-        assert referee.give(number, lambda: False)
-        assert referee.outputs(1) == (1000 + number,)
+        assert judge.give(number, lambda: False)
+        assert judge.outputs(1) == (1000 + number,)
     thread.join()
     assert order == [f"{what} {number}" for number in (1, 2, 3) for what in ("given", "made")]
 
 
 def test_who_gives_a_call_stops_waiting_once_it_is_over(page):
-    referee, _ = page
+    judge, _ = page
     looks = iter([False, False, True])
-    assert not referee.give(1, lambda: next(looks))
+    assert not judge.give(1, lambda: next(looks))
 
 
 def test_a_call_that_is_done_when_it_is_over_counts(page):
-    referee, runner = page
+    judge, runner = page
 
     def is_over():
         runner.done(1, [])
         return True
 
-    assert referee.give(1, is_over)
+    assert judge.give(1, is_over)
 
 
 @pytest.mark.quiet

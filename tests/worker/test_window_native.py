@@ -229,7 +229,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What the referee finds with a driver of this source."""
+    """What the judge finds with a driver of this source."""
 
     def running(driver):
         folder = tmp_path_factory.mktemp("driver")

@@ -22,12 +22,12 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.reference.seeding import generator
 from evolve.worker.session import memory_model
 from evolve.worker.session.memory_model import require_more, trusted_bytes
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import task_source
 
 
 def warm(source):
-    return WarmTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
 
 
 def working_bytes(cases, device=None):

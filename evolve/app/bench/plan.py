@@ -25,7 +25,7 @@ from evolve.tasks.suites import suite_named, suite_problems
 from operators.knowledge.category import operation_of
 
 OURS = ("task", "on_exists")  # settings of a run that a suite gives itself
-SHORTEST_S = 60.0
+MIN_SECONDS = 60.0
 
 
 class Final(Enum):
@@ -159,6 +159,6 @@ def _within(text: str | None) -> float | None:
     if text is None:
         return None
     seconds = parse_duration(text)
-    if seconds < SHORTEST_S:
-        raise UsageError(f"within={text}: too short for one task; give at least {SHORTEST_S:g}s")
+    if seconds < MIN_SECONDS:
+        raise UsageError(f"within={text}: too short for one task; give at least {MIN_SECONDS:g}s")
     return seconds

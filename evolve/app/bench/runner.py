@@ -36,7 +36,7 @@ RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge,
 DRAIN_S = 5.0
 PATIENCE_S = 8.0  # after a stop, with what does not end by itself
 MAX_WHY = 150  # characters
-MOST_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
+MAX_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ class Bench:
         self._skipped_in_a_row += 1
         self._skipped.append(entry.task.label)
         self._say(f"{entry.task.label}: left out for now, the judge failed: {why}")
-        if self._skipped_in_a_row >= MOST_SKIPPED:
+        if self._skipped_in_a_row >= MAX_SKIPPED:
             raise EvaluatorUnavailable(str(why))
 
     def _report(self, entry: Entry, run: str, seconds: float) -> None:

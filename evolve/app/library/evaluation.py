@@ -139,7 +139,7 @@ def _known(request: EvaluationRequest, path: str, evaluator: Evaluator) -> Verdi
             evaluator.evaluator_version,
             request.fidelity,
         )
-        found = None if found is None or found.cut_short else found
+        found = None if found is None or found.early_stopped else found
         audits = [
             findings_of(run.config)
             for run in store.runs()

@@ -29,7 +29,7 @@ from evolve.store import RunRow, Ticket
 BY_HAND = "by_hand"
 """Model name of tickets that `evolve ask` writes out; no endpoint is ever asked for them."""
 
-_MOST = 1e12  # tokens or USD of one reply
+_MAX_AMOUNT = 1e12  # tokens or USD of one reply
 _TICKET, _PROMPT = ".ticket.json", ".prompt.md"
 _REPLIES = (".reply.md", ".reply.txt", ".reply.json")
 
@@ -193,6 +193,6 @@ def _usage(given: dict[str, Any]) -> Usage:
 def _amount(given: dict[str, Any], name: str) -> float:
     """Raises ValueError where it cannot be counted."""
     amount = float(given[name])
-    if not 0 <= amount < _MOST:
-        raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MOST:g}, or left out")
+    if not 0 <= amount < _MAX_AMOUNT:
+        raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MAX_AMOUNT:g}, or left out")
     return amount

@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"""\w+|"(?:\\.|[^"\\\n]){0,500}+"|'(?:\\.|[^'\\\n])'|\S""")
 _TRANSPARENT = re.compile(r"^(?:inline\s+)?(?:namespace\b[\w\s:]*|extern)$")
 _NO_FUNCTION = re.compile(r"^(?:template\s*<[^{]*>\s*)?(?:struct|class|union|enum|typedef|using)\b")
 _FUNCTION = re.compile(r"\w\s*\(.*\)[^()=]*$", re.DOTALL)
-_LONGEST_HEADER = 4096  # of what stands before a brace is looked at
+_MAX_HEADER = 4096  # of what stands before a brace is looked at
 _BRACE = re.compile(r"[{}]")
 _BOUNDARY = re.compile(r"[;{}]")
 _CODE = re.compile(r"^[ \t]*\#[ \t]*\w|[;{}][ \t\r]*$", re.MULTILINE)
@@ -101,7 +101,7 @@ def _definitions(masked: str) -> list[tuple[int, int, int]]:
         header = masked[start : match.start()]
         if match[0] == "{" and not _TRANSPARENT.match(header.strip()):
             position = _closing(masked, match.start())
-            end = header.rstrip()[-_LONGEST_HEADER:]
+            end = header.rstrip()[-_MAX_HEADER:]
             if _FUNCTION.search(end) and not _NO_FUNCTION.match(header.strip()):
                 first = start + len(header) - len(header.lstrip())
                 spans.append((first, position, match.start()))

@@ -164,7 +164,7 @@ async def _try(evaluator: Evaluator, prover: OracleProcess, task: Task, mutant: 
     status, feedback = evaluation.status, evaluation.feedback
     if status is Status.INFRA:
         return Judged(mutant, Fate.UNDECIDED, status, feedback)
-    if status in (Status.COMPILE_ERROR, Status.CONTRACT):
+    if status in (Status.COMPILE_ERROR, Status.INVALID_INTERFACE):
         return Judged(mutant, Fate.INVALID, status, feedback)
     about = {"source": mutant.source, "device_class": evaluator.device_class}
     answer = await prover.ask(about)

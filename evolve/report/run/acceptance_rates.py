@@ -22,7 +22,7 @@ class Rung:
 
 
 _RUNGS: tuple[tuple[str, frozenset[Status]], ...] = (
-    ("honours the contract", frozenset({Status.CONTRACT})),
+    ("has the interface", frozenset({Status.INVALID_INTERFACE})),
     ("compiles", frozenset({Status.COMPILE_ERROR})),
     (
         "runs to its end",

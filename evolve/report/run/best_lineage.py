@@ -59,14 +59,14 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journey:
+class BestLineage:
     """The stations that are shown; `left_out` others stood after the first."""
 
     stations: list[Station]
     left_out: int
 
 
-def journey(facts: RunFacts) -> Journey:
+def shown(facts: RunFacts) -> BestLineage:
     """The stations from the root to the champion; of a long path the first and the last ones."""
     path = facts.path
     if len(path) > MAX_STATIONS:
@@ -78,7 +78,7 @@ def journey(facts: RunFacts) -> Journey:
         station, used = _station(entry, facts.sources, made, room)
         room -= used
         stations.append(station)
-    return Journey(stations=stations, left_out=len(facts.path) - len(path))
+    return BestLineage(stations=stations, left_out=len(facts.path) - len(path))
 
 
 def _station(

@@ -93,7 +93,7 @@ def render(facts: RunFacts) -> str:
         cases=cases.case_lines(facts),
         comparisons=cases.comparison_lines(facts),
         chart=progress_chart(facts.steps, facts.baseline),
-        journey=best_lineage.journey(facts),
+        best_path=best_lineage.shown(facts),
         lineage=lineage_picture(facts),
         heat_map=heat_map,
         ranked=archive_map.ranked(facts.slots),

@@ -16,7 +16,7 @@ from evolve.core.protocols import BASELINES
 from evolve.report.suite.results import CUSTOM, EAGER, Found, TaskResult
 
 THRESHOLDS = (0.8, 1.0, 1.2, 1.5, 2.0)
-FEWEST = 3
+MIN_FOR_INTERVAL = 3
 """Tasks from which the geometric mean has an interval."""
 COLUMNS = {
     "custom": "custom kernels only",
@@ -97,12 +97,12 @@ def counting(result: TaskResult, column: str, *, weak_counts: bool = False) -> F
 
 
 def geometric_mean(speedups: Sequence[float]) -> Ratio | None:
-    """With a normal interval of the mean log; the whole range of fewer values than `FEWEST`."""
+    """The mean log with a normal interval; below `MIN_FOR_INTERVAL` values, their whole range."""
     if not speedups:
         return None
     logs = [math.log(speedup) for speedup in speedups]
     mean = statistics.fmean(logs)
-    if len(logs) < FEWEST:
+    if len(logs) < MIN_FOR_INTERVAL:
         return Ratio.exp(Interval(mean, min(mean, *logs), max(mean, *logs)))
     half = Z95 * statistics.stdev(logs) / math.sqrt(len(logs))
     return Ratio.exp(Interval(mean, mean - half, mean + half))

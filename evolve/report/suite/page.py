@@ -12,7 +12,7 @@ from evolve.report.run.html import TEMPLATES, page_environment, trusted
 from evolve.report.suite.chart import suite_charts
 from evolve.report.suite.figures import (
     COLUMNS,
-    FEWEST,
+    MIN_FOR_INTERVAL,
     THRESHOLDS,
     Figures,
     baselines_of,
@@ -126,7 +126,7 @@ def _mean_text(found: Figures) -> str:
     mean = found.geomean
     if mean is None:
         return "-"
-    span = f" ({span_text(mean)})" if found.correct >= FEWEST else ""
+    span = f" ({span_text(mean)})" if found.correct >= MIN_FOR_INTERVAL else ""
     return ratio_text(mean.value) + span
 
 

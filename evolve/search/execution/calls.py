@@ -11,12 +11,12 @@ from functools import partial
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
 from evolve.search.engine import Search, unknown
-from evolve.search.execution.llm_concurrency import Pace
+from evolve.search.execution.llm_concurrency import LLMConcurrency
 from evolve.search.termination import format_duration
 from evolve.store import Ticket, TicketState
 
 FIRST_PAUSE_S = 5.0  # before an endpoint that is down is asked again; doubles
-LONGEST_PAUSE_S = 300.0
+MAX_PAUSE_S = 300.0
 
 Admit = Callable[[Reservation], str]
 """Why calls that may use so much together must not be sent now; empty if they may."""
@@ -58,7 +58,7 @@ class Calls:
         model: LanguageModel | None,
         slots: int,
         say: Callable[[str], None],
-        pace: Pace,
+        pace: LLMConcurrency,
     ) -> None:
         self._search = search
         self._model = model
@@ -113,7 +113,7 @@ class Calls:
         """Queue a ticket whose request has no answer.
 
         A request for a model that is not configured here is left to another process
-        (`evolve tell`), or that of a later sitting.
+        (`evolve tell`), or that of a later session.
         """
         if self._model is not None and _name(ticket) in {card.name for card in self._model.models}:
             self._waiting.append(ticket)
@@ -251,7 +251,7 @@ class Calls:
         before = self._pauses.get(name)
         if before and before.probe != ticket.sequence:
             return  # it was under way when another call found the endpoint down
-        length_s = min(2 * before.length_s, LONGEST_PAUSE_S) if before else FIRST_PAUSE_S
+        length_s = min(2 * before.length_s, MAX_PAUSE_S) if before else FIRST_PAUSE_S
         wait_s = min(error.retry_after_s or length_s, 3600.0)
         self._pauses[name] = Pause(now + wait_s, length_s)
         again = f"paused, trying again in {format_duration(wait_s)}"

@@ -138,7 +138,7 @@ async def play_finals(
                 instance = instance_digest(elite.program, elite.assignment)
                 if missing and instance not in tried and not stop.is_set():
                     tried.add(instance)
-                    ticket = search.again(elite, operator=VERIFY, fidelity=fidelity)
+                    ticket = search.reevaluate(elite, operator=VERIFY, fidelity=fidelity)
                     await final.measure(ticket, missing)
                     verdict = search.store.evaluation(search.run.id, ticket.sequence)
                     failed |= verdict is not None and verdict.status is Status.INFRA
@@ -164,7 +164,7 @@ async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event)
     async with _taken_up(search, evaluator, stop) as final:
         for elite in unjudged(search.store, search.run.id):
             if not stop.is_set():
-                ticket = search.again(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
+                ticket = search.reevaluate(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
                 await final.measure(ticket, ())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Stage, Status
-from evolve.core.measurement import OUT_OF_REACH
+from evolve.core.measurement import UNREACHABLE_SPEEDUP
 from evolve.core.protocols import EvaluationRequest, Evaluator, Offer, Progress
 from evolve.search.engine import Search
 from evolve.store import Ticket
@@ -81,7 +81,7 @@ class Judging:
         """Begin with a ticket; how fast it is may stay rough where a verification follows."""
         request = self._search.request(ticket, opponents)
         if is_opening:
-            request = replace(request, bars={self._search.baseline: OUT_OF_REACH})
+            request = replace(request, target_speedups={self._search.baseline: UNREACHABLE_SPEEDUP})
         self._began.pop(ticket.sequence, None)
         self._began[ticket.sequence] = UnderWay(
             ticket=ticket, instance=request.instance, since=time.monotonic()
@@ -153,7 +153,7 @@ class Judging:
         return replace(evaluation, device_time_s=device_time_s)
 
     def _never_finished(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict where every earlier sitting died while it judged this instance."""
+        """The verdict where every earlier session died while it judged this instance."""
         return Evaluation(
             status=Status.INFRA,
             stage=Stage.NONE,

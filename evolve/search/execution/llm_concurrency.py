@@ -36,8 +36,8 @@ class Rounds:
         self._left = max(self._left - 1, 0)
 
 
-class Pace:
-    """Measures both sides in one sitting, in seconds of the event loop's clock.
+class LLMConcurrency:
+    """Measures both sides in one session, in seconds of the event loop's clock.
 
     Args:
         calls: how many calls may be under way at once.

@@ -18,7 +18,7 @@ from evolve.search.execution.calls import Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
-from evolve.search.execution.llm_concurrency import Pace, Rounds
+from evolve.search.execution.llm_concurrency import LLMConcurrency, Rounds
 from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
@@ -45,9 +45,9 @@ class Outcome:
 class Pipeline:
     """Runs a search to the end of its budget, or until it is told to stop.
 
-    Two pools with limits of their own: evaluations, as many as the judge has slots, and calls of
-    the search's model. Calls are made ahead of the judge, as far as keeps it busy (`Pace`); where
-    it would stand idle while models think, operators that need no model fill in.
+    Two pools with separate limits: evaluations, as many as the judge has slots, and calls of the
+    search's model. As many calls are made in advance as keep the judge busy (`LLMConcurrency`); if
+    it would be idle while models answer, operators without a model fill in.
 
     A limit on wall time includes the verification: nothing begins unless what is left holds it and
     the verification, as far as can be told from what evaluations have taken so far. Evaluations
@@ -70,7 +70,7 @@ class Pipeline:
             verified: the user has something to rely on soon. Beside others it would wait
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
-        began: when the time of this sitting began, on the clock of `time.monotonic`; None: now.
+        began: when the time of this session began, on the clock of `time.monotonic`; None: now.
         late_s: how long behind a limit on wall time what is under way may end.
         free_judge: ends what the judge does for evaluations that were given up.
     """
@@ -102,7 +102,7 @@ class Pipeline:
         self._serial = serial
         slots = search.model.slots if search.model else 0
         slots = min(slots, 1) if serial else slots
-        self._pace = Pace(slots, evaluator.slots)
+        self._pace = LLMConcurrency(slots, evaluator.slots)
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
@@ -118,7 +118,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
-        self._owed: set[int] = set()  # of these, by number, what an earlier sitting left behind
+        self._owed: set[int] = set()  # of these, by number, what an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
         self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
@@ -214,7 +214,7 @@ class Pipeline:
         return Outcome(reason=reason, finished=True)
 
     def _set_limit(self) -> None:
-        """See when the wall time will be over, unless this sitting is to finish what is left."""
+        """See when the wall time will be over, unless this session is to finish what is left."""
         is_new = not self._search.progress.wall_time_s
         for line in too_late(self._search.parts, self._termination) if is_new else ():
             self._say(line)
@@ -241,7 +241,7 @@ class Pipeline:
         return time.monotonic() >= self._ends + self._late_s
 
     async def _take_over(self) -> None:
-        """What an earlier sitting left behind; the user's baseline is judged at once."""
+        """What an earlier session left behind; the user's baseline is judged at once."""
         for ticket in self._search.open_tickets():
             if ticket.operator in self._left:
                 self._left[ticket.operator].append(ticket)
@@ -309,8 +309,8 @@ class Pipeline:
         if leader is None or leader.evaluations > 1 or is_due:
             return
         known = search.store.attempt_evaluation(search.run.id, leader.program)
-        if known is not None and known.cut_short:
-            again = search.again(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
+        if known is not None and known.early_stopped:
+            again = search.reevaluate(leader, operator=REMEASURE, fidelity=Fidelity.SEARCH)
             self._proposed.appendleft(again)
 
     def _fill(self) -> str:
@@ -344,7 +344,7 @@ class Pipeline:
     def _start_judging(self) -> str:
         """Fill the judge's slots; why nothing more is started, where a rule says so.
 
-        What an earlier sitting left behind is judged whatever the limits say by now: it may be what
+        What an earlier session left behind is judged whatever the limits say by now: it may be what
         a person wrote by hand since.
         """
         while self._proposed and self._may_judge():

@@ -24,7 +24,7 @@ _WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verifi
 
 
 class Reserve:
-    """Seconds of wall time that evaluations take, measured in this sitting.
+    """Seconds of wall time that evaluations take, measured in this session.
 
     Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
     What a verification takes follows from the stages of evaluations: its pairs of processes from
@@ -41,7 +41,7 @@ class Reserve:
         self._is_wide = False
 
     def recall(self, search: Search) -> None:
-        """Take what earlier sittings have stored: the best program, and its verification."""
+        """Take what earlier sessions have stored: the best program, and its verification."""
         made = search.store.made_by(search.run.id, VERIFY)[-1:]
         made += [search.leader.sequence] if search.leader else []
         for sequence in made:

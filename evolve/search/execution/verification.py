@@ -29,7 +29,7 @@ async def judge_opponents(
 ) -> None:
     """Judge a user's baseline like a candidate, once: against a wrong one nothing counts.
 
-    `waiting` are tickets of an earlier sitting that it was stopped at.
+    `waiting` are tickets of an earlier session that it was stopped at.
 
     Raises:
         UsageError: it is not correct.
@@ -59,7 +59,7 @@ async def verify_champion(
 ) -> None:
     """Verify the leader, then programs that may still be faster than the one verified.
 
-    `waiting` are verifications that an earlier sitting was stopped at. See `evolve.store.champion`
+    `waiting` are verifications that an earlier session was stopped at. See `evolve.store.champion`
     for what follows from the stored results.
     """
     for ticket in waiting:
@@ -108,7 +108,7 @@ async def _verify(
 
 
 def _ticket(search: Search, elite: Elite) -> Ticket:
-    return search.again(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
+    return search.reevaluate(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
 
 
 def _runner_up(search: Search, instance: str) -> Elite | None:

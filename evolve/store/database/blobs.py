@@ -10,7 +10,7 @@ from evolve.core.errors import StoreError
 from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob
 
-_SHORTEST_TO_COMPRESS = 128
+_MIN_COMPRESSED_BYTES = 128
 
 # A text that is there already is written over by itself: one statement finds or makes it.
 _PUT = (
@@ -28,7 +28,7 @@ def put(connection: Connection, text: str) -> int:
     """The id of a blob with this text, which is stored unless it is there already."""
     data = text.encode()
     key = {"sha256": hashlib.sha256(data).digest()}
-    if len(data) < _SHORTEST_TO_COMPRESS:
+    if len(data) < _MIN_COMPRESSED_BYTES:
         content = {"codec": "raw", "bytes": data}
     else:
         content = {"codec": "zlib", "bytes": zlib.compress(data)}

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 _KEY = "programs"
-_MOST = 50_000  # several times what an archive holds
+_MAX_IDS = 50_000  # several times what an archive holds
 
 
 def known(connection: Connection) -> dict[str, int]:
@@ -15,7 +15,7 @@ def known(connection: Connection) -> dict[str, int]:
 def remember(connection: Connection, digest: str, identity: int) -> None:
     """Keep an id that the file, or this transaction, holds."""
     ids = known(connection)
-    if len(ids) >= _MOST:
+    if len(ids) >= _MAX_IDS:
         ids.clear()
     ids[digest] = identity
 

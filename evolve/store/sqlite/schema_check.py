@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from evolve.core.errors import UsageError
 from evolve.store.database import migrations, schema
 
-_SMALLEST = 512  # bytes: the smallest page that SQLite knows
+_MIN_BYTES = 512  # bytes: the smallest page that SQLite knows
 
 # One statement, for another process may be making the tables at this moment.
 _STAMP = """
@@ -29,7 +29,7 @@ def check_place(path: Path, *, create: bool) -> None:
         if not path.is_file():  # a pipe would be waited for
             raise UsageError(f"{path} is no regular file; give the path of a database file")
         # SQLite takes a file shorter than its header for an empty one, and would overwrite it.
-        if 0 < path.stat().st_size < _SMALLEST:
+        if 0 < path.stat().st_size < _MIN_BYTES:
             raise UsageError(f"{path} is not a database; check the path")
         return
     if not create:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from evolve.core.digest import canonical_json
-from evolve.core.evaluation import CUT_SHORT, Evaluation, Status
+from evolve.core.evaluation import EARLY_STOPPED, Evaluation, Status, label_name
 from evolve.core.measurement import Ratio
 from evolve.store.database import blobs
 from evolve.store.database.schema import evaluation, evaluation_ratio, instance
@@ -118,7 +118,7 @@ def cached(
         "fidelity": fidelity,
     }
     rows = [*{_said_by(row): row for row in connection.execute(_CACHED, key)}.values()]
-    rows = [row for row in rows if not _is_cut_short(row)] or rows
+    rows = [row for row in rows if not _is_early_stopped(row)] or rows
     return _whole(connection, rows[0]) if len(rows) == 1 else None
 
 
@@ -127,8 +127,8 @@ def _said_by(row: Row[Any]) -> tuple[Any, ...]:
     return row.status, row.custom, row.cases, row.labels, row.durations_s, row.samples
 
 
-def _is_cut_short(row: Row[Any]) -> bool:
-    return any(name == CUT_SHORT for name, _ in json.loads(row.labels))
+def _is_early_stopped(row: Row[Any]) -> bool:
+    return any(label_name(name) == EARLY_STOPPED for name, _ in json.loads(row.labels))
 
 
 def ratios(connection: Connection, evaluations: Iterable[int]) -> dict[int, dict[str, Ratio]]:

@@ -128,7 +128,7 @@ def seen(connection: Connection, run_id: int, instance_digest: str) -> bool:
     return bool(connection.execute(_SEEN, key).scalar_one())
 
 
-def twin(connection: Connection, run_id: int, item: Program) -> str | None:
+def near_duplicate_of(connection: Connection, run_id: int, item: Program) -> str | None:
     """Another program of the run with the same normalised digest, by digest."""
     key = {
         "run": run_id,

@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Status, label_name
 from evolve.core.lineage import Step
 from evolve.core.protocols import AddStatus
 from evolve.store.database.backend import Database
@@ -166,7 +166,7 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
             status=None if row.status is None else Status(row.status),
             custom=evaluations.boolean(row.custom),
             ratios=ratios.get(row.evaluation, {}),
-            labels=tuple(name for name, _ in json.loads(row.labels or "[]")),
+            labels=tuple(label_name(name) for name, _ in json.loads(row.labels or "[]")),
             offer=None if row.offer is None else AddStatus(row.offer),
             slot=row.slot,
             evicted=row.evicted,

@@ -300,7 +300,7 @@ def _proposed(connection: Connection, item: Proposal) -> dict[str, Any]:
         "instance": programs.put_instance(connection, item.program, item.assignment),
         "fidelity": item.fidelity.value,
         "note": item.note,
-        "again": int(item.again),
+        "again": int(item.is_reevaluation),
     }
 
 
@@ -444,7 +444,7 @@ def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -
         fidelity=Fidelity(row.fidelity),
         parents=parents,
         note=row.note,
-        again=bool(row.again),
+        is_reevaluation=bool(row.again),
     )
 
 

@@ -11,7 +11,7 @@ from evolve.core.measurement import Ratio
 from evolve.store.database.schema import evaluation, evaluation_ratio, instance, ticket
 from evolve.store.training import bulk
 
-MOST_REPEATS = 16
+MAX_REPEATS = 16
 """Further evaluations of one instance that are looked at; those that find fault come first."""
 
 _SAYS_NOTHING = (Status.INFRA.value, Status.TIMING_UNBOUNDED.value)
@@ -44,7 +44,7 @@ _MADE = (
 )
 
 
-class Past:
+class ProgramHistory:
     """All steps of a run that made or measured one program."""
 
     def __init__(self) -> None:
@@ -82,20 +82,20 @@ class Past:
             for row in self._of[instance_id]
             if row.sequence > sequence and row.evaluation is not None
         ]
-        kept = sorted(rows, key=lambda row: (not _finds_fault(row), -row.sequence))[:MOST_REPEATS]
+        kept = sorted(rows, key=lambda row: (not _finds_fault(row), -row.sequence))[:MAX_REPEATS]
         return [row.evaluation for row in sorted(kept, key=lambda row: row.sequence)]
 
 
-def pasts(
+def histories(
     connection: Connection, run_id: int, baseline: str, programs: Collection[int]
-) -> Mapping[int, Past]:
+) -> Mapping[int, ProgramHistory]:
     """By program; those that the run never made are left out."""
-    found: dict[int, Past] = {}
+    found: dict[int, ProgramHistory] = {}
     for part in bulk.in_parts(programs):
         key = {"run": run_id, "baseline": baseline, "ids": part}
         rows: list[Any] = list(connection.execute(_MADE, key).all())
         for row in rows:
-            found.setdefault(row.program, Past()).add(row)
+            found.setdefault(row.program, ProgramHistory()).add(row)
     return found
 
 

@@ -111,7 +111,7 @@ class _Page:
     parents: Mapping[int, Sequence[Row[Any]]]  # programs, by ticket
     asked: Mapping[int, conversations.Asked]
     shown: Mapping[int, Collection[int]]  # programs, by ticket
-    pasts: Mapping[int, program_history.Past]  # by program
+    histories: Mapping[int, program_history.ProgramHistory]  # by program
 
 
 class Reader:
@@ -176,12 +176,12 @@ class Reader:
     def _records(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[Record]:
         page = self._page(connection, rows)
         best = {
-            row.id: page.pasts[parents[0].id].best_before(row.sequence)
+            row.id: page.histories[parents[0].id].best_before(row.sequence)
             for row in rows
-            if (parents := page.parents.get(row.id)) and parents[0].id in page.pasts
+            if (parents := page.parents.get(row.id)) and parents[0].id in page.histories
         }
         later = {
-            row.id: page.pasts[row.program].later(row.instance, row.sequence)
+            row.id: page.histories[row.program].later(row.instance, row.sequence)
             for row in rows
             if row.program is not None
         }
@@ -212,7 +212,7 @@ class Reader:
             for prefix in self._prefixes(conversation):
                 shown[identity].update(self._beginning(connection, prefix))
         named = {row.program for row in rows if row.program is not None}
-        found = program_history.pasts(
+        found = program_history.histories(
             connection, self._run.id, self._run.baseline, named.union(*shown.values())
         )
         return _Page(rows, parents, asked, shown, found)
@@ -268,9 +268,9 @@ def _record(
     source: str,
     parent: Instance | None,
 ) -> Record:
-    past = page.pasts.get(row.program)
+    history = page.histories.get(row.program)
     parents = page.parents.get(row.id, ())
-    held = [page.pasts[one] for one in page.shown[row.id] if one in page.pasts]
+    held = [page.histories[one] for one in page.shown[row.id] if one in page.histories]
     shown = (program_history.ratio_of(one.best_before(row.sequence)) for one in held)
     return Record(
         sequence=row.sequence,
@@ -280,8 +280,8 @@ def _record(
         note=row.note,
         failure=row.failure,
         program=row.digest,
-        maker=past.maker if past else None,
-        first=past.first(row.instance) if past else None,
+        maker=history.maker if history else None,
+        first=history.first(row.instance) if history else None,
         language=row.language,
         source=source,
         assignment=programs.decode_assignment(row.assignment or "{}"),
@@ -292,7 +292,7 @@ def _record(
         slot=row.slot,
         parents=tuple(one.digest for one in parents),
         parent_makers=tuple(
-            page.pasts[one.id].maker if one.id in page.pasts else None for one in parents
+            page.histories[one.id].maker if one.id in page.histories else None for one in parents
         ),
         parent=parent,
         shown=max((one for one in shown if one), key=lambda one: one.value, default=None),

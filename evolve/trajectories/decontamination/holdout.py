@@ -12,7 +12,7 @@ from evolve.core.task import Task
 from evolve.tasks.suites.kernelbench import NAME as KERNELBENCH
 from evolve.tasks.suites.kernelbench import PREFIX, VARIABLE
 from evolve.trajectories.decontamination.graphs import Tracer
-from evolve.trajectories.decontamination.similarity import Likeness, Near
+from evolve.trajectories.decontamination.similarity import Near, Similarity
 
 NOTHING = "none"
 NEAR = 0.6
@@ -55,8 +55,8 @@ class HeldOut:
         return bool(self.signatures)
 
     @cached_property
-    def likeness(self) -> Likeness:
-        return Likeness(self.sources)
+    def similarity(self) -> Similarity:
+        return Similarity(self.sources)
 
     def match(self, task: Task, tracer: Tracer | None = None) -> Match | None:
         """What a task is held out as; None if it may be trained on.
@@ -65,7 +65,7 @@ class HeldOut:
         """
         if KERNELBENCH in self.asked and task.name.startswith(PREFIX):
             return Match(task.name, "name")
-        if (name := self.likeness.same(task.source)) is not None:
+        if (name := self.similarity.same(task.source)) is not None:
             return Match(name, "source")
         if tracer is None or not self.is_traced:
             return None
@@ -76,13 +76,13 @@ class HeldOut:
 
     def near(self, task: Task) -> list[Near]:
         """The references that are close to a task, nearest first; none is at no distance."""
-        return [one for one in self.likeness.nearest(task.source) if 0 < one.distance <= NEAR]
+        return [one for one in self.similarity.nearest(task.source) if 0 < one.distance <= NEAR]
 
     def shown_in(self, texts: Iterable[str]) -> str | None:
         """The held-out task that one of the texts shows; None if none does."""
         if not self.sources:
             return None
-        return next((name for text in texts if (name := self.likeness.shown_in(text))), None)
+        return next((name for text in texts if (name := self.similarity.shown_in(text))), None)
 
 
 def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:

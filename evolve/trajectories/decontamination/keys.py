@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from evolve.llm.secrets import scrub
 
-_SHORTEST = 8
+_MIN_LENGTH = 8
 _PREFIXES = ("sk", "pk", "rk", "gsk", "xai", "hf", "r8", "nvapi", "dapi")
 _MARKS = ("AIza", "AKIA", "ASIA", "eyJ", "earer ")
 # Each begins with letters that are looked for as a whole; that no word goes on before is seen last.
@@ -20,7 +20,7 @@ _PASSWORD = re.compile(r"://[^\s/@'\"]+:[^\s/@'\"]+@")
 
 def environment_keys() -> tuple[str, ...]:
     """The values of this process's environment that scrubbing takes out of texts."""
-    values = {value for value in os.environ.values() if len(value) >= _SHORTEST}
+    values = {value for value in os.environ.values() if len(value) >= _MIN_LENGTH}
     return tuple(sorted(value for value in values if scrub(value) != value))
 
 

@@ -92,7 +92,7 @@ class Near:
     distance: float
 
 
-class Likeness:
+class Similarity:
     """References to compare with: what most of them have in common counts little.
 
     Args:

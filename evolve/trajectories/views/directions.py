@@ -9,10 +9,10 @@ from evolve.trajectories.step import Step, fault_of
 from evolve.trajectories.views.rows import Example
 from operators.quoting import one_line, quote
 
-LEAST = 3
+MIN_CHILDREN = 3
 """Directions that have to have failed before a program gets a summary."""
 
-MOST = 8
+MAX_CHILDREN = 8
 """Directions that a summary tells of, the newest ones."""
 
 _FAULTS = {
@@ -53,7 +53,7 @@ class Dead:
         if newest.pop(step.note, None) is not None:
             self.untold["the same direction is told"] += 1
         newest[step.note] = step.sequence
-        if len(newest) > MOST:
+        if len(newest) > MAX_CHILDREN:
             del newest[next(iter(newest))]
             self.untold["newer ones are told"] += 1
         return ""
@@ -61,10 +61,10 @@ class Dead:
     def families(self) -> Iterator[list[int]]:
         """The newest such children of every parent that has enough of them."""
         for children in self._children.values():
-            if len(children) >= LEAST:
+            if len(children) >= MIN_CHILDREN:
                 yield list(children.values())
             else:
-                self.untold[f"fewer than {LEAST} from its parent"] += len(children)
+                self.untold[f"fewer than {MIN_CHILDREN} from its parent"] += len(children)
 
 
 def came_to_nothing(step: Step) -> str:

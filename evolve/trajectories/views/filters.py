@@ -20,7 +20,7 @@ Check = Callable[[Step], str]
 
 _MARK = re.compile(r"<[|\uff5c][^\s<>|\uff5c]+[|\uff5c]>")  # <|im_end|>
 
-LEAST_GAIN = 1.05
+MIN_GAIN = 1.05
 """Gain over its parent that a step has to reach to be trained on as one of the best."""
 
 
@@ -95,8 +95,8 @@ def refines(step: Step) -> str:
 def large_gain(step: Step) -> str:
     """A gain over its parent that is worth copying."""
     gain = step.gain
-    enough = gain is not None and gain.is_gain and gain.value >= LEAST_GAIN
-    return "" if enough else f"gain over its parent below {LEAST_GAIN}"
+    enough = gain is not None and gain.is_gain and gain.value >= MIN_GAIN
+    return "" if enough else f"gain over its parent below {MIN_GAIN}"
 
 
 def not_shown_faster(step: Step) -> str:

@@ -1,4 +1,4 @@
-"""How a candidate's failure travels inside the referee, until a stage makes an evaluation of it."""
+"""How a candidate's failure travels inside the judge, until a stage makes an evaluation of it."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ _BY_SIGNAL: dict[int, Status] = {
 }
 _BY_ERROR = {
     ErrorKind.EXCEPTION: Status.RUNTIME_EXCEPTION,
-    ErrorKind.CONTRACT: Status.CONTRACT,
+    ErrorKind.INTERFACE: Status.INVALID_INTERFACE,
     ErrorKind.COMPILE: Status.COMPILE_ERROR,
     ErrorKind.OOM: Status.OOM,
     ErrorKind.TREE: Status.WRONG_TREE,

@@ -1,6 +1,6 @@
 """Builds of C++ extensions: made once per candidate, read-only afterwards.
 
-The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the referee
+The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the judge
 copies that folder; what is written there later is lost. A build that failed is never copied.
 Processes that come later find the shared library in the copy and need neither ninja nor a compiler.
 Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
@@ -25,7 +25,7 @@ BUILD = "build"
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`headers`)."""
 
-_DEEPEST, _MOST_ENTRIES, _MOST_BYTES = 8, 20_000, 256 << 20  # of a build: it is kept on disk
+_DEEPEST, _MAX_ENTRIES, _MAX_BYTES = 8, 20_000, 256 << 20  # of a build: it is kept on disk
 _PIECE = 1 << 20  # bytes that are copied at once
 
 
@@ -81,14 +81,14 @@ class BuildCache:
 class _Room:
     """What a build may still take."""
 
-    entries: int = _MOST_ENTRIES
-    size: int = _MOST_BYTES
+    entries: int = _MAX_ENTRIES
+    size: int = _MAX_BYTES
 
     def take(self, entries: int = 0, size: int = 0) -> None:
         self.entries -= entries
         self.size -= size
         if min(self.entries, self.size) < 0:
-            most = f"{_MOST_ENTRIES} files and folders or {_MOST_BYTES >> 20} MiB"
+            most = f"{_MAX_ENTRIES} files and folders or {_MAX_BYTES >> 20} MiB"
             raise BuildError(f"its build has more than {most}")
 
 

@@ -18,8 +18,8 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _LOAD, _DYNAMIC = 1, 2
 _FUNCTION = 2  # type of a symbol
 _STRTAB, _SYMTAB, _STRSZ = 5, 6, 10
-_MOST_SYMBOLS = 1 << 20
-_LONGEST = 256  # bytes of a name that are looked at
+_MAX_SYMBOLS = 1 << 20
+_MAX_NAME = 256  # bytes of a name that are looked at
 _UNREADABLE = (struct.error, ValueError, KeyError, OverflowError)
 
 
@@ -63,13 +63,13 @@ def _symbols(library: bytes | mmap.mmap) -> Iterator[_Symbol]:
     at = _offset(segments, tags[_SYMTAB])
     # Nothing says how many there are; linkers put the names behind them.
     end = names_at if names_at > at else len(library)
-    for _ in range(min((end - at) // _SYMBOL.size, _MOST_SYMBOLS)):
+    for _ in range(min((end - at) // _SYMBOL.size, _MAX_SYMBOLS)):
         name, kind, _, section, address, size = _SYMBOL.unpack_from(library, at)
         if name >= names_size:
             return
         if name:
-            end = names.find(b"\0", name, name + _LONGEST)
-            text = names[name : end if end >= 0 else name + _LONGEST]
+            end = names.find(b"\0", name, name + _MAX_NAME)
+            text = names[name : end if end >= 0 else name + _MAX_NAME]
             yield _Symbol(text, kind & 0xF == _FUNCTION, section, address, size)
         at += _SYMBOL.size
 

@@ -55,12 +55,12 @@ _IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
     "compile_fx", "decomposition", "lowering", "select_algorithm")))  # fmt: skip
 # Elements: smaller ones Inductor adds up without a reduction, larger ones are one for a block.
 _LARGE_WINDOWS = range(26, 257)
-_LARGEST_CONSTANT = 64  # elements; a program holds them as text
+_MAX_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
 # Torch documents no class of errors for what it cannot export; any other is the runner's to report.
 _UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
-_MOST_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
+_MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
 
 class _Written(BaseException):
@@ -102,7 +102,7 @@ def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> N
 
 
 def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
-    """In the referee: what came of the cases, by their numbers.
+    """In the judge: what came of the cases, by their numbers.
 
     Raises:
         CandidateFault: there is nothing, or nothing that can be read.
@@ -116,7 +116,9 @@ def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
         version = torch.__version__.partition("+")[0]
         return Compiled.from_json({"variant": variant, "torch": version, "cases": found})
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CandidateFault(Status.CONTRACT, f"the compiler left no answer: {error}") from error
+        raise CandidateFault(
+            Status.INVALID_INTERFACE, f"the compiler left no answer: {error}"
+        ) from error
 
 
 def compile_model(
@@ -178,10 +180,10 @@ def _require_short(graph: Any) -> None:
         if str(node.target) in _RECURRENT:
             length = node.args[0].meta["val"].shape[1 if node.args[_BATCH_FIRST] else 0]
             steps += length * node.args[_LAYERS] * (2 if node.args[_BIDIRECTIONAL] else 1)
-    if steps > _MOST_STEPS:
+    if steps > _MAX_STEPS:
         raise UsageError(
             f"the reference has recurrent layers of {steps} steps in all, which the compiler "
-            f"would unroll; {_MOST_STEPS} at most (the variant {WHOLE!r} leaves float32 ones whole)"
+            f"would unroll; {_MAX_STEPS} at most (the variant {WHOLE!r} leaves float32 ones whole)"
         )
 
 
@@ -304,7 +306,7 @@ def _paths(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
 
 
 def _literal(constant: torch.Tensor) -> str:
-    if constant.numel() > _LARGEST_CONSTANT:
+    if constant.numel() > _MAX_CONSTANT:
         raise UsageError(f"the reference makes a constant of {constant.numel()} elements")
     return repr(constant.tolist())
 

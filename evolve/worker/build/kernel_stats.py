@@ -15,7 +15,7 @@ _ACCESSES = frozenset(("ld", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"))
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NV_INFO = 0x70000000  # type of the sections named .nv.info
-_MOST_TEXT, _MOST_INFO = 1 << 22, 1 << 20  # characters and bytes that are looked at
+_MAX_TEXT, _MAX_INFO = 1 << 22, 1 << 20  # characters and bytes that are looked at
 _FRAME_SIZE = (0x04, 0x11)  # EIFMT_SVAL, EIATTR_FRAME_SIZE: a symbol and a size
 
 
@@ -25,7 +25,7 @@ def instruction_shares(ptx: str) -> dict[str, float]:
     `global_share` and `shared_share` access these memories, `matrix_share` multiplies matrices
     (PTX ISA 8.7, chapter 9).
     """
-    kinds = Counter(map(_kind, _INSTRUCTION.findall(ptx[:_MOST_TEXT])))
+    kinds = Counter(map(_kind, _INSTRUCTION.findall(ptx[:_MAX_TEXT])))
     total = sum(kinds.values())
     counted = ("global", "shared", "matrix") if total else ()
     return {f"{kind}_share": round(kinds[kind] / total, 4) for kind in counted}
@@ -59,7 +59,7 @@ def _infos(cubin: bytes) -> Iterator[bytes]:
         raise ValueError("not an ELF file for a 64-bit machine")
     header = _HEADER.unpack_from(cubin)
     first, size, count = header[6], header[11], header[12]
-    left = _MOST_INFO
+    left = _MAX_INFO
     for place in range(count):
         _, kind, _, _, offset, length, *_ = _SECTION.unpack_from(cubin, first + place * size)
         if kind == _NV_INFO:

@@ -13,7 +13,7 @@ import torch
 from evolve.worker.build.decompositions.nodes import Adding, arguments, is_call, value
 
 WIDEST = 256  # features a head, as in PyTorch's own fused kernels for a Hopper GPU
-_MOST = 2**30  # scores, of 4 bytes each; a fused kernel stores none
+_MAX_SCORES = 2**30  # scores, of 4 bytes each; a fused kernel stores none
 _ATEN = torch.ops.aten
 
 
@@ -33,7 +33,7 @@ def _is_wide(node: Any) -> bool:
     query, key, values = (value(given[name]) for name in ("query", "key", "value"))
     if query is None or key is None or values is None or values.dtype != torch.float32:
         return False
-    if values.shape[-1] <= WIDEST or query.numel() // query.shape[-1] * key.shape[-2] > _MOST:
+    if values.shape[-1] <= WIDEST or query.numel() // query.shape[-1] * key.shape[-2] > _MAX_SCORES:
         return False
     others = "attn_mask", "dropout_p", "is_causal", "enable_gqa"
     return not any(given.get(name) for name in others)

@@ -18,7 +18,7 @@ from evolve.core.compiled import each_of
 from evolve.worker.base.dispatch import DispatchMode
 
 CONVOLUTION = torch.ops.aten.convolution.default
-_MOST_PLACES = 1024  # of a kernel, each a few launches
+_MAX_PLACES = 1024  # of a kernel, each a few launches
 _AT_ONCE = 1 << 27  # elements of a batch: beside it there are copies of the same size
 
 
@@ -33,7 +33,7 @@ class ByProducts(DispatchMode):
         if operation is CONVOLUTION:
             x, weight = arguments[:2]
             is_meant = x.device.type == self._place and x.dtype is torch.float64
-            if is_meant and x.numel() and math.prod(weight.shape[2:]) <= _MOST_PLACES:
+            if is_meant and x.numel() and math.prod(weight.shape[2:]) <= _MAX_PLACES:
                 return in_parts(convolution, x, *arguments[1:])
         return operation(*arguments, **options)
 

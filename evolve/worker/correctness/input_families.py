@@ -27,7 +27,7 @@ _SAMPLE = 1 << 16  # values looked at for a support
 _LIGHT_TAIL = 2.0  # range over deviation: 1.73 for uniform values, above 3 for normal ones
 _NEAR_ZERO = 1e-2  # of the deviation: uniform values from zero on hardly ever reach it
 _ZERO_SHARE = 0.05  # more exact zeros than this are a structure (triangular, masked)
-_LEAST_NUMEL = 8  # smaller tensors are settings, not data
+_MIN_NUMEL = 8  # smaller tensors are settings, not data
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Support:
 
 def support_of(tensor: Tensor) -> Support | None:
     """The support that a tensor's values show; None if they must not be changed at all."""
-    if not tensor.is_floating_point() or tensor.numel() < _LEAST_NUMEL:
+    if not tensor.is_floating_point() or tensor.numel() < _MIN_NUMEL:
         return None
     low, high = (float(bound) for bound in tensor.aminmax())
     sample = tensor.reshape(-1)[:: max(1, tensor.numel() // _SAMPLE)].double()

@@ -17,7 +17,7 @@ _CLOSE = 1e-3  # relative error (in norm) up to which a hypothesis explains the 
 _SHORTER_TYPE = 0.02  # of an element and the RMS together: the most that rounding alone does
 _LOOKED_AT = 1 << 20  # elements of a tensor that are converted at once
 _TYPICAL_ERROR = ((2**-11, "bfloat16"), (2**-16, "float16 or TF32"))  # relative, more than this
-_LEAST_ROW = 8  # shorter rows are explained by a factor of their own too easily
+_MIN_ROW = 8  # shorter rows are explained by a factor of their own too easily
 
 
 def describe_mismatch(output: Tensor, truth: Tensor, wrong: Tensor, margin: float) -> str:
@@ -201,11 +201,11 @@ def _axis(dims: int, dim: int) -> str:
 
 def _by_lines(output: Tensor, truth: Tensor) -> str:
     """Every row (or column) right up to a factor or an offset of its own."""
-    if truth.dim() < 2 or min(truth.shape[-2:]) < _LEAST_ROW:
+    if truth.dim() < 2 or min(truth.shape[-2:]) < _MIN_ROW:
         return ""
     some, right = _sample(output).double(), _sample(truth).double()
     for dim, name in ((-1, "row"), (-2, "column")):
-        if some.shape[dim] < _LEAST_ROW:
+        if some.shape[dim] < _MIN_ROW:
             continue
         factor = (some * right).sum(dim, keepdim=True) / right.square().sum(dim, keepdim=True)
         if _explains(some, factor.nan_to_num() * right):

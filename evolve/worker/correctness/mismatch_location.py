@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 _FULL, _FILLED = 0.98, 0.5  # share of a region that is wrong: some is right by accident
-_MOST_INDICES = 1 << 14  # of one dimension that are looked at one by one
+_MAX_INDICES = 1 << 14  # of one dimension that are looked at one by one
 
 
 def describe_place(wrong: Tensor) -> str:
@@ -110,7 +110,7 @@ def _comb(wrong: Tensor, covers: list[Tensor], count: int) -> str:
     """Every n-th index of one dimension."""
     for dim, cover in enumerate(covers):
         size = wrong.shape[dim]
-        if not 3 <= cover.numel() <= min(size // 2, _MOST_INDICES):
+        if not 3 <= cover.numel() <= min(size // 2, _MAX_INDICES):
             continue
         gaps = cover.diff()
         step = int(gaps[0])

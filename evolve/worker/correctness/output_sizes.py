@@ -23,7 +23,7 @@ from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
 
-_MOST_OPERATIONS = 5000  # each takes 0.4 ms: of an unrolled recurrence a call may be quicker
+_MAX_OPERATIONS = 5000  # each takes 0.4 ms: of an unrolled recurrence a call may be quicker
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Alive(DispatchMode):
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         self._operations += 1
-        if self._operations > _MOST_OPERATIONS:
+        if self._operations > _MAX_OPERATIONS:
             raise RuntimeError("too long to go through all of it")
         made = operation(*arguments, **options)
         for tensor in tensors_of(made if isinstance(made, tuple | list) else [made]):

@@ -17,10 +17,10 @@ KAPPA = 4.0  # times the reference's own error
 BASE_ROUNDINGS = 16.0  # roundings of the compute type that any kernel may make on the way
 WALK_ROUNDINGS = 2.0  # times sqrt(terms): a sequential sum whose rounding errors walk randomly
 DRIFT_ROUNDINGS = 1.0  # times terms: the bound for a sequential sum whose errors have one sign
-MOST_TERMS = 1 << 16  # that are added one after the other: longer sums are made in lanes or parts
+MAX_TERMS = 1 << 16  # that are added one after the other: longer sums are made in lanes or parts
 OPERAND_ROUNDINGS = 2.5  # of operands, if the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
-LEAST_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
+MIN_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
 _NEIGHBOURS = 64  # blocks on either side that tell about one that is nearly all cut off
 _CUT_OFF = 0.75  # of a block, from where on its own motion is one of a few elements
 _USUAL = 1.25  # times a coarse reference's typical error: with operands in bf16 it is 1.5
@@ -296,7 +296,7 @@ def _scales(truth: Tensor, block: int) -> Tensor:
     if occupied.numel() == 0:
         return torch.ones_like(size)
     least = torch.maximum(_over_row(size, truth.shape, block), occupied.median())
-    return torch.maximum(size, LEAST_SCALE * least)
+    return torch.maximum(size, MIN_SCALE * least)
 
 
 def _over_row(sizes: Tensor, shape: torch.Size, block: int) -> Tensor:
@@ -321,7 +321,7 @@ def error_floor(dtype: torch.dtype, arithmetic: Arithmetic, condition: Tensor | 
     operands = {"ieee": 0.0, "tf32": _CUT, "half": max(unit, 2.0**-8)}
     operand = operands[arithmetic.accumulation]
     adding = operand / 16 if arithmetic.accumulation == "half" else compute
-    terms = min(arithmetic.terms, MOST_TERMS)
+    terms = min(arithmetic.terms, MAX_TERMS)
     walk = WALK_ROUNDINGS * terms**0.5
     growth = walk if arithmetic.even else max(walk, DRIFT_ROUNDINGS * terms)
     return unit + condition * (

@@ -13,7 +13,7 @@ import torch
 
 from evolve.core.devices import CPU, CUDA, device_kind
 from evolve.core.program import Language
-from evolve.worker.ipc.tensor_buffer import Shared, Slab
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 
 if TYPE_CHECKING:
     from evolve.worker.devices.window import Window
@@ -25,29 +25,29 @@ class Device(Protocol):
 
     Attributes:
         name: Of the lock that processes of the host share.
-        place: Of the referee's tensors.
+        place: Of the judge's tensors.
         half_width: Relative half-width of an interval at which timing may stop.
         spread: Standard deviation of a process pair's log ratio where nothing differs but the
             processes, by tests of programs against themselves.
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
-        blocks: Timed blocks of each side in one sitting.
+        blocks: Timed blocks of each side in one round.
         turn_blocks: Of them, one after the other before another side has its turn.
-        block_pool: How many different ones there are for a sitting to draw from.
+        block_pool: How many different ones there are for a round to draw from.
         judged_s: To work out what is expected of outputs of them that are judged for all.
         has_profiler: Whether a runner can say which kernels of the device ran (`profiling`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
-        seats: Evaluations that may be timed in turns, from the first sitting to the last.
-        sittings: That each of them makes ready together, to be timed in one turn: who wants to have
+        timing_slots: Evaluations that may be timed in turns, from the first round to the last.
+        rounds: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
-        spares: Processes to have ready ahead of time.
+        preforked: Processes to have ready ahead of time.
         ends_alone: Whether the end of a process disturbs what is timed.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         gives_calls: Whether calls of a block that are launch-bound are given to a process one by
             one, so that none can be merged.
-        glances: Blocks of a sitting that show whose code the candidate's process executes; none
+        stack_samples: Blocks of a round that show whose code the candidate's process executes; none
             where that code only starts kernels of the device.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
@@ -82,14 +82,14 @@ class Device(Protocol):
     judged_s: float
     has_profiler: bool
     has_memory_mark: bool
-    seats: int
-    sittings: int
-    spares: int
+    timing_slots: int
+    rounds: int
+    preforked: int
     ends_alone: bool
     references: int
     compiles_aside: bool
     gives_calls: bool
-    glances: int
+    stack_samples: int
     memory: int
     limit_address_space: bool
     nodes: tuple[str, ...]
@@ -134,7 +134,7 @@ class Device(Protocol):
         """Facts of the hardware that a measurement depends on."""
         ...
 
-    def make_slab(self, trees: list[Any]) -> Slab:
+    def make_buffer(self, trees: list[Any]) -> TensorBuffer:
         """The trees' tensors in one piece of memory of this process."""
         ...
 
@@ -142,8 +142,10 @@ class Device(Protocol):
         """Have memory of the host at hand for outputs of so many bytes; whether there is any."""
         ...
 
-    def share(self, process: "RunnerProcess", slab: Slab) -> AbstractContextManager[Shared]:
-        """The slab for one runner, which is connected; valid inside."""
+    def share(
+        self, process: "RunnerProcess", buffer: TensorBuffer
+    ) -> AbstractContextManager[Shared]:
+        """The buffer for one runner, which is connected; valid inside."""
         ...
 
     def prepare(self, process: "RunnerProcess", all_queues: bool = False) -> None:

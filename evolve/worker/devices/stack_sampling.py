@@ -33,8 +33,8 @@ _NEITHER = re.compile(
 _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$", re.M)
 _TORCH = (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so").resolve()  # as maps name it
 _VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
-_LEAST_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
-_OWN_SHARE = 0.3  # of the glances that show a thread: less is a library's work, more is one's own
+_MIN_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
+_OWN_SHARE = 0.3  # of the samples that show a thread: less is a library's work, more the kernel's
 _ALPHA = 0.05  # the chance to be wrong about that
 OWN = "own code"
 HIDDEN = "a process that hides"
@@ -106,7 +106,7 @@ def _calls(pid: int) -> list[list[str]]:
 
 
 def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> Label | None:
-    """Says so where a library computed, and own code had less than its share of the glances.
+    """A label if a library computed and own code had less than its share of the samples.
 
     A candidate that spends most of its time in torch's zeros and copies is found, too. Vector
     functions (Sleef) are not counted: the compiler's own C++ for `gelu_bias` was in them in 20 of
@@ -114,22 +114,20 @@ def library_label(case: str, seen: Sequence[str], seconds_per_call: float) -> La
 
     Args:
         case: Its name.
-        seen: The code at work, glance by glance (`at_work`).
+        seen: The code at work in each sample (`at_work`).
         seconds_per_call: How long it takes.
     """
     names, own = _libraries(seen, seconds_per_call), seen.count(OWN)
     if not names or not _is_less(own, names.total()):
         return None
     ((name, _),) = names.most_common(1)
-    evidence = (
-        f"{case}: {name} was at work in {names.total()} glances at timed runs, own code in {own}"
-    )
+    evidence = f"{case}: {names.total()} samples of timed runs show {name} at work, {own} own code"
     return Label("library_at_work", evidence)
 
 
 def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
     """Whether no thread was seen, or a library was, but too rarely to tell how much it does."""
-    if seconds_per_call >= _LEAST_CALL_S and seen and not any(seen):
+    if seconds_per_call >= _MIN_CALL_S and seen and not any(seen):
         return True
     times, own = _libraries(seen, seconds_per_call).total(), seen.count(OWN)
     is_more = _at_most(own - 1, own + times) > 1 - _ALPHA
@@ -137,17 +135,17 @@ def is_undecided(seen: Sequence[str], seconds_per_call: float) -> bool:
 
 
 def _is_less(own: int, library: int) -> bool:
-    """Whether so few of the glances that showed a thread speak against `_OWN_SHARE`."""
+    """Whether so few of the samples that showed a thread reject `_OWN_SHARE`."""
     return _at_most(own, own + library) < _ALPHA
 
 
 def _at_most(own: int, times: int) -> float:
-    """The chance of so few glances at own code, were its share `_OWN_SHARE`."""
+    """The probability of so few samples of own code if its share is `_OWN_SHARE`."""
     share = _OWN_SHARE
     return sum(comb(times, k) * share**k * (1 - share) ** (times - k) for k in range(own + 1))
 
 
 def _libraries(seen: Sequence[str], seconds_per_call: float) -> Counter[str]:
     """How often each was seen; of calls too short to tell, none."""
-    is_long = seconds_per_call >= _LEAST_CALL_S
+    is_long = seconds_per_call >= _MIN_CALL_S
     return Counter(name for name in seen if is_long and name not in ("", OWN))

@@ -1,4 +1,4 @@
-"""A process that stands still, for as long as the referee looks at what it has done."""
+"""A process that stands still, for as long as the judge looks at what it has done."""
 
 import contextlib
 import time

@@ -14,7 +14,7 @@ from evolve.worker.ipc.tensor_buffer import span
 
 if TYPE_CHECKING:
     from evolve.worker.processes.runner_process import RunnerProcess
-    from evolve.worker.session.prepared_task import WarmCase
+    from evolve.worker.session.prepared_task import PreparedCase
 
 SLOWEST_S = 60.0
 Layout = tuple[TensorAt, ...]
@@ -44,10 +44,10 @@ class Block:
 class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
-    `blocks`: of each side in a sitting, and of no calls. `recorded`: its calls are also to be timed
+    `blocks`: of each side in a round, and of no calls. `recorded`: its calls are also to be timed
     as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
     for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
-    of it that are judged in this sitting, and maybe in no other. `glances`: blocks of a sitting
+    of it that are judged in this round, and maybe in no other. `stack_samples`: blocks of a round
     that show whose code the candidate's process executes (`stack_sampling`).
     `one_by_one`: calls of a
     block are so short that they are given to the process one by one. `limit_s`: for a block.
@@ -55,7 +55,7 @@ class TimedCase:
     room for such large ones.
     """
 
-    warm: "WarmCase"
+    warm: "PreparedCase"
     calls: int
     layouts: Mapping[str, Layout]
     blocks: int
@@ -63,7 +63,7 @@ class TimedCase:
     wanted: int = 0
     unshortened_s: float = 0.0
     drawn: tuple[int, int] | None = None
-    glances: int = 0
+    stack_samples: int = 0
     one_by_one: bool = False
     limit_s: float = SLOWEST_S
     on_host: bool = False
@@ -84,7 +84,7 @@ class TimedCase:
 
 
 class Window(Protocol):
-    """The device's way to time the blocks of one case in one sitting.
+    """The device's way to time the blocks of one case in one round.
 
     Attributes:
         holds_back: Whether it can hold inputs back (`pause_s`).
@@ -105,14 +105,14 @@ class Window(Protocol):
         layout: Layout,
         number: int,
         recorded: bool = False,
-        glance_after_s: float = 0.0,
+        sample_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,
         pause_s: float = 0.0,
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
-        With `glance_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
+        With `sample_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
         many `idles` follow, blocks of no calls. `is_trusted`: `process` runs the judge's code, so
         no outputs need be taken; only there may be any `idles`. With `pause_s` calls that are
         judged get their inputs after a pause of so long, in which the call before has to be done.
@@ -143,7 +143,7 @@ class Window(Protocol):
 
 def require_no_company(process: "RunnerProcess") -> None:
     """CandidateFault if something else of the candidate's is alive."""
-    if process.has_company():
+    if process.has_other_processes():
         raise CandidateFault(
             Status.TIMING_UNBOUNDED,
             "processes that the candidate has started are alive while it is timed",

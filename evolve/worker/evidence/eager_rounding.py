@@ -18,44 +18,44 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_short_of_memory
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts
 from evolve.worker.correctness.tolerance import relative_error
-from evolve.worker.session.candidate_session import Workshop
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.candidate_session import CandidateSession
+from evolve.worker.session.prepared_task import PreparedTask
 
 CONVOLUTIONS = "eager_convolutions"
 """The fact of a device (`Device.describe`): `tf32` where they may round, else `ieee`."""
 
-_LEAST = 1e-5  # between errors of sums in float32 (1e-6) and those of rounded operands (2e-4)
+_MIN_ERROR = 1e-5  # between errors of sums in float32 (1e-6) and those of rounded operands (2e-4)
 
 
-def may_round(task: WarmTask, workshop: Workshop) -> bool:
+def may_round(task: PreparedTask, session: CandidateSession) -> bool:
     """Whether to look: the device would, and the task seems to have a convolution."""
-    may = workshop.device.describe().get(CONVOLUTIONS) == "tf32"
+    may = session.device.describe().get(CONVOLUTIONS) == "tf32"
     return may and "conv" in task.task.source.lower()
 
 
-def described(task: WarmTask, workshop: Workshop) -> dict[str, str]:
+def described(task: PreparedTask, session: CandidateSession) -> dict[str, str]:
     """The facts of the device, with what its convolutions do in this task."""
-    facts = workshop.device.describe()
-    if may_round(task, workshop):
-        if _is_exact(task, workshop):
+    facts = session.device.describe()
+    if may_round(task, session):
+        if _is_exact(task, session):
             facts[CONVOLUTIONS] = "ieee"
         else:
-            facts[EXACT_CONVOLUTIONS] = ";".join(_exact_ones(task, workshop))
+            facts[EXACT_CONVOLUTIONS] = ";".join(_exact_ones(task, session))
     return facts
 
 
-def _is_exact(task: WarmTask, workshop: Workshop) -> bool:
-    hidden = workshop.hidden(partial(task.timed[0].check, "task", 0))
-    with workshop.on_device():
+def _is_exact(task: PreparedTask, session: CandidateSession) -> bool:
+    hidden = session.hidden(partial(task.timed[0].check, "task", 0))
+    with session.on_device():
         return are_exact(hidden.expected.reference, hidden.expected.truth)
 
 
-def _exact_ones(task: WarmTask, workshop: Workshop) -> list[str]:
+def _exact_ones(task: PreparedTask, session: CandidateSession) -> list[str]:
     """Keys of the convolutions that do not round, as far as there is memory to see."""
     watch = Watch()
     for case in task.cases:
         try:
-            with workshop.on_device():
+            with session.on_device():
                 case.run_under(watch)
         except (UsageError, torch.OutOfMemoryError) as error:
             if not is_short_of_memory(error):
@@ -84,7 +84,7 @@ class Watch(DispatchMode):
                 with ByProducts():
                     truth = operation(*doubled, *settings)
                 if error := _largest_error([outcome[:1]], [truth]):
-                    self.found[key] = error < _LEAST
+                    self.found[key] = error < _MIN_ERROR
         return outcome
 
 
@@ -93,7 +93,7 @@ def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
 
     If there is no error at all, what is called truth may be the outcome itself.
     """
-    return 0 < _largest_error(outcomes, truth) < _LEAST
+    return 0 < _largest_error(outcomes, truth) < _MIN_ERROR
 
 
 def _largest_error(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> float:

@@ -18,8 +18,8 @@ from evolve.worker.base.host_facts import find_tool
 from evolve.worker.runner import tool_process
 
 if TYPE_CHECKING:
-    from evolve.worker.session.candidate_session import Candidate, Workshop
-    from evolve.worker.session.prepared_task import WarmTask
+    from evolve.worker.session.candidate_session import Candidate, CandidateSession
+    from evolve.worker.session.prepared_task import PreparedTask
 
 _NAMED = 2
 _LAUNCHES = "8"  # of these kernels
@@ -33,7 +33,7 @@ _COUNTERS = {
 
 
 def count(
-    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", own: Collection[str]
+    session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", own: Collection[str]
 ) -> list[Label]:
     """Labels for the longest of the candidate's kernels, whose names are `own`; or none."""
     tool, case = find_tool("ncu"), task.timed[0]
@@ -44,7 +44,7 @@ def count(
     command = (tool, "--csv", "--page", "raw", "--metrics", metrics, "--launch-count", _LAUNCHES,
                "--kernel-name", f"regex:^({'|'.join(names)})$")  # fmt: skip
     try:
-        text = workshop.observed(candidate, case, command)
+        text = session.observed(candidate, case, command)
     except CandidateFault:  # the same call was right without the tool
         return []
     said = tool_process.read(text)

@@ -18,12 +18,12 @@ from evolve.worker.base.faults import CandidateFault
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.sandbox import procfs
 from evolve.worker.sandbox.policy import Mechanism
-from evolve.worker.session.candidate_session import SETUP_S, Candidate, Workshop
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.candidate_session import SETUP_S, Candidate, CandidateSession
+from evolve.worker.session.prepared_task import PreparedTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
-_TIMES, _LEAST_S = 5.0, 2.0  # a busy host, and what only a first call does
+_TIMES, _MIN_S = 5.0, 2.0  # a busy host, and what only a first call does
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -63,29 +63,31 @@ class MemoryMark:
         return procfs.size_of(status[name])
 
 
-def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> int | None:
+def scratch_bytes(
+    session: CandidateSession, candidate: Candidate, task: PreparedTask
+) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
     To a MiB. What it has set aside before counts, and so does its code. None if the system does not
     keep books that it cannot reach, or where the call is not right: this is no check, and changes
     no verdict. If it takes much longer than in the checks there is none either: others wait.
     """
-    if Mechanism.LANDLOCK not in Mechanism(workshop.launcher.mechanisms):
+    if Mechanism.LANDLOCK not in Mechanism(session.launcher.mechanisms):
         return None
     case = max(task.timed, key=lambda case: case.input_bytes)
     hidden = case.check("task", 0)
     try:
-        with workshop.launched(candidate, [case]) as runner:
+        with session.launched(candidate, [case]) as runner:
             mark = MemoryMark(runner.pid)
-            _rehearse(workshop, runner)
+            _rehearse(session, runner)
             before = mark.held()
             setup_s = _patience(candidate.setup_s, SETUP_S)
-            workshop.furnish(runner, candidate, [case], seconds=setup_s)
+            session.furnish(runner, candidate, [case], seconds=setup_s)
             ended = mark.ended()
             mark.reset()
-            call_s = _patience(candidate.seconds.get(case.case.name), workshop.call_s)
-            verdict = workshop.outcome(runner, case, hidden, limit_s=call_s).verdict
-            alone = not runner.has_company() and mark.ended() == ended
+            call_s = _patience(candidate.seconds.get(case.case.name), session.call_s)
+            verdict = session.outcome(runner, case, hidden, limit_s=call_s).verdict
+            alone = not runner.has_other_processes() and mark.ended() == ended
             highest = mark.highest()
     except (CandidateFault, OSError):
         return None
@@ -98,14 +100,14 @@ def scratch_bytes(workshop: Workshop, candidate: Candidate, task: WarmTask) -> i
 
 def _patience(before: float | None, most: float) -> float:
     """Seconds for work that took so many before; all that it may take if that is not known."""
-    return most if before is None else min(most, max(_LEAST_S, _TIMES * before))
+    return most if before is None else min(most, max(_MIN_S, _TIMES * before))
 
 
-def _rehearse(workshop: Workshop, runner: RunnerProcess) -> None:
+def _rehearse(session: CandidateSession, runner: RunnerProcess) -> None:
     """Have it touch what every process does (code, mostly) before it knows of the candidate."""
     runner.load("candidate", _NOTHING, SETUP_S)
-    nothing = workshop.device.make_slab([{"init": [], "state": {}}])
-    with workshop.device.share(runner, nothing) as arguments:
+    nothing = session.device.make_buffer([{"init": [], "state": {}}])
+    with session.device.share(runner, nothing) as arguments:
         runner.construct(0, 0, arguments, SETUP_S)
-    with workshop.device.share(runner, workshop.device.make_slab([[]])) as inputs:
+    with session.device.share(runner, session.device.make_buffer([[]])) as inputs:
         runner.call(0, inputs, SETUP_S)

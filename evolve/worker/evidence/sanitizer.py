@@ -18,8 +18,8 @@ from evolve.worker.base.host_facts import find_tool
 from evolve.worker.runner import tool_process
 
 if TYPE_CHECKING:
-    from evolve.worker.session.candidate_session import Candidate, Workshop
-    from evolve.worker.session.prepared_task import WarmCase, WarmTask
+    from evolve.worker.session.candidate_session import Candidate, CandidateSession
+    from evolve.worker.session.prepared_task import PreparedCase, PreparedTask
 
 NAME = "compute-sanitizer"
 NO_RESULT = "no_"  # before the name of a tool that gave none
@@ -61,7 +61,7 @@ def read(text: str, kind: str) -> Finding | None:
 
 
 def sanitise_call(
-    workshop: "Workshop", candidate: "Candidate", task: "WarmTask", kind: str
+    session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", kind: str
 ) -> list[Label]:
     """What one of `TOOLS` finds, or why it gave no result; nothing if it is not there.
 
@@ -71,16 +71,16 @@ def sanitise_call(
         CandidateFault: memcheck has found an error.
     """
     tool = find_tool(NAME)
-    return [_said_of(workshop, candidate, task.smallest, tool, kind)] if tool else []
+    return [_said_of(session, candidate, task.smallest, tool, kind)] if tool else []
 
 
 def _said_of(
-    workshop: "Workshop", candidate: "Candidate", case: "WarmCase", tool: str, kind: str
+    session: "CandidateSession", candidate: "Candidate", case: "PreparedCase", tool: str, kind: str
 ) -> Label:
     command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
                *TOOLS[kind])  # fmt: skip
     try:
-        text = workshop.observed(candidate, case, command)
+        text = session.observed(candidate, case, command)
     except CandidateFault as fault:  # the same call was right without the tool
         return Label(f"{NO_RESULT}{kind}", plain(fault.feedback, 160))
     found = read(text, kind)

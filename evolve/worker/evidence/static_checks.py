@@ -27,8 +27,8 @@ _INTROSPECTION = frozenset(
 _DISOWNING = ("evaluator_access", "foreign_library", "library_at_work")
 _LOADERS = ("CDLL", "PyDLL", "LibraryLoader", "LoadLibrary", "cdll", "pydll", "pythonapi")
 _TORCH_COMPUTE = "torch_compute"
-_MOST_OF_A_KIND = 4
-_LONGEST_EVIDENCE = 120
+_MAX_OF_A_KIND = 4
+_MAX_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
     r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+"
     r"|(?:at|torch|dnnl|mkldnn)::(?!vec::|(?:empty|zeros|ones|full|Tensor|IntArrayRef|dtype|device)"
@@ -50,8 +50,8 @@ def static_labels(source: str) -> tuple[Label, ...]:
     kept: dict[str, list[Label]] = {}
     for label in (*_findings(tree), *_library_findings(source)):
         of_a_kind = kept.setdefault(label.name, [])
-        if len(of_a_kind) < _MOST_OF_A_KIND:
-            of_a_kind.append(Label(label.name, label.evidence[:_LONGEST_EVIDENCE]))
+        if len(of_a_kind) < _MAX_OF_A_KIND:
+            of_a_kind.append(Label(label.name, label.evidence[:_MAX_EVIDENCE]))
     return tuple(label for of_a_kind in kept.values() for label in of_a_kind)
 
 

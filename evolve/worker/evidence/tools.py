@@ -22,10 +22,10 @@ from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.base import Device
 from evolve.worker.evidence.ncu import count
 from evolve.worker.evidence.sanitizer import NAME, NO_RESULT, TOOLS, sanitise_call
-from evolve.worker.session.candidate_session import Candidate, Workshop
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.candidate_session import Candidate, CandidateSession
+from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.prepared_task import PreparedTask
 
 _ALL = len(TOOLS) + 1
 _PROCESSES = 2  # of each: the one that starts it, and the one that it starts
@@ -38,13 +38,13 @@ class Tools:
     """Looks at programs with all tools, once at each.
 
     Args:
-        workshop: Where processes come from.
+        session: Where processes come from.
         room: On the device, which a look takes for itself.
     """
 
-    def __init__(self, workshop: Workshop, room: Room) -> None:
-        self._workshop = workshop
-        self._room = room
+    def __init__(self, session: CandidateSession, room: MemoryBudget) -> None:
+        self._session = session
+        self._budget = room
         self._looking = ThreadPoolExecutor()
         self._found: OrderedDict[str, Findings] = OrderedDict()
         self._changing = Lock()
@@ -53,7 +53,7 @@ class Tools:
         """Start no more; what is under way ends with its processes."""
         self._looking.shutdown(wait=False)
 
-    def look(self, candidate: Candidate, task: WarmTask, own: Collection[str]) -> Findings:
+    def look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> Findings:
         """The tools' findings, new or stored; CandidateFault for an error that counts.
 
         Not to be waited for by a thread that has room on the device: the look may wait for it.
@@ -74,12 +74,12 @@ class Tools:
                 self._found.popitem(last=False)
         return known
 
-    def _look(self, candidate: Candidate, task: WarmTask, own: Collection[str]) -> list[Label]:
-        device = self._workshop.device
+    def _look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> list[Label]:
+        device = self._session.device
         room = room_for(task.cases, device, processes(task, device), judges=False)
         try:
-            with self._room.taken(room):
-                return list(observe(self._workshop, candidate, task, own))
+            with self._budget.taken(room):
+                return list(observe(self._session, candidate, task, own))
         except (InfraFault, OSError, torch.OutOfMemoryError) as error:
             return [Label(f"{NO_RESULT}tools", plain(str(error), 160))]
 
@@ -93,14 +93,14 @@ def _is_whole(found: Findings) -> bool:
     return not any(label.name.startswith(NO_RESULT) for label in found.result())
 
 
-def processes(task: WarmTask, device: Device) -> int:
+def processes(task: PreparedTask, device: Device) -> int:
     """How many are on the device at once; 0 if no tool is."""
     is_there = device.has_profiler and find_tool(NAME) is not None
     return _PROCESSES * _at_once(task, device) if is_there else 0
 
 
 def observe(
-    workshop: Workshop, candidate: Candidate, task: WarmTask, own: Collection[str]
+    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Collection[str]
 ) -> Iterator[Label]:
     """The findings of each tool, as labels; each call under the lock of the device.
 
@@ -108,7 +108,7 @@ def observe(
     device, so what is counted is of one.
 
     Args:
-        workshop: Where processes come from.
+        session: Where processes come from.
         candidate: That has passed the checks.
         task: Of which one call is looked at.
         own: Names of the candidate's kernels.
@@ -116,20 +116,20 @@ def observe(
     Raises:
         CandidateFault: a tool has found an error that counts.
     """
-    about = workshop, candidate, task
+    about = session, candidate, task
     looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
     looks.append(partial(count, *about, own))
 
     def on_device(look: Callable[[], list[Label]]) -> list[Label]:
-        with workshop.on_device():
+        with session.on_device():
             return look()
 
-    with ThreadPoolExecutor(_at_once(task, workshop.device)) as pool:
+    with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
         for found in pool.map(on_device, looks):
             yield from found
 
 
-def _at_once(task: WarmTask, device: Device) -> int:
+def _at_once(task: PreparedTask, device: Device) -> int:
     """How many tools room and cores are there for."""
     most = _PROCESSES * _ALL
     may_all = room_for(task.cases, device, most) <= device.room and device.cores >= most

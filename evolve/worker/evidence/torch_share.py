@@ -21,8 +21,8 @@ MAIN_WORK = "aten_compute"
 SMALL_SHARE = "torch_share"
 _SMALL = 0.1
 _NAMED = 3
-_MOST = 1 << 62
-_MOST_ROWS = 64
+_MAX_COUNT = 1 << 62
+_MAX_ROWS = 64
 _OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
 
 Account = Mapping[str, Work | None]
@@ -70,7 +70,7 @@ def read(text: str) -> Account | None:
         rows = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(rows, list) or len(rows) > _MOST_ROWS:
+    if not isinstance(rows, list) or len(rows) > _MAX_ROWS:
         return None
     found: dict[str, Work | None] = {}
     for row in rows:
@@ -87,7 +87,7 @@ def read(text: str) -> Account | None:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
 
 
 def share_of(account: Account, cost: Cost) -> Share:

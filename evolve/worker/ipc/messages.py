@@ -1,6 +1,6 @@
-"""Messages between the referee and a runner, over one Unix stream socket.
+"""Messages between the judge and a runner, over one Unix stream socket.
 
-The two directions are not alike. The referee is trusted by the runner, so its commands are pickles
+The two directions are not alike. The judge is trusted by the runner, so its commands are pickles
 with file descriptors attached. The runner is not trusted: it sends fixed binary
 structs with hard size limits, and whatever does not parse is the candidate's fault
 (`ChannelFault`), never an error of the judge. Nothing here is authority: a message carries
@@ -61,7 +61,7 @@ class ErrorKind(IntEnum):
     """What the runner's stub says went wrong; a hint among failures, never a success."""
 
     EXCEPTION = 0
-    CONTRACT = 1
+    INTERFACE = 1
     COMPILE = 2
     OOM = 3
     TREE = 4
@@ -109,7 +109,7 @@ class Done:
     addresses: tuple[int, ...]
 
 
-# --- the referee's side -------------------------------------------------------------------------
+# --- the judge's side -------------------------------------------------------------------------
 
 
 def send_command(sock: socket.socket, command: tuple[Any, ...], fds: tuple[int, ...] = ()) -> None:
@@ -240,7 +240,7 @@ def sanitise(text: str) -> str:
 
 
 def receive_command(sock: socket.socket) -> tuple[tuple[Any, ...], list[int]]:
-    """The next command and its descriptors; `EOFError` when the referee is gone."""
+    """The next command and its descriptors; `EOFError` when the judge is gone."""
     header, fds = _receive_header(sock)
     _, size = _COMMAND.unpack(header)
     body = bytearray()
@@ -290,7 +290,7 @@ def come_back(sock: socket.socket) -> None:
     """Say that the device is wanted again, and wait until that may be.
 
     Raises:
-        EOFError: the referee is gone.
+        EOFError: the judge is gone.
     """
     _send(sock, Reply.BACK, b"")
     receive_command(sock)

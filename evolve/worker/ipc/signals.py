@@ -1,10 +1,10 @@
-"""Words in memory that a referee and one runner share: when a window begins, and that it is done.
+"""Words in memory that a judge and one runner share: when a window begins, and that it is done.
 
-Its calls are handed over one by one: the referee says that the inputs of a call are there, the
+Its calls are handed over one by one: the judge says that the inputs of a call are there, the
 runner makes the call, and says where its outputs lie before it is given the next.
 
 A runner may write anything there. What it says is no more than what it could say over its channel:
-that it is done, and where outputs lie. The referee looks there by itself before its clock stops.
+that it is done, and where outputs lie. The judge looks there by itself before its clock stops.
 """
 
 import ctypes
@@ -18,12 +18,12 @@ from evolve.worker.ipc.memfd import make_shared
 # Words; the first four on lines of their own.
 _GO, _DONE, _GIVEN, _MADE, _COUNT, _INSIDE, _FIRST = 0, 8, 16, 24, 32, 33, 40
 SIZE = 1 << 20
-MOST_ADDRESSES = SIZE // 8 - _FIRST
+MAX_ADDRESSES = SIZE // 8 - _FIRST
 _TOO_MANY = "a block has more outputs than addresses can be sent"
 
 
 class Signals:
-    """Such memory, mapped; as the referee makes it (`Signals()`), or a runner that is sent it.
+    """Such memory, mapped; as the judge makes it (`Signals()`), or a runner that is sent it.
 
     Args:
         fd: Of the page; None makes a new one, whose descriptor is `fd` from then on.
@@ -56,18 +56,18 @@ class Signals:
         """Address of the word with the number of the last call that was made."""
         return self.address + 8 * _MADE
 
-    # --- the referee's side -----------------------------------------------------------------------
+    # --- the judge's side -----------------------------------------------------------------------
 
     @staticmethod
     def word(output: int) -> int:
         """Which word of the page has the address of an output, counted over the block's calls."""
-        if output >= MOST_ADDRESSES:
+        if output >= MAX_ADDRESSES:
             raise ValueError(_TOO_MANY)
         return _FIRST + output
 
     def answer(self) -> tuple[float, tuple[int, ...]]:
         """The runner's entries: seconds by its own account, and addresses."""
-        count = max(0, min(int(self._words[_COUNT]), MOST_ADDRESSES))
+        count = max(0, min(int(self._words[_COUNT]), MAX_ADDRESSES))
         addresses = self._words[_FIRST : _FIRST + count].tolist()
         return int(self._words[_INSIDE]) * 1e-9, tuple(addresses)
 
@@ -122,7 +122,7 @@ class Calls:
         """Say where the outputs of a call lie."""
         first = self._outputs
         self._outputs += len(addresses)
-        if self._outputs > MOST_ADDRESSES:
+        if self._outputs > MAX_ADDRESSES:
             raise ValueError(_TOO_MANY)
         for at, address in enumerate(addresses, _FIRST + first):
             self._words[at] = address

@@ -1,6 +1,6 @@
 """Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
 
-A slab is the referee's own copy. A runner gets to see a copy that is thrown away after use: what
+A buffer is the judge's own copy. A runner gets to see a copy that is thrown away after use: what
 two processes saw, one could have left something for the other in.
 """
 
@@ -18,7 +18,7 @@ _GUARD = 0xFF
 
 
 @dataclass(slots=True, eq=False)
-class Slab:
+class TensorBuffer:
     """`pytree`, each a pickle whose tensors are places in `memory` (bytes on the device)."""
 
     trees: tuple[bytes, ...]
@@ -47,14 +47,14 @@ class Slab:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A slab as a runner sees it: a descriptor to map, and what is there.
+    """A buffer as a runner sees it: a descriptor to map, and what is there.
 
-    On the CPU, runners map privately, and `memory` is the slab's own; on a GPU it is what they map,
-    and changes when the candidate writes to its inputs.
+    On the CPU, runners map privately, and `memory` is the buffer's own; on a GPU runners map
+    `memory`, and it changes when the candidate writes to its inputs.
     """
 
     fd: int
-    slab: Slab
+    buffer: TensorBuffer
     memory: torch.Tensor
 
     @property
@@ -64,12 +64,12 @@ class Shared:
 
     @property
     def trees(self) -> tuple[bytes, ...]:
-        return self.slab.trees
+        return self.buffer.trees
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A tree of a slab of `size` bytes, without the slab: all but the values."""
+    """A tree of a buffer of `size` bytes, without the buffer: all but the values."""
 
     tree: bytes
     size: int
@@ -162,7 +162,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def unpack(blob: bytes, memory: torch.Tensor) -> Any:
-    """A tree of a slab, its tensors being views into `memory`."""
+    """A tree of a buffer, its tensors being views into `memory`."""
     return _Unpacker(io.BytesIO(blob), memory).load()
 
 

@@ -1,6 +1,6 @@
-"""Words in memory that a referee and one runner share, by which calls are handed over one by one.
+"""Words in memory that a judge and one runner share, by which calls are handed over one by one.
 
-The referee writes the inputs of a call and says so; the runner makes the call and says where its
+The judge writes the inputs of a call and says so; the runner makes the call and says where its
 outputs lie; only then come the inputs of the next. So calls cannot be merged into one. What a
 runner writes there is no more than a place to look at.
 
@@ -19,7 +19,7 @@ from evolve.worker.sandbox import syscalls
 
 _GIVEN, _DONE, _FIRST = 0, 8, 16  # words; the first two on lines of their own
 _SIZE = mmap.PAGESIZE
-_MOST_OUTPUTS = _SIZE // 8 - _FIRST
+_MAX_OUTPUTS = _SIZE // 8 - _FIRST
 _SPINS = 256  # looks, some 10 us
 _NAP_NS = 1_000_000  # between looks at whatever else might have happened
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(syscalls.MACHINE)
@@ -27,7 +27,7 @@ _WAIT, _WAKE = 0, 1
 
 
 class Turns:
-    """One such page, mapped; as the referee makes it (`Turns()`), or a runner that is sent it."""
+    """One such page, mapped; as the judge makes it (`Turns()`), or a runner that is sent it."""
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = make_shared(_SIZE) if fd is None else fd
@@ -40,7 +40,7 @@ class Turns:
         """Give the memory back once the process has ended."""
         os.close(self.fd)
 
-    # --- the referee's side -----------------------------------------------------------------------
+    # --- the judge's side -----------------------------------------------------------------------
 
     def begin(self) -> None:
         """No call is given yet, and none done."""
@@ -80,7 +80,7 @@ class Turns:
 
     def outputs(self, count: int) -> tuple[int, ...]:
         """Places of so many outputs of the last call, as the runner claims."""
-        return tuple(self._words[_FIRST : _FIRST + min(count, _MOST_OUTPUTS)])
+        return tuple(self._words[_FIRST : _FIRST + min(count, _MAX_OUTPUTS)])
 
     # --- the runner's side ------------------------------------------------------------------------
 
@@ -91,6 +91,6 @@ class Turns:
     def done(self, number: int, outputs: Sequence[int]) -> None:
         """That call is done, and its outputs lie there."""
         words = self._words
-        for at, address in enumerate(outputs[:_MOST_OUTPUTS], _FIRST):
+        for at, address in enumerate(outputs[:_MAX_OUTPUTS], _FIRST):
             words[at] = address
         self._set(_DONE, number)

@@ -32,7 +32,7 @@ _ONLINE = re.compile(
     re.I,
 )
 _LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]{0,200};[^;]{0,200};[^){]{0,200}\)")
-_MOST_TEXT = 1 << 18  # characters that are looked at
+_MAX_TEXT = 1 << 18  # characters that are looked at
 _SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
@@ -58,7 +58,7 @@ def describe(source: str) -> dict[str, float | str]:
 
 
 def _describe_cpp(source: str) -> dict[str, float | str]:
-    text = cpptext.mask(_cpp_of(source)[:_MOST_TEXT])
+    text = cpptext.mask(_cpp_of(source)[:_MAX_TEXT])
     threads, simd = bool(_THREADS.search(text)), bool(_SIMD.search(text))
     parallelism = "+".join(word for word, on in (("threads", threads), ("simd", simd)) if on)
     blocked = bool(_BLOCKED.search(text))
@@ -85,7 +85,7 @@ def _cpp_of(source: str) -> str:
 
 
 def _describe_triton(source: str) -> dict[str, float | str]:
-    text = re.sub(r"#[^\n]*", "", source[:_MOST_TEXT])
+    text = re.sub(r"#[^\n]*", "", source[:_MAX_TEXT])
     tiled = bool(re.search(r"\btl\.(?:dot|make_block_ptr|make_tensor_descriptor)\(", text))
     return {
         "memory_access": "blocked" if tiled else "vector" if "tl.arange(" in text else "scalar",

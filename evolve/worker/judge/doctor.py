@@ -4,17 +4,17 @@ import os
 from typing import Any
 
 from evolve.worker.base.versions import versions
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.sandbox import policy
 from evolve.worker.sandbox.policy import Mechanism
 
 
-def examine(referee: Referee) -> dict[str, Any]:
+def examine(judge: Judge) -> dict[str, Any]:
     """The device, the versions, the sandbox tier, and for each mechanism whether it is in force."""
-    launcher = referee.launcher
+    launcher = judge.launcher
     reasons = dict(line.split(": ", 1) for line in launcher.reasons.splitlines() if ": " in line)
     return {
-        "device": referee.device.describe(),
+        "device": judge.device.describe(),
         "versions": versions(),
         "uid": os.getuid(),
         "sandbox": {

@@ -7,7 +7,7 @@ from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
 from evolve.worker.devices.base import Device
 from evolve.worker.judge.descriptors import describe
 from evolve.worker.judge.progress import Progress
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.session.provenance import environment, evaluator_version
 from evolve.worker.timing.results import Timing
 
@@ -19,14 +19,14 @@ class Asked:
     source: str
     fidelity: Fidelity
     opponents: Mapping[str, str]
-    bars: Mapping[str, float]
+    target_speedups: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Its result, except for later findings of tools."""
 
-    warm: WarmTask
+    warm: PreparedTask
     progress: Progress
     status: Status
     feedback: str
@@ -66,11 +66,11 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
     )
 
 
-def _names(task: WarmTask) -> list[str]:
+def _names(task: PreparedTask) -> list[str]:
     return [case.case.name for case in task.cases]
 
 
-def _row(task: WarmTask, name: str, timing: Timing, passed: bool) -> CaseResult:
+def _row(task: PreparedTask, name: str, timing: Timing, passed: bool) -> CaseResult:
     if name in timing.cases:
         return timing.cases[name]
     case = next(case.case for case in task.cases if case.case.name == name)

@@ -13,7 +13,9 @@ def require_text(source: str) -> None:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        raise CandidateFault(Status.CONTRACT, f"the source is no text in UTF-8: {error}") from error
+        raise CandidateFault(
+            Status.INVALID_INTERFACE, f"the source is no text in UTF-8: {error}"
+        ) from error
 
 
 def require_model(source: str) -> None:
@@ -31,7 +33,7 @@ def require_model(source: str) -> None:
         raise CandidateFault(Status.COMPILE_ERROR, said) from error
     except (ValueError, RecursionError, MemoryError):
         pass
-    raise CandidateFault(Status.CONTRACT, f"the source {missing}")
+    raise CandidateFault(Status.INVALID_INTERFACE, f"the source {missing}")
 
 
 def explain(fault: CandidateFault, source: str) -> str:

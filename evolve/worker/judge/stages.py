@@ -21,15 +21,21 @@ from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.processes.runner_process import RunnerProcess
-from evolve.worker.runner.profiling import OwnCode, Proof, library_labels, prove, read_kernels
-from evolve.worker.session.candidate_session import BUILD_S, Candidate, Outcome, Workshop
+from evolve.worker.runner.profiling import (
+    KernelProfile,
+    OwnCode,
+    library_labels,
+    profile_of,
+    read_kernels,
+)
+from evolve.worker.session.candidate_session import BUILD_S, Candidate, CandidateSession, Outcome
 from evolve.worker.session.prepared_task import (
     OBSERVED,
     STUBBED,
     TRAPPED,
     Check,
-    WarmCase,
-    WarmTask,
+    PreparedCase,
+    PreparedTask,
     plan,
 )
 from evolve.worker.timing.reference_cost import Cost
@@ -39,46 +45,48 @@ _CHEAP_S = 0.05
 DECOY = "decoy_kernel"
 
 
-def smoke(workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask) -> None:
+def smoke(
+    session: CandidateSession, runner: RunnerProcess, candidate: Candidate, task: PreparedTask
+) -> None:
     """The smallest case once, if it was compiled: the cheapest way to fail.
 
     On inputs that decide nothing later: what it builds there it may take along.
     """
     case = task.smallest
-    hidden = workshop.hidden(partial(case.block_check, -1, 0, 1))
-    outcome = workshop.outcome(runner, case, hidden)
+    hidden = session.hidden(partial(case.block_check, -1, 0, 1))
+    outcome = session.outcome(runner, case, hidden)
     _require(candidate, outcome.verdict, case, "task")
 
 
 def check(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
     candidate: Candidate,
-    task: WarmTask,
+    task: PreparedTask,
     fidelity: Fidelity,
 ) -> bool:
     """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict.
 
     `runner` has the candidate's models of all cases.
     """
-    suits = [_check_case(workshop, runner, candidate, case, fidelity) for case in task.cases]
+    suits = [_check_case(session, runner, candidate, case, fidelity) for case in task.cases]
     return all(suits)
 
 
 def _check_case(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
     candidate: Candidate,
-    case: WarmCase,
+    case: PreparedCase,
     fidelity: Fidelity,
 ) -> bool:
     """Of what may take gigabytes, no more is held than the call under way needs."""
     *others, last = plan(case, fidelity)
-    suits = [_checked(workshop, runner, candidate, case, *one).suite for one in others]
-    checked = _checked(workshop, runner, candidate, case, *last)
+    suits = [_checked(session, runner, candidate, case, *one).suite for one in others]
+    checked = _checked(session, runner, candidate, case, *last)
     places = checked.places
     for _ in range(_REPEATS):
-        again = workshop.outcome(runner, case, checked.hidden)
+        again = session.outcome(runner, case, checked.hidden)
         _require_repeatable(case.case.name, places, again)
         candidate.margin = worst(candidate.margin, again.verdict.margin)
         places, seconds = again.places, again.seconds
@@ -100,24 +108,24 @@ class _Checked:
 
 
 def _checked(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
     candidate: Candidate,
-    case: WarmCase,
+    case: PreparedCase,
     family: str,
     number: int,
 ) -> _Checked:
-    hidden = workshop.hidden(partial(case.check, family, number))
-    outcome = workshop.outcome(runner, case, hidden)
+    hidden = session.hidden(partial(case.check, family, number))
+    outcome = session.outcome(runner, case, hidden)
     _require(candidate, outcome.verdict, case, family)
     suite = True
     if family == "task":
-        with workshop.on_device():
+        with session.on_device():
             suite = suite_verdict(outcome.tensors, hidden.expected)
     return _Checked(hidden, outcome.places, suite)
 
 
-def _require(candidate: Candidate, verdict: Judgement, case: WarmCase, family: str) -> None:
+def _require(candidate: Candidate, verdict: Judgement, case: PreparedCase, family: str) -> None:
     if verdict.status is not Status.CORRECT:
         where = f"case {case.case.name}, inputs of family {family}"
         raise CandidateFault(verdict.status, f"{where}: {verdict.feedback}")
@@ -143,7 +151,7 @@ def _require_repeatable(case: str, first: tuple[TensorAt, ...], again: Outcome) 
 class Counted:
     """A run in which torch's work was counted: was it right (None: out of time), and its share."""
 
-    case: WarmCase
+    case: PreparedCase
     right: bool | None
     share: Share = torch_share.NOTHING
 
@@ -164,7 +172,7 @@ class Counted:
 class Probed:
     """The cases that are probed, and the runs of those that are timed, up to one that decides."""
 
-    cases: Sequence[WarmCase]
+    cases: Sequence[PreparedCase]
     runs: Sequence[Counted]
 
     @property
@@ -174,10 +182,10 @@ class Probed:
 
 
 def count_torch(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
-    task: WarmTask,
-    cost: Callable[[WarmTask, WarmCase], Cost],
+    task: PreparedTask,
+    cost: Callable[[PreparedTask, PreparedCase], Cost],
 ) -> Probed:
     """How much of the work torch does, after the checks.
 
@@ -188,7 +196,7 @@ def count_torch(
     After a run that decides no other says anything.
 
     Args:
-        workshop: Where calls are judged.
+        session: Where calls are judged.
         runner: That has the candidate's models of all cases.
         task: Of the cases.
         cost: What the reference has to do in a case; asked where torch has done something.
@@ -198,20 +206,20 @@ def count_torch(
     runs: list[Counted] = []
     for case in cases:
         if case.case.timed:
-            runs.append(_counted(workshop, runner, case, partial(cost, task, case)))
+            runs.append(_counted(session, runner, case, partial(cost, task, case)))
             if not runs[-1].is_own:
                 break
     return Probed(cases, runs)
 
 
 def _counted(
-    workshop: Workshop, runner: RunnerProcess, case: WarmCase, cost: Callable[[], Cost]
+    session: CandidateSession, runner: RunnerProcess, case: PreparedCase, cost: Callable[[], Cost]
 ) -> Counted:
-    right = _right(workshop, runner, case, TRAPPED, trap=True)
+    right = _right(session, runner, case, TRAPPED, trap=True)
     if not right:
         return Counted(case, right)
     try:
-        account = torch_share.read(runner.account(workshop.call_s))
+        account = torch_share.read(runner.account(session.call_s))
     except CandidateFault:
         account = None
     if account is None:
@@ -222,7 +230,7 @@ def _counted(
 
 
 def probe_custom(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
     candidate: Candidate,
     probed: Probed,
@@ -236,13 +244,13 @@ def probe_custom(
     In a verification a fresh process is asked: a program can tell that it is loaded again, and give
     wrong outcomes then. None if a run did not end in time. `known` are labels found so far.
     """
-    labels = dict.fromkeys(library_labels(candidate.build, workshop.device.has_profiler))
+    labels = dict.fromkeys(library_labels(candidate.build, session.device.has_profiler))
     customs: list[bool | None] = [not labels and not disowned(known)]
     for run in probed.runs:
         customs.append(run.is_own)
         labels |= dict.fromkeys(run.labels())
     stubbed = _stubbed_apart if fidelity is Fidelity.VERIFY else _stubbed
-    for right in stubbed(workshop, runner, candidate, probed.cases):
+    for right in stubbed(session, runner, candidate, probed.cases):
         customs.append(None if right is None else not right)
         if right:
             labels[Label(DECOY, "the outcome stays right when custom kernels do nothing")] = None
@@ -251,7 +259,10 @@ def probe_custom(
 
 
 def _stubbed(
-    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, cases: Sequence[WarmCase]
+    session: CandidateSession,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    cases: Sequence[PreparedCase],
 ) -> list[bool | None]:
     """Whether cases are right without the candidate's kernels, up to one that does not end.
 
@@ -259,50 +270,53 @@ def _stubbed(
     what the first load has left may have made it, such as operators, which have one name each.
     """
     with contextlib.suppress(CandidateFault):
-        workshop.furnish(runner, candidate, list(cases), stub=True)
-        found = _without_kernels(workshop, runner, cases)
+        session.furnish(runner, candidate, list(cases), stub=True)
+        found = _without_kernels(session, runner, cases)
         if True not in found:
             return found
-    return _stubbed_apart(workshop, runner, candidate, cases)
+    return _stubbed_apart(session, runner, candidate, cases)
 
 
 def _stubbed_apart(
-    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, cases: Sequence[WarmCase]
+    session: CandidateSession,
+    runner: RunnerProcess,
+    candidate: Candidate,
+    cases: Sequence[PreparedCase],
 ) -> list[bool | None]:
     """The same, asked of a fresh process once `runner` has ended."""
-    with workshop.unless_aside():
+    with session.unless_aside():
         runner.close()  # its memory may be needed
     try:
-        with workshop.seated(candidate, list(cases), stub=True) as fresh:
-            return _without_kernels(workshop, fresh, cases)
+        with session.interruptible(candidate, list(cases), stub=True) as fresh:
+            return _without_kernels(session, fresh, cases)
     except CandidateFault as fault:
         return [_failed(fault)]
 
 
 def _without_kernels(
-    workshop: Workshop, runner: RunnerProcess, cases: Sequence[WarmCase]
+    session: CandidateSession, runner: RunnerProcess, cases: Sequence[PreparedCase]
 ) -> list[bool | None]:
     found: list[bool | None] = []
     for case in cases:
-        found.append(_right(workshop, runner, case, STUBBED, excuse=False))
+        found.append(_right(session, runner, case, STUBBED, excuse=False))
         if found[-1] is None:
             break
     return found
 
 
 def _right(
-    workshop: Workshop,
+    session: CandidateSession,
     runner: RunnerProcess,
-    case: WarmCase,
+    case: PreparedCase,
     number: int,
     trap: bool = False,
     excuse: bool = True,
 ) -> bool | None:
     """Whether a call is right on hidden inputs `number`; None if it does not end in time."""
     try:
-        hidden = workshop.hidden(partial(case.check, "task", number))
+        hidden = session.hidden(partial(case.check, "task", number))
         by = partial(judge, explain=False, excuse=excuse)
-        outcome = workshop.outcome(runner, case, hidden, trap, by=by)
+        outcome = session.outcome(runner, case, hidden, trap, by=by)
     except CandidateFault as fault:
         return _failed(fault)
     return outcome.verdict.status is Status.CORRECT
@@ -312,18 +326,18 @@ def _failed(fault: CandidateFault) -> bool | None:
     return None if fault.status is Status.TIMEOUT else False
 
 
-def prove_kernels(
-    workshop: Workshop, runner: RunnerProcess, candidate: Candidate, task: WarmTask
-) -> Proof | None:
+def profile_kernels(
+    session: CandidateSession, runner: RunnerProcess, candidate: Candidate, task: PreparedTask
+) -> KernelProfile | None:
     """Which kernels ran on the first timed case, if it was checked; None if that is not known."""
     case = task.timed[0]
     try:
         with (
-            workshop.on_device(),
-            workshop.device.share(runner, case.inputs("task", OBSERVED)) as inputs,
+            session.on_device(),
+            session.device.share(runner, case.inputs("task", OBSERVED)) as inputs,
         ):
             runner.open_profiler(BUILD_S)
-            text = runner.observe(case.index, inputs, workshop.call_s)
+            text = runner.observe(case.index, inputs, session.call_s)
     except CandidateFault:
         return None
-    return prove(read_kernels(text), OwnCode(candidate.build))
+    return profile_of(read_kernels(text), OwnCode(candidate.build))

@@ -8,10 +8,12 @@ from evolve.worker.base.feedback import KernelFacts, compose, kernels
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.speed_of_light import Light
 
-_MOST_CASES = 6
+_MAX_CASES = 6
 
 
-def praise(timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None) -> str:
+def success_feedback(
+    timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None
+) -> str:
     """Some hundred tokens at most; the most important comes first.
 
     Args:
@@ -29,11 +31,11 @@ def _parts(
     if not custom:
         yield "custom kernels did not make this outcome, so it cannot win: see the labels"
     rows = sorted(timing.cases.values(), key=lambda row: row.ratios[EAGER].value)
-    for row in rows[:_MOST_CASES]:
+    for row in rows[:_MAX_CASES]:
         yield _case(row)
         yield f"  {light.said.get(row.name, '')}"
-    if len(rows) > _MOST_CASES:
-        yield f"({len(rows) - _MOST_CASES} more cases, all faster than these)"
+    if len(rows) > _MAX_CASES:
+        yield f"({len(rows) - _MAX_CASES} more cases, all faster than these)"
     yield kernels(facts, bytes_per_s=light.bytes_per_s)
 
 

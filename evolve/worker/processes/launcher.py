@@ -21,7 +21,7 @@ from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.interpreter import WITH_COMPILER, Started
 from evolve.worker.processes.host_locks import HostLock
-from evolve.worker.processes.prefork import Spares
+from evolve.worker.processes.prefork import PreforkPool
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 from evolve.worker.runner.zygote import Zygote
 from evolve.worker.sandbox import policy as sandbox
@@ -52,8 +52,8 @@ class Launcher:
         lock: Of the device: runners are given memory while nothing is timed.
 
     Attributes:
-        seat: told of each process before it opens the device, so that it stands still while
-            something is timed (`Seats.add`).
+        register: called with each process before it opens the device, so that the process is
+            stopped while something is timed (`DeviceLock.add`).
         closed: whether it starts no more.
     """
 
@@ -84,8 +84,8 @@ class Launcher:
         self._claim = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._claim, fcntl.LOCK_EX)
         self._running: set[RunnerProcess] = set()
-        self._spares: Spares | None = None
-        self.seat: Callable[[RunnerProcess], None] = lambda _: None
+        self._prefork: PreforkPool | None = None
+        self.register: Callable[[RunnerProcess], None] = lambda _: None
         self.closed = False
         self._confinement = Confinement(
             work="",
@@ -204,18 +204,18 @@ class Launcher:
         except ConnectionError as error:
             raise InfraFault(str(error)) from error
 
-    def keep_spares(self) -> None:
+    def start_prefork(self) -> None:
         """From now on, have processes ready."""
-        if self._device.spares:
+        if self._device.preforked:
             make = partial(self._prepared, self._usual_key, self._confinement)
-            self._spares = Spares(make, self._device.spares)
+            self._prefork = PreforkPool(make, self._device.preforked)
 
     def _connected(
         self, key: Key, confinement: Confinement, tensors: int, all_queues: bool
     ) -> RunnerProcess:
         try:
             with ExitStack() as on_failure:
-                runner = None if all_queues else self._spare(key, confinement)
+                runner = None if all_queues else self._preforked(key, confinement)
                 runner = runner or self._prepared(key, confinement, all_queues)
                 on_failure.enter_context(runner)
                 with self._lock.shared():
@@ -231,18 +231,18 @@ class Launcher:
         """A fresh process that has opened the device."""
         with ExitStack() as on_failure:
             runner = on_failure.enter_context(self._start(key, confinement))
-            self.seat(runner)
+            self.register(runner)
             if self._device.ends_alone:
                 runner.end_within(self._lock.shared)
             self._device.prepare(runner, all_queues)
             on_failure.pop_all()
         return runner
 
-    def _spare(self, key: Key, confinement: Confinement) -> RunnerProcess | None:
+    def _preforked(self, key: Key, confinement: Confinement) -> RunnerProcess | None:
         """One that is ready, of the same zygote and confined in the same way, if there is one."""
-        if self._spares is None or (key, confinement) != (self._usual_key, self._confinement):
+        if self._prefork is None or (key, confinement) != (self._usual_key, self._confinement):
             return None
-        return self._spares.take()
+        return self._prefork.take()
 
     def _start(self, key: Key, confinement: Confinement) -> RunnerProcess:
         with self._idle:
@@ -286,8 +286,8 @@ class Launcher:
             return
         with self._idle:
             self.closed = True
-        if self._spares is not None:
-            self._spares.close()
+        if self._prefork is not None:
+            self._prefork.close()
         with self._idle:
             for started in self._ahead.values():
                 started.close()

@@ -16,7 +16,7 @@ from evolve.worker.processes.runner_process import RunnerProcess, close_all
 _MAKERS = 3  # the driver makes one context after the other: more of them get little more done
 
 
-class Spares:
+class PreforkPool:
     """Keeps up to `count` processes ready.
 
     Args:

@@ -1,4 +1,4 @@
-"""The referee's handle of one runner: commands with deadlines, and an end that is final."""
+"""The judge's handle of one runner: commands with deadlines, and an end that is final."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ class Needs(NamedTuple):
     Attributes:
         block: bytes for the outputs of a timed block.
         all_queues: whether it opens all queues of a GPU (`hw_queues`).
-        observed: whether a tool is started in it (`RunnerProcess.apart`).
+        observed: whether a tool is started in it (`RunnerProcess.run_isolated`).
     """
 
     block: int = 0
@@ -155,7 +155,7 @@ class RunnerProcess:
         trap: bool = False,
         aside: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> Output:
-        """One forward on the first inputs of a slab.
+        """One forward on the first inputs of a buffer.
 
         Where it compiles kernels, that is done within `aside`, if there is one; the process may be
         frozen there, and such time does not count.
@@ -207,9 +207,9 @@ class RunnerProcess:
         command = ("events", case, inputs.size, inputs.trees[0], trials)
         return self._text(command, seconds, inputs.fd)
 
-    def apart(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
+    def run_isolated(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
         """A tool's output around one forward in the sandbox (`tool_process.observe`)."""
-        command = ("apart", case, inputs.size, inputs.trees[0], tool)
+        command = ("isolated", case, inputs.size, inputs.trees[0], tool)
         return self._text(command, seconds, inputs.fd)
 
     def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
@@ -362,7 +362,7 @@ class RunnerProcess:
     def drop(self, seconds: float) -> None:
         self._ask(("drop",), Reply.ACK, seconds)
 
-    def has_company(self) -> bool:
+    def has_other_processes(self) -> bool:
         """Whether other processes of the candidate are alive beside this one."""
         try:
             parent = self._parent()

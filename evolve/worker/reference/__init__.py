@@ -1,1 +1,1 @@
-"""A task's file: its cases, inputs and models, as referee and runner make them."""
+"""A task's file: its cases, inputs and models, as judge and runner make them."""

@@ -25,7 +25,7 @@ _OF_INDUCTOR = {
     # Kernels bundled with the graph remember the folder they were built in, which is gone by now.
     "bundle_triton_into_fx_graph_cache": False,
 }
-_MOST_VARIANTS = 256  # cases of a task share the code of `forward`
+_MAX_VARIANTS = 256  # cases of a task share the code of `forward`
 
 
 def require_baseline(name: str, place: torch.device) -> None:
@@ -62,7 +62,7 @@ def run_as(name: str, make: Callable[..., nn.Module]) -> Callable[..., nn.Module
     from torch._dynamo import config  # seconds to import, where the zygote has not
     from torch._inductor import config as inductor
 
-    config.recompile_limit = _MOST_VARIANTS
+    config.recompile_limit = _MAX_VARIANTS
     for setting, value in _OF_INDUCTOR.items():
         if hasattr(inductor, setting):  # not in all versions
             setattr(inductor, setting, value)

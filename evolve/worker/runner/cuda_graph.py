@@ -1,6 +1,6 @@
 """Calls of a model recorded as one CUDA graph, in a runner.
 
-Launched together, no call waits for the host. What each is given lies where the referee copies
+Launched together, no call waits for the host. What each is given lies where the judge copies
 fresh values to.
 """
 

@@ -1,4 +1,4 @@
-"""What went wrong in a candidate's process, for the referee's feedback."""
+"""What went wrong in a candidate's process, for the judge's feedback."""
 
 import traceback
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.runner.outputs import OutputError
 from evolve.worker.runner.weights import ContractError
 
-_MOST_REASONS = 8
+_MAX_REASONS = 8
 _ILLEGAL = ("illegal memory access", "misaligned address", "global/shared address space")
 
 
 def kind_of(error: BaseException) -> ErrorKind:
     """The kind of failure that an exception is."""
     if isinstance(error, ContractError):
-        return ErrorKind.CONTRACT
+        return ErrorKind.INTERFACE
     if isinstance(error, OutputError):
         return ErrorKind.TREE
     if isinstance(error, SyntaxError | BuildError):
@@ -41,7 +41,7 @@ def _is_shortage(error: BaseException) -> bool:
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
     """It, and what it came of; PyTorch's compiler keeps that under a name of its own."""
-    for _ in range(_MOST_REASONS):  # they may go round
+    for _ in range(_MAX_REASONS):  # they may go round
         if error is None:
             return
         yield error

@@ -18,14 +18,14 @@ class Compiling:
 
     def __init__(self) -> None:
         self._compile: Callable[..., Any] | None = None  # Triton's own
-        self._thread = 0, 0  # the process and its thread that talk to the referee
+        self._thread = 0, 0  # the process and its thread that talk to the judge
         self._talk: tuple[Callable[[], None], Callable[[], None]] | None = None
 
     @contextmanager
     def told(self, tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
         """Inside, `tell` is called before a kernel is compiled, and `come_back` after it.
 
-        Not for what other threads or children than this compile, since both talk to the referee,
+        Not for what other threads or children than this compile, since both talk to the judge,
         nor while a CUDA graph is recorded, where the device cannot be waited for.
         """
         self._install()

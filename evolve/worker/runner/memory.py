@@ -1,4 +1,4 @@
-"""How a runner gets at the memory that its referee sends, and waits for its device."""
+"""How a runner gets at the memory that its judge sends, and waits for its device."""
 
 import os
 from typing import Protocol

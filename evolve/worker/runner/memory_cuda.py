@@ -1,4 +1,4 @@
-"""How a runner uses a GPU: in memory of its referee's, which it maps as long as it lives."""
+"""How a runner uses a GPU: in memory of its judge's, which it maps as long as it lives."""
 
 import contextlib
 import importlib

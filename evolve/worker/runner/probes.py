@@ -28,7 +28,7 @@ _SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFun
 # Read before any candidate runs: operators of other namespaces are the candidate's own.
 _OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
 _WAYS_TO_NUMPY = ("numpy", "__array__")
-_MOST_ROWS = 32
+_MAX_ROWS = 32
 _OTHERS = "aten::others"
 _EXACT = {float: torch.float64, complex: torch.complex128}
 
@@ -68,8 +68,8 @@ class Account:
 
     def to_json(self) -> str:
         """Rows of name, bytes and operations (null if they cannot be counted), largest first."""
-        rows = sorted(self.totals().items(), key=lambda row: row[1] or _LARGEST, reverse=True)
-        kept, rest = rows[:_MOST_ROWS], [work for _, work in rows[_MOST_ROWS:]]
+        rows = sorted(self.totals().items(), key=lambda row: row[1] or _MAX_WORK, reverse=True)
+        kept, rest = rows[:_MAX_ROWS], [work for _, work in rows[_MAX_ROWS:]]
         if rest:
             counted = [work for work in rest if work is not None]
             whole = sum(counted, start=Work()) if len(counted) == len(rest) else None
@@ -77,7 +77,7 @@ class Account:
         return json.dumps([[name, *(work or (None, None))] for name, work in kept])
 
 
-_LARGEST = Work(sys.maxsize, sys.maxsize)
+_MAX_WORK = Work(sys.maxsize, sys.maxsize)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
 labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by what the candidate's
-build left behind, which the referee reads: the names in Triton's cache, and the symbols in shared
+build left behind, which the judge reads: the names in Triton's cache, and the symbols in shared
 libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
 """
 
@@ -23,13 +23,13 @@ from evolve.worker.build.elf import imported_symbols
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
 from evolve.worker.runner.launches import noted
 
-MOST_KERNELS = 16
-_LONGEST_NAME = 200
+MAX_KERNELS = 16
+_MAX_NAME = 200
 _ALIKE = 1.25  # launches of one kernel whose times are within this factor have the same role
 _MAIN_WORK = 0.5  # share of the time
 _NAMED_IN_LABEL = 3
-_MOST_FILES = 512
-_LARGEST_FILE = 64 << 20
+_MAX_FILES = 512
+_MAX_FILE = 64 << 20
 
 _VENDOR = re.compile(
     r"cublas|cudnn|cutlass|cutensor|cusparse|nvjet|xmma|magma|winograd|implicit_convolve|fmha"
@@ -78,7 +78,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class KernelProfile:
     """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
@@ -164,15 +164,15 @@ def summarise(
         else:
             found.append(row)
     ranked = sorted(found, key=lambda kernel: -kernel["us"])
-    rest = sum(kernel["us"] for kernel in ranked[MOST_KERNELS:])
-    return ranked[:MOST_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
+    rest = sum(kernel["us"] for kernel in ranked[MAX_KERNELS:])
+    return ranked[:MAX_KERNELS] + ([{"name": "(others)", "us": rest}] if rest else [])
 
 
 def _launch(
     event: dict[str, Any], names: Collection[str], noted_of: Mapping[str, deque[Mapping[str, Any]]]
 ) -> dict[str, Any]:
     facts = event.get("args", {})
-    name = event["name"][:_LONGEST_NAME]
+    name = event["name"][:_MAX_NAME]
     if name not in names and name.lower() in names:
         name = name.lower()
     copied = facts.get("bytes")  # of copies, which read them too
@@ -199,7 +199,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(mean <= _ALIKE * one["us"] and one["us"] <= _ALIKE * mean)
 
 
-# --- the referee's side -------------------------------------------------------------------------
+# --- the judge's side -------------------------------------------------------------------------
 
 
 def read_kernels(text: str) -> tuple[Kernel, ...]:
@@ -210,7 +210,7 @@ def read_kernels(text: str) -> tuple[Kernel, ...]:
         return ()
     if not isinstance(entries, list):
         return ()
-    return tuple(filter(None, map(_kernel, entries[: MOST_KERNELS + 1])))
+    return tuple(filter(None, map(_kernel, entries[: MAX_KERNELS + 1])))
 
 
 def _kernel(entry: Any) -> Kernel | None:
@@ -223,7 +223,7 @@ def _kernel(entry: Any) -> Kernel | None:
     launches = _whole(entry.get("launches")) or 1
     operands = _number(entry.get("operand_bytes"))
     return Kernel(
-        name=entry["name"][:_LONGEST_NAME],
+        name=entry["name"][:_MAX_NAME],
         us=us,
         registers=_whole(entry.get("registers")),
         shared_bytes=_whole(entry.get("shared")),
@@ -341,13 +341,13 @@ def _files(folder: str | None) -> Iterator[Path]:
     """Regular files of a build, a number of them at most; a candidate may have left anything."""
     if folder is None:
         return
-    for _, path in zip(range(_MOST_FILES), Path(folder).rglob("*"), strict=False):
+    for _, path in zip(range(_MAX_FILES), Path(folder).rglob("*"), strict=False):
         if _is_fit(path):
             yield path
 
 
 def _is_fit(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.stat().st_size < _LARGEST_FILE
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < _MAX_FILE
 
 
 def _read(path: Path) -> bytes:
@@ -360,7 +360,7 @@ def _base(name: str) -> str:
     return head.split()[-1].rpartition("::")[2] if head.split() else ""
 
 
-def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
+def profile_of(kernels: Sequence[Kernel], own: OwnCode) -> KernelProfile | None:
     """The findings of a profile; None if it shows nothing, which proves nothing."""
     total = sum(kernel.us for kernel in kernels)
     if not total:
@@ -371,7 +371,7 @@ def prove(kernels: Sequence[Kernel], own: OwnCode) -> Proof | None:
     torchs = [k for k in kernels if k not in (*mine, *vendors) and _computes(k)]
     if sum(kernel.us for kernel in torchs) < _LAUNCH_BOUND_US:
         torchs = []
-    return Proof(
+    return KernelProfile(
         facts=tuple(
             KernelFacts(**asdict(each), share=each.us / total, is_own=own.holds(each.name))
             for each in launches

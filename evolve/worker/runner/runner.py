@@ -1,7 +1,7 @@
-"""The runner: the process that executes one candidate, or the reference, and serves its referee.
+"""The runner: the process that executes one candidate, or the reference, and serves its judge.
 
 It has no authority. It runs what it is told on inputs that it is given, and says where the outputs
-lie in its memory; the referee reads them there and measures the time from outside. A candidate
+lie in its memory; the judge reads them there and measures the time from outside. A candidate
 shares this process and may rewrite all of this module: nothing that it can say here counts as more
 than a place to look at.
 
@@ -21,8 +21,8 @@ Commands (tuples, the first item names them) and what is answered:
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
-    apart       a forward in a process of its own, under a tool:
-                `("apart", case, size, tree, tool)` -> TEXT
+    isolated    a forward in a separate process, under a tool:
+                `("isolated", case, size, tree, tool)` -> TEXT
     write       have a compiler write down the reference, into the variant's folder, for inputs of
                 which it is told all but the values: `("write", case, size, tree, variant)` -> ACK
     use_inputs  map the memory sent, where inputs come from then on: `("use_inputs", size)` -> ACK
@@ -82,11 +82,11 @@ from evolve.worker.runner.weights import ContractError, construct
 from evolve.worker.sandbox.policy import Report
 
 _FILENAME = "candidate.py"
-_WINDOW_S = 60.0  # until the referee has given up
+_WINDOW_S = 60.0  # until the judge has given up
 
 
 def run(channel: socket.socket, report: Report) -> None:
-    """Serve commands until the referee goes away; called in the confined process."""
+    """Serve commands until the judge goes away; called in the confined process."""
     _forget_surroundings(channel)
     reasons = "\n".join(f"{name}: {reason}" for name, reason in report.reasons.items())
     folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)

@@ -18,7 +18,7 @@ import torch
 
 CALL_FILE = "call.pt"
 SECONDS = 12.0  # nothing is timed meanwhile
-_MOST_TEXT = 6000
+_MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.worker.build.cache", "evolve.worker.runner.weights")
 
 
@@ -79,9 +79,9 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
             check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MOST_TEXT], -1))
+        return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MAX_TEXT], -1))
     printed = done.stdout + (done.stderr if done.returncode else "")
-    return json.dumps(Said(printed[-_MOST_TEXT:], done.returncode))
+    return json.dumps(Said(printed[-_MAX_TEXT:], done.returncode))
 
 
 def read(text: str) -> Said:

@@ -26,7 +26,7 @@ _IMPORT_S = 120.0  # importing torch and triton from a cold disk
 
 
 class Zygote:
-    """The referee's handle of a zygote process; threads that fork wait for each other.
+    """The judge's handle of a zygote process; threads that fork wait for each other.
 
     Args:
         variables: of its environment beside the few that are passed on.
@@ -120,8 +120,8 @@ def serve(fd: int) -> None:
             return
         if os.fork() == 0:
             control.close()
-            channel, referee = socket.socket(fileno=channel_fd), socket.socket(fileno=guard_fd)
-            guard(referee, channel, confinement, run)
+            channel, judge = socket.socket(fileno=channel_fd), socket.socket(fileno=guard_fd)
+            guard(judge, channel, confinement, run)
             os._exit(0)
         os.close(channel_fd)
         os.close(guard_fd)

@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 _DEEPEST = 32
 
 
@@ -26,7 +26,7 @@ def excessive(directory: str, most_bytes: int) -> bool:
                     size += 512 * entry.stat(follow_symlinks=False).st_blocks
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((entry.path, depth + 1))
-                if size > most_bytes or entries > MOST_ENTRIES or depth > _DEEPEST:
+                if size > most_bytes or entries > MAX_ENTRIES or depth > _DEEPEST:
                     return True
     return False
 

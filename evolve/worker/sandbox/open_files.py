@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-_LARGEST_BUFFER = Path("/proc/sys/net/core/wmem_max")
+_MAX_BUFFER = Path("/proc/sys/net/core/wmem_max")
 _USUAL_BUFFER = 212_992  # if that is not to be read
-_MOST_COUNTED = 16 << 20  # or a few sockets of an honest program would be too many on some hosts
+_MAX_COUNTED = 16 << 20  # or a few sockets of an honest program would be too many on some hosts
 
 
 class Held(NamedTuple):
@@ -40,7 +40,7 @@ def _is_nameless(status: os.stat_result) -> bool:
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:
-    """Whether it is memory that the referee has sent: a runner can make none."""
+    """Whether it is memory that the judge has sent: a runner can make none."""
     try:
         return str(Path(entry.path).readlink()).startswith("/memfd:")
     except OSError:  # a path that is too long
@@ -50,6 +50,6 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
 def _buffer() -> int:
     """Bytes that wait in one socket at most: the kernel doubles what is asked for."""
     try:
-        return min(2 * int(_LARGEST_BUFFER.read_text()), _MOST_COUNTED)
+        return min(2 * int(_MAX_BUFFER.read_text()), _MAX_COUNTED)
     except OSError:
         return 2 * _USUAL_BUFFER

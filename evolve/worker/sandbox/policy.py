@@ -199,7 +199,7 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
         if confinement.devices and os.getuid():  # to the host's root it would give /proc/sys too
             writable += ("/proc",)
     report.attempt(Mechanism.LANDLOCK, landlock.restrict, paths, writable)
-    # The referee reads outputs from this memory, which a change of user had forbidden.
+    # The judge reads outputs from this memory, which a change of user had forbidden.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     exposed = not report.mask & (Mechanism.PID_NAMESPACE | Mechanism.OWN_UID)
     report.attempt(Mechanism.SECCOMP, seccomp.restrict, os.getpid() if exposed else None)

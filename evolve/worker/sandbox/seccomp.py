@@ -66,7 +66,7 @@ def restrict(own_pid: int | None = None) -> None:
     """Install the filter, for this process and all that it starts. Needs `no_new_privs`.
 
     With `own_pid`, signals, scheduling and limits reach that process only: where the candidate
-    shares its user and sees other processes, these are the user's and the referee.
+    shares its user and sees other processes, these are the user's and the judge.
 
     Raises:
         OSError: the kernel has no seccomp, or we have no numbers for this architecture.

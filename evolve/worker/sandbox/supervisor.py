@@ -3,7 +3,7 @@
 It builds the sandbox, watches the runner's memory, collects what the candidate prints, and ends
 the candidate with everything that it started: by closing the process namespace where there is
 one, else as the subreaper of all descendants. How the runner ended (its *fate*) is known from
-`waitpid` here and told to the referee over a socket that no runner holds.
+`waitpid` here and told to the judge over a socket that no runner holds.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class End(IntEnum):
     EXITED = 0
     SIGNALED = 1
     OUT_OF_MEMORY = 2
-    STOPPED = 3  # because the referee asked for it
+    STOPPED = 3  # because the judge asked for it
     TOO_MANY_FILES = 4
 
 
@@ -65,14 +65,14 @@ def receive_fate(sock: socket.socket, timeout: float) -> Fate | None:
 
 
 def guard(
-    referee: socket.socket,
+    judge: socket.socket,
     channel: socket.socket,
     confinement: Confinement,
     run: Callable[[socket.socket, Report], None],
 ) -> None:
     """Body of the guard process; `run` is the runner, called in the confined process.
 
-    `channel` leads from the runner to the referee; the guard keeps no copy of it, so that its end
+    `channel` leads from the runner to the judge; the guard keeps no copy of it, so that its end
     means the end of the runner.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -86,22 +86,22 @@ def guard(
     in_namespace = Mechanism.PID_NAMESPACE in report.mask
     child = os.fork()
     if child == 0:
-        referee.close()
+        judge.close()
         os.close(printed)
         _become_runner(report, channel, confinement, uid, printing)
         run(channel, report)
         os._exit(0)
     channel.close()
     os.close(printing)
-    end, code, output = _watch(referee, child, printed, confinement)
+    end, code, output = _watch(judge, child, printed, confinement)
     _end_everything()
     with contextlib.suppress(OSError):  # it may be too deep to be removed otherwise
         disk_quota.empty(confinement.work)
     if end is End.EXITED and in_namespace and code > 128:
         end, code = End.SIGNALED, code - 128
     text = output[:MAX_OUTPUT]
-    with contextlib.suppress(OSError):  # the referee itself may be gone
-        referee.sendall(_FATE.pack(end, code, len(text)) + text)
+    with contextlib.suppress(OSError):  # the judge itself may be gone
+        judge.sendall(_FATE.pack(end, code, len(text)) + text)
 
 
 def _become_runner(
@@ -139,13 +139,13 @@ def _init(runner: int) -> None:
 
 
 def _watch(
-    referee: socket.socket, child: int, printed: int, confinement: Confinement
+    judge: socket.socket, child: int, printed: int, confinement: Confinement
 ) -> tuple[End, int, bytes]:
-    """Wait for the child's end, the referee's word, or too much memory or files."""
+    """Wait for the child's end, the judge's word, or too much memory or files."""
     ended = os.pidfd_open(child)
     os.set_blocking(printed, False)
     poller = select.poll()
-    for fd in (ended, referee.fileno(), printed):
+    for fd in (ended, judge.fileno(), printed):
         poller.register(fd, select.POLLIN)
     output = b""
     look = time.monotonic() + _WATCH_S
@@ -162,7 +162,7 @@ def _watch(
             with contextlib.suppress(BlockingIOError):
                 output += os.read(printed, MAX_OUTPUT)
             return (End.EXITED, code, output) if code >= 0 else (End.SIGNALED, -code, output)
-        if referee.fileno() in ready:
+        if judge.fileno() in ready:
             return End.STOPPED, 0, output
         if time.monotonic() >= look:
             if (excess := _excess(confinement)) is not None:

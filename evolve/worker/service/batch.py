@@ -29,7 +29,7 @@ def judge_batch(
     slots: int | None = None,
     judges: Sequence[Sequence[str]] = ((),),
 ) -> int:
-    """Judge the file (or folder) `requests` into the folder `answers`; progress on stderr.
+    """JudgeProcess the file (or folder) `requests` into the folder `answers`; progress on stderr.
 
     Args:
         requests: what `evolve batch` writes; see `evolve.worker.service.batch_files`.

@@ -6,7 +6,7 @@ worker's protocol, but its id is text:
     {"v": 1, "task": {...}, "revision": "9f..."}
     {"v": 1, "id": "demo:7", "method": "evaluate",
      "params": {"task": "9f...", "source": "...", "fidelity": "search", "opponents": {},
-                "bars": {}}}
+                "target_speedups": {}}}
 
 Answers are a folder of shards, `0001.jsonl` and so on, each only ever appended to:
 
@@ -33,7 +33,7 @@ from evolve.core.errors import UsageError
 from evolve.core.task import Task
 
 VERSION = 1
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Answers of our own fault, or ends without one, after which a request is given up."""
 
 
@@ -59,9 +59,11 @@ class BatchRequest:
 def subject(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """The question with the task as its revision and sources as digests.
 
-    Without its bars, which rise as a run goes on: they say how exact an answer has to be.
+    Without the target speedups, which rise during a run: they only say how exact an answer must be.
     """
-    said = {name: value for name, value in params.items() if name not in ("task", "bars")}
+    said = {
+        name: value for name, value in params.items() if name not in ("task", "target_speedups")
+    }
     if "source" in said:
         said["source"] = framed_digest("source", said["source"])
     if "opponents" in said:

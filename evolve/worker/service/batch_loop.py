@@ -10,14 +10,16 @@ from typing import Any
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.worker.service.batch_costs import Costs
-from evolve.worker.service.batch_files import MOST_FAILURES, Answers, BatchRequest
-from evolve.worker.service.judge_process import GREETING, Judge, Replies, Reply
+from evolve.worker.service.batch_files import MAX_FAILURES, Answers, BatchRequest
+from evolve.worker.service.judge_process import GREETING, JudgeProcess, Replies, Reply
 from evolve.worker.service.shards import Shards
 
 RESERVE_S = 5.0  # before the deadline: to end the judges and to write the last lines
 OVERDUE_S = 1800.0  # without an answer: a judge hangs
 HELLO_S = 300.0
-MOST_IN_A_ROW = 5  # failures of our own without an answer in between: it is not the candidates
+MAX_CONSECUTIVE_FAILURES = (
+    5  # failures of our own without an answer in between: it is not the candidates
+)
 
 
 @dataclass(slots=True)
@@ -25,7 +27,7 @@ class Place:
     """One judge's place: its options, the process if there is one, and what it has under way."""
 
     words: Sequence[str]
-    judge: Judge | None = None
+    judge: JudgeProcess | None = None
     running: dict[int, tuple[BatchRequest, float]] = field(default_factory=dict)
 
     @property
@@ -77,7 +79,7 @@ class Batch:
         self._replies.put(None)
 
     def run(self) -> int:
-        """Judge until all is answered or the time is up; returns how many requests are left.
+        """JudgeProcess until all is answered or the time is up; returns how many requests are left.
 
         Raises:
             UsageError: a judge refuses its options.
@@ -133,14 +135,14 @@ class Batch:
         queue = self._waiting or self._suspects
         if not queue or self._stopped_by or self._left_s() <= 0:
             return None
-        if len(place.running) >= (1 if queue is self._suspects else self._room(place)):
+        if len(place.running) >= (1 if queue is self._suspects else self._budget(place)):
             return None
         for at, request in enumerate(queue):
             if self._costs.expected_s(request) < self._left_s():
                 return queue.pop(at)
         return None
 
-    def _room(self, place: Place) -> int:
+    def _budget(self, place: Place) -> int:
         return self._living_judge(place).slots if self._slots is None else self._slots
 
     def _left_s(self) -> float:
@@ -149,14 +151,14 @@ class Batch:
             return OVERDUE_S
         return self._ends_at - RESERVE_S - time.monotonic()
 
-    def _living_judge(self, place: Place) -> Judge:
+    def _living_judge(self, place: Place) -> JudgeProcess:
         """The judge of a place, started and greeted where none is running.
 
         All of them are started before the first is waited for.
         """
         for other in self._places:
             if other.judge is None or (other is place and other.ended):
-                other.judge = Judge(other.words, self._replies)
+                other.judge = JudgeProcess(other.words, self._replies)
         judge = place.judge
         assert judge is not None
         if not judge.hello:
@@ -221,7 +223,7 @@ class Batch:
 
     def _count_failure(self, why: str) -> None:
         self._failures_in_a_row += 1
-        if self._failures_in_a_row >= MOST_IN_A_ROW:
+        if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
             raise EvaluatorUnavailable(f"the judge fails whatever it is given, at last: {why}")
 
     def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
@@ -229,13 +231,13 @@ class Batch:
 
         Where it would only fail again by then (not `at_once`), the end is that of a later start.
         """
-        if self._answers.of(request).failures < MOST_FAILURES:
+        if self._answers.of(request).failures < MAX_FAILURES:
             if at_once:
                 self._suspects.append(request)
             return
         if not self._works and (len(self._left()) > 1 or not self._has_worked()):
             raise EvaluatorUnavailable(f"the judge fails at {request.id}, and at all before: {why}")
-        why = f"it failed {MOST_FAILURES} times by our own fault, the last time: {why}"
+        why = f"it failed {MAX_FAILURES} times by our own fault, the last time: {why}"
         said: dict[str, Any] = {"error": {"kind": "unavailable", "message": why}}
         if request.method == "evaluate":
             said = {"result": _infra(request, self._answers.hello, why).to_json()}

@@ -24,7 +24,7 @@ Reply = Mapping[str, Any]
 Replies = SimpleQueue[Reply | None]
 
 
-class Judge:
+class JudgeProcess:
     """Starts `python -m evolve.worker serve` in its own session, with this process's stderr.
 
     Args:

@@ -1,4 +1,4 @@
-"""`python -m evolve.worker serve`: the referee behind JSON lines on standard input and output."""
+"""`python -m evolve.worker serve`: the judge behind JSON lines on standard input and output."""
 
 import inspect
 import os
@@ -17,7 +17,7 @@ from evolve.worker.base import phases
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.versions import versions
 from evolve.worker.judge.doctor import examine
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.sandbox import syscalls
 from evolve.worker.service import protocol
 from evolve.worker.service.protocol import ProtocolError, Request
@@ -27,10 +27,10 @@ from evolve.worker.session.provenance import evaluator_version
 class Server:
     """Answers requests, several at once; the reply of each is one line."""
 
-    def __init__(self, referee: Referee, write: Callable[[str], None]) -> None:
-        self._referee = referee
+    def __init__(self, judge: Judge, write: Callable[[str], None]) -> None:
+        self._judge = judge
         self._write = write
-        self._pool = ThreadPoolExecutor(2 * referee.device.slots)
+        self._pool = ThreadPoolExecutor(2 * judge.device.slots)
         self._methods: dict[str, Callable[..., Any]] = {
             "hello": self._hello,
             "audit": self._audit,
@@ -39,7 +39,7 @@ class Server:
             "baselines": self._baselines,
             "compiled": self._compiled,
             "evaluate": self._evaluate,
-            "doctor": lambda: examine(referee),
+            "doctor": lambda: examine(judge),
         }
 
     def accept(self, request: Request) -> None:
@@ -73,29 +73,29 @@ class Server:
             self._write(protocol.failure(request.id, "unavailable", message))
 
     def _hello(self) -> dict[str, Any]:
-        device = self._referee.device
+        device = self._judge.device
         return {
             "device_class": device.device_class,
             "slots": device.slots,
-            "sandbox": self._referee.launcher.tier,
-            "evaluator_version": evaluator_version(self._referee.device),
+            "sandbox": self._judge.launcher.tier,
+            "evaluator_version": evaluator_version(self._judge.device),
             "versions": versions(),
         }
 
     def _audit(self, task: dict[str, Any]) -> Any:
-        return self._referee.audit(_task(task))
+        return self._judge.audit(_task(task))
 
     def _noise(self, task: dict[str, Any]) -> Any:
-        return self._referee.noise(_task(task))
+        return self._judge.noise(_task(task))
 
     def _events(self, task: dict[str, Any]) -> Any:
-        return self._referee.events(_task(task))
+        return self._judge.events(_task(task))
 
     def _baselines(self, task: dict[str, Any], names: list[str]) -> Any:
-        return self._referee.baselines(_task(task), names)
+        return self._judge.baselines(_task(task), names)
 
     def _compiled(self, task: dict[str, Any], variants: list[str]) -> Any:
-        return self._referee.compiled(_task(task), variants)
+        return self._judge.compiled(_task(task), variants)
 
     def _evaluate(
         self,
@@ -103,12 +103,12 @@ class Server:
         source: str,
         fidelity: str = "search",
         opponents: dict[str, str] | None = None,
-        bars: dict[str, float] | None = None,
+        target_speedups: dict[str, float] | None = None,
     ) -> Any:
         if fidelity not in tuple(Fidelity):
             raise UsageError(f"fidelity={fidelity!r}: choose one of {', '.join(Fidelity)}")
-        evaluation = self._referee.evaluate(
-            _task(task), source, Fidelity(fidelity), opponents or {}, bars or {}
+        evaluation = self._judge.evaluate(
+            _task(task), source, Fidelity(fidelity), opponents or {}, target_speedups or {}
         )
         return evaluation.to_json()
 
@@ -120,22 +120,22 @@ def _task(data: dict[str, Any]) -> Task:
         raise UsageError(f"a request's task is malformed: {error!r}") from error
 
 
-def serve(start: Callable[[], Referee]) -> NoReturn:
+def serve(start: Callable[[], Judge]) -> NoReturn:
     """Serve until `shutdown`, the end of standard input, or SIGTERM; leaves no process behind."""
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     read, write = _claim_input(), _claim_output()
     try:
-        referee = start()
+        judge = start()
     except UsageError as error:
         write(protocol.failure(None, "usage", str(error)))
         os._exit(2)
     except (EvaluatorUnavailable, InfraFault, OSError) as error:
         write(protocol.failure(None, "unavailable", f"the worker cannot start: {error}"))
         os._exit(1)
-    server = Server(referee, write)
+    server = Server(judge, write)
 
     def leave(*_: object) -> None:
-        referee.close()
+        judge.close()
         os._exit(0)
 
     signal.signal(signal.SIGTERM, leave)

@@ -13,9 +13,9 @@ from evolve.worker.base.shortage import is_short_of_memory
 from evolve.worker.devices.base import Device
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.session.cache import Made
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for
-from evolve.worker.session.prepared_task import WarmTask, WarmTasks
+from evolve.worker.session.prepared_task import PreparedTask, PreparedTasks
 
 _WHY = 160  # characters of what was said about it
 
@@ -31,15 +31,15 @@ class Admission:
     """
 
     def __init__(
-        self, device: Device, lock: HostLock, room: Room, release: Callable[[], None]
+        self, device: Device, lock: HostLock, room: MemoryBudget, release: Callable[[], None]
     ) -> None:
         self._device = device
         self._lock = lock
-        self._room = room
+        self._budget = room
         self._release = release
-        self._tasks = WarmTasks(device, tasks=max(4, 2 * device.slots))
+        self._tasks = PreparedTasks(device, tasks=max(4, 2 * device.slots))
 
-    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> PreparedTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it.
 
         Raises:
@@ -57,8 +57,8 @@ class Admission:
         self,
         task: Task,
         fidelity: Fidelity,
-        room: Callable[[WarmTask], int],
-        work: Callable[[WarmTask], Made],
+        room: Callable[[PreparedTask], int],
+        work: Callable[[PreparedTask], Made],
     ) -> Made:
         """What `work` gives with the warm task, and so much room for it.
 
@@ -70,10 +70,10 @@ class Admission:
         try:
             warm = self.warm(task, fidelity)
             if not warm.is_measured:
-                with self._room.taken(room_for(warm.cases, self._device, 0)):
+                with self._budget.taken(room_for(warm.cases, self._device, 0)):
                     self._measure(warm)
             amount = room(warm)
-            with self._room.taken(amount), torch.no_grad():
+            with self._budget.taken(amount), torch.no_grad():
                 if 0 < self._device.room < amount:
                     self._let_go()
                 return work(warm)
@@ -84,10 +84,10 @@ class Admission:
                 raise
         return self.alone(task, fidelity, work)
 
-    def alone(self, task: Task, fidelity: Fidelity, work: Callable[[WarmTask], Made]) -> Made:
+    def alone(self, task: Task, fidelity: Fidelity, work: Callable[[PreparedTask], Made]) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
-            with self._room.taken(self._device.room), torch.no_grad():
+            with self._budget.taken(self._device.room), torch.no_grad():
                 self._let_go()
                 warm = self.warm(task, fidelity)
                 self._measure(warm)
@@ -102,7 +102,7 @@ class Admission:
                 f"({plain(str(error), _WHY)})"
             ) from error
 
-    def _measure(self, warm: WarmTask) -> None:
+    def _measure(self, warm: PreparedTask) -> None:
         """Find out what its outputs take, at the price of what is expected of them."""
         with self._lock.shared(), torch.no_grad():
             for case in warm.cases:

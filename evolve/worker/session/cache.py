@@ -1,4 +1,4 @@
-"""A cache of the referee's objects that can be made again, as far as memory goes."""
+"""A cache of the judge's objects that can be made again, as far as memory goes."""
 
 import threading
 from collections import OrderedDict

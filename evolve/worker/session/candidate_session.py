@@ -29,21 +29,21 @@ from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import UNTIMED, Needs, RunnerProcess
 from evolve.worker.runner import tool_process
 from evolve.worker.runner.hw_queues import may_overlap
-from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.memory_model import (
     compiling_bytes,
     trusted_bytes,
     working_bytes,
     writers,
 )
-from evolve.worker.session.prepared_task import Check, WarmCase, WarmTask
+from evolve.worker.session.prepared_task import Check, PreparedCase, PreparedTask
 
 BUILD_S = 120.0
 SETUP_S = 30.0
 _STREAMS = 3  # that have tensors of a program at the same time
 # How long and how often a candidate leaves the lock to compile; each time up to `locks._AT_ONCE`
 # others have their turns before it goes on.
-_ASIDE_S, _MOST_ASIDE = 60.0, 16
+_ASIDE_S, _MAX_ASIDE = 60.0, 16
 
 
 @dataclass(slots=True)
@@ -100,23 +100,28 @@ class Outcome:
     seconds: float
 
 
-class Workshop:
+class CandidateSession:
     """Launches a candidate's processes in the ways that the stages need.
 
     `call_s` is how many seconds one forward may take.
     """
 
     def __init__(
-        self, device: Device, launcher: Launcher, builds: BuildCache, seats: Seats, call_s: float
+        self,
+        device: Device,
+        launcher: Launcher,
+        builds: BuildCache,
+        device_lock: DeviceLock,
+        call_s: float,
     ) -> None:
         self.call_s = call_s
         self.device = device
         self.launcher = launcher
         self.builds = builds
-        self._seats = seats
+        self._device_lock = device_lock
 
     @contextlib.contextmanager
-    def building(self, candidate: Candidate, task: WarmTask) -> Iterator[RunnerProcess]:
+    def building(self, candidate: Candidate, task: PreparedTask) -> Iterator[RunnerProcess]:
         """A process that has executed and compiled the candidate; for `keep`, and for its checks.
 
         Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
@@ -148,7 +153,7 @@ class Workshop:
             except BuildError as error:
                 raise CandidateFault(Status.COMPILE_ERROR, str(error)) from error
 
-    def compile(self, candidate: Candidate, task: WarmTask) -> None:
+    def compile(self, candidate: Candidate, task: PreparedTask) -> None:
         """Build it, and let its process go."""
         with self.building(candidate, task) as runner:
             self.keep(candidate, runner)
@@ -158,18 +163,24 @@ class Workshop:
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
     def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.device.compiles_aside else self._seats.lock.lent()
+        return (
+            contextlib.nullcontext()
+            if self.device.compiles_aside
+            else self._device_lock.lock.lent()
+        )
 
     def _under_lock(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
         with self.unless_aside():
             return start()
 
-    def _construct(self, runner: RunnerProcess, case: WarmCase, seconds: float = SETUP_S) -> None:
+    def _construct(
+        self, runner: RunnerProcess, case: PreparedCase, seconds: float = SETUP_S
+    ) -> None:
         with self.on_device(), self.device.share(runner, case.arguments) as arguments:
             runner.construct(case.index, case.model_seed, arguments, seconds)
 
     def _exercise(
-        self, runner: RunnerProcess, candidate: Candidate, task: WarmTask, is_new: bool
+        self, runner: RunnerProcess, candidate: Candidate, task: PreparedTask, is_new: bool
     ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
         if not self.device.can_time(candidate.language) or not candidate.compiles_late:
@@ -185,15 +196,15 @@ class Workshop:
         start, before = time.monotonic(), itertools.count()
 
         def aside() -> contextlib.AbstractContextManager[None]:
-            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MOST_ASIDE
-            return self._seats.lock.let_go() if is_early else contextlib.nullcontext()
+            is_early = time.monotonic() - start < _ASIDE_S and next(before) < _MAX_ASIDE
+            return self._device_lock.lock.let_go() if is_early else contextlib.nullcontext()
 
         return aside
 
     def _call_once(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         aside: Callable[[], contextlib.AbstractContextManager[None]] | None = None,
     ) -> None:
         with self.on_device(), self.device.share(runner, case.block(-1, 1)) as inputs:
@@ -203,11 +214,11 @@ class Workshop:
     def launched(
         self,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
         """A process for the candidate, which has seen nothing of it yet; to be used in a `with`."""
-        hidden = candidate.build is not None and not self.device.spares
+        hidden = candidate.build is not None and not self.device.preforked
         readable = (str(candidate.build),) if hidden else ()
         is_tight = candidate.is_ours and needs is not UNTIMED  # where it compiles it may try more
         needed = trusted_bytes if is_tight else working_bytes
@@ -222,7 +233,7 @@ class Workshop:
     def loaded(
         self,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         stub: bool = False,
         needs: Needs = UNTIMED,
     ) -> RunnerProcess:
@@ -239,7 +250,7 @@ class Workshop:
         self,
         runner: RunnerProcess,
         candidate: Candidate,
-        cases: list[WarmCase],
+        cases: list[PreparedCase],
         stub: bool = False,
         seconds: float = SETUP_S,
     ) -> None:
@@ -251,13 +262,13 @@ class Workshop:
                 self._call_once(runner, case)
 
     def construct(
-        self, runner: RunnerProcess, cases: list[WarmCase], seconds: float = SETUP_S
+        self, runner: RunnerProcess, cases: list[PreparedCase], seconds: float = SETUP_S
     ) -> None:
         """Have it make models of these cases anew."""
         for case in cases:
             self._construct(runner, case, seconds)
 
-    def reference(self, task: WarmTask, needs: Needs) -> RunnerProcess:
+    def reference(self, task: PreparedTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
         tensors = trusted_bytes(task.timed, self.device) + needs.block
         start = partial(
@@ -272,7 +283,7 @@ class Workshop:
             on_failure.pop_all()
         return runner
 
-    def written(self, task: WarmTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
+    def written(self, task: PreparedTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
         """The compiled reference, by variant, or the reason for none; kept like a build.
 
         A few processes share the variants, as each takes seconds to import what the first needs. Of
@@ -290,7 +301,7 @@ class Workshop:
         found = dict(made)
         return {name: found[name] for name in variants}
 
-    def _written(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
+    def _written(self, task: PreparedTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
         """By one process, and what a variant that costs its life leaves over by another."""
         done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
@@ -304,9 +315,11 @@ class Workshop:
             for name, key in keys.items()
         }
 
-    def _write(self, task: WarmTask, keys: Mapping[str, str]) -> dict[str, CandidateFault | None]:
+    def _write(
+        self, task: PreparedTask, keys: Mapping[str, str]
+    ) -> dict[str, CandidateFault | None]:
         """Variants up to one that costs the process, with what went wrong; the others are kept."""
-        held, lock = contextlib.ExitStack(), self._seats.lock
+        held, lock = contextlib.ExitStack(), self._device_lock.lock
         faults: dict[str, CandidateFault | None] = {}
         try:
             size = compiling_bytes(task.cases, self.device)
@@ -335,8 +348,8 @@ class Workshop:
         return faults
 
     @contextlib.contextmanager
-    def seated(
-        self, candidate: Candidate, cases: list[WarmCase], stub: bool = False
+    def interruptible(
+        self, candidate: Candidate, cases: list[PreparedCase], stub: bool = False
     ) -> Iterator[RunnerProcess]:
         """The same as `loaded`; others may be timed whenever nothing is asked of it.
 
@@ -346,7 +359,7 @@ class Workshop:
         with self.unless_aside(), start() as runner:
             yield runner
 
-    def observed(self, candidate: Candidate, case: WarmCase, tool: tuple[str, ...]) -> str:
+    def observed(self, candidate: Candidate, case: PreparedCase, tool: tuple[str, ...]) -> str:
         """What a tool says of one call, for `tool_process.read`; in a process for this alone.
 
         Raises:
@@ -357,11 +370,11 @@ class Workshop:
             self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
             self.device.share(runner, case.inputs("task", 1)) as inputs,
         ):
-            return runner.apart(case.index, inputs, tool, 2 * tool_process.SECONDS)
+            return runner.run_isolated(case.index, inputs, tool, 2 * tool_process.SECONDS)
 
     def on_device(self) -> contextlib.AbstractContextManager[None]:
         """The lock that all shared work on the device takes."""
-        return self._seats.lock.shared()
+        return self._device_lock.lock.shared()
 
     def hidden(self, make: Callable[[], Check]) -> Check:
         """Hidden inputs, made under the lock. The caller keeps them: they may not be stored.
@@ -374,7 +387,7 @@ class Workshop:
     def outcome(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         hidden: Check,
         trap: bool = False,
         limit_s: float | None = None,
@@ -387,7 +400,7 @@ class Workshop:
     def _outcome(
         self,
         runner: RunnerProcess,
-        case: WarmCase,
+        case: PreparedCase,
         hidden: Check,
         trap: bool,
         limit_s: float,
@@ -409,7 +422,7 @@ class Workshop:
         return Outcome(verdict, output.tensors, tensors, seconds)
 
 
-def _read(task: WarmTask, folder: str, variant: str) -> Compiled | str:
+def _read(task: PreparedTask, folder: str, variant: str) -> Compiled | str:
     cases = {case.index: case.case for case in task.cases}
     try:
         return compiler.read(folder, cases, variant)

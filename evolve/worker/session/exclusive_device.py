@@ -1,4 +1,4 @@
-"""The device for one at a time, while processes of others sit there ready for their turn."""
+"""Exclusive use of the device, while other processes wait, ready for their turn."""
 
 import contextlib
 import threading
@@ -37,26 +37,26 @@ class Turn:
         return self.device.others() - self.before
 
 
-class Seats:
-    """Processes with candidates that are alive while another is timed.
+class DeviceLock:
+    """Stops all other processes of candidates while one evaluation has the device alone.
 
-    They sit there ready for their own turn, or import and compile. Whoever has the device alone
-    finds all of them stopped, with their children, and no work of these left.
+    The other processes are ready for their own turn, or import and compile. During exclusive use
+    they are stopped with their children, and none of their work is left on the device.
 
     Attributes:
-        lock: Shared, of all work on the device; exclusive, of one's turn.
+        lock: held shared by all work on the device, and exclusively by a turn.
     """
 
     def __init__(self, device: Device, lock: HostLock) -> None:
         self.lock = lock
         self._device = device
-        self._seated: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
+        self._processes: set[RunnerProcess] = set()  # grows under the shared lock, of many threads
         self._changing = threading.Lock()
 
     def add(self, process: RunnerProcess) -> None:
         """From now on it is stopped when another has the device alone."""
         with self.lock.shared(), self._changing:
-            self._seated = {seated for seated in self._seated if seated.alive} | {process}
+            self._processes = {known for known in self._processes if known.alive} | {process}
 
     @contextlib.contextmanager
     def only(self, start: Callable[[], RunnerProcess]) -> Iterator[RunnerProcess]:
@@ -80,7 +80,7 @@ class Seats:
             OccupiedFault: they are.
         """
         with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
-            rest = {process for process in self._seated if process.alive}.difference(mine)
+            rest = {process for process in self._processes if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             still.enter_context(_still(rest))  # until others may have it together again
             with contextlib.ExitStack() as on_failure:

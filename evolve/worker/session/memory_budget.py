@@ -1,4 +1,4 @@
-"""Room for what is under way at once: requests for more than is left wait."""
+"""A memory budget for concurrent evaluations: requests for more than is free wait."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 PATIENCE_S = 30.0
-_LOOK_S = 0.5  # how often the patient look whether they still are
+_POLL_S = 0.5  # between checks whether the patience has ended
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -20,20 +20,20 @@ class _Waiting:
 
 
 class _OfThread(threading.local):
-    """Each thread's part of a room, when it was let in, and whether others were there then."""
+    """What each thread holds, its number of admission, and whether others held some then."""
 
     has = 0
     number = 0
     has_met = False
 
 
-class Room:
-    """So many bytes (0 stands for no limit), and places for turns.
+class MemoryBudget:
+    """A memory-weighted semaphore of `size` bytes (0: no limit) with a number of places for turns.
 
-    Who needs much may be passed by those who need less, for `patience_s`: to have the device empty
-    for each of them costs more than to let them follow one another. Then it is passed no more, nor
-    is who waits for a turn once there is a place: else newcomers would take what the last turn
-    leaves, and no turn could begin before they are done. Among these the first goes first.
+    Small requests may overtake a large one for at most `patience_s`: emptying the device for each
+    large request costs more. Afterwards the queue is first in, first out. A request for a turn is
+    not overtaken once a place is free: otherwise new requests would take the memory that the last
+    turn frees, and no turn could begin before they end.
     """
 
     def __init__(self, size: int, places: int = 1, patience_s: float = PATIENCE_S) -> None:
@@ -47,18 +47,18 @@ class Room:
         self._of_thread = _OfThread()
 
     @property
-    def is_all_ours(self) -> bool:
-        """Whether this thread has all of it, so that more would not become free if others end."""
+    def holds_all(self) -> bool:
+        """Whether this thread holds the whole budget, so that no more can become free."""
         return self._of_thread.has == self._size
 
     @property
-    def has_company(self) -> bool:
-        """Whether another thread has had some of it since this one was let in."""
+    def had_concurrent(self) -> bool:
+        """Whether another thread has held some of it since this one was admitted."""
         return self._of_thread.has_met or self._let_in > self._of_thread.number
 
     @contextmanager
     def taken(self, amount: int) -> Iterator[None]:
-        """Have `amount` of it, all of it if that is less."""
+        """Hold `amount` of it, or the whole budget if that is less."""
         outer = self._of_thread.has
         try:
             self._take(amount)
@@ -69,10 +69,11 @@ class Room:
 
     @contextmanager
     def turn(self, amount: int) -> Iterator[None]:
-        """One of the places to the end of the context, and there `amount` instead of what one has.
+        """Hold a place, and `amount` instead of the memory held before, within the context.
 
-        Who waits has nothing meanwhile, and keeps no more than it had afterwards. Who has all of it
-        does not wait: it is alone, and the holder of the place may be waiting for its part.
+        A waiting thread holds no memory, and holds no more than before afterwards. A thread that
+        holds the whole budget does not wait: it is alone, and the holder of the place may be
+        waiting for its memory.
         """
         before = self._of_thread.has
         if 0 < self._size == before:
@@ -92,7 +93,7 @@ class Room:
             self._queue.append(me)
             try:
                 # The wait may end without a notification.
-                while not self._changed.wait_for(lambda: self._may_go(me), _LOOK_S):
+                while not self._changed.wait_for(lambda: self._may_go(me), _POLL_S):
                     pass
                 self._note_company(me)
                 self._free -= me.amount
@@ -105,7 +106,7 @@ class Room:
     def _note_company(self, me: _Waiting) -> None:
         """Who is let in meets who is there; who comes back for a turn may have met some before."""
         mine = self._of_thread
-        mine.has_met = self._free < self._size or (me.is_turn and self.has_company)
+        mine.has_met = self._free < self._size or (me.is_turn and self.had_concurrent)
         self._let_in += me.amount > 0
         mine.number = self._let_in
 

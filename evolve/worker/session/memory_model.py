@@ -6,34 +6,34 @@ from collections.abc import Sequence
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import WIDE
 from evolve.worker.devices.base import Device
-from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
+from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 
 _OUTCOMES = 2  # are alive at once
 _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
 _TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
 _PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
-# In the referee: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
+# In the judge: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
 # in half precision), and temporaries.
 _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
-_LARGEST_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
-_ALWAYS_THERE = 2  # in a sitting: the candidate, and the reference
+_MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
+_ALWAYS_THERE = 2  # in a round: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
-def working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+def working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """What the tensors of a process with the models of these cases may need, inputs not counted."""
     for case in cases:
         case.measure()
     return _working_bytes(cases, device)
 
 
-def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+def trusted_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """The same for the reference and for baselines: how much they have alive at once is known.
 
     Twice that, if it is little: workspaces, and a compiled form may go another way. Of
@@ -47,23 +47,23 @@ def trusted_bytes(cases: Sequence[WarmCase], device: Device) -> int:
     return max(min(generous, _peak(cases) + more) + weights_bytes(cases), _least(cases))
 
 
-def _working_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+def _working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """The same as far as is known; no less than trusted sides were found to need."""
     return max(_usual_bytes(cases, device), _least(cases))
 
 
-def _usual_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+def _usual_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """Of tasks so large that two sides would not fit, what one call needs at least."""
-    most = device.total_bytes // _LARGEST_SHARE or sys.maxsize
+    most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
     return sets + weights_bytes(cases)
 
 
-def _least(cases: Sequence[WarmCase]) -> int:
+def _least(cases: Sequence[PreparedCase]) -> int:
     return max(case.least_bytes for case in cases)
 
 
-def _sets_bytes(case: WarmCase) -> int:
+def _sets_bytes(case: PreparedCase) -> int:
     copied = _COPIED_SETS if case.peak_bytes else _WORKING_SETS
     outputs = case.output_bytes if case.is_measured else 0
     return max(
@@ -73,13 +73,13 @@ def _sets_bytes(case: WarmCase) -> int:
     )
 
 
-def _call_bytes(case: WarmCase) -> int:
+def _call_bytes(case: PreparedCase) -> int:
     """Two outcomes, or what the reference has alive at once, and a copy of the inputs."""
     outputs = case.output_bytes if case.is_measured else 0
     return case.input_bytes + max(_OUTCOMES * outputs, case.peak_bytes)
 
 
-def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
+def require_more(cases: Sequence[PreparedCase], device: Device) -> bool:
     """Twice as much from now on for the reference and baselines: one ran out of what it had.
 
     Not known before: the workspace of a vendor's library, and the losses between the blocks
@@ -98,33 +98,33 @@ def require_more(cases: Sequence[WarmCase], device: Device) -> bool:
     return True
 
 
-def _peak(cases: Sequence[WarmCase]) -> int:
+def _peak(cases: Sequence[PreparedCase]) -> int:
     return max(case.peak_bytes for case in cases)
 
 
-def weights_bytes(cases: Sequence[WarmCase]) -> int:
+def weights_bytes(cases: Sequence[PreparedCase]) -> int:
     """Bytes of the models of these cases while they are made."""
     return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
 
 
-def compiling_bytes(cases: Sequence[WarmCase], device: Device) -> int:
+def compiling_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """What the tensors of a process may need that has the models and no inputs."""
     return device.pool_bytes + weights_bytes(cases)
 
 
-def room_to_compile(cases: Sequence[WarmCase], device: Device) -> int:
+def room_to_compile(cases: Sequence[PreparedCase], device: Device) -> int:
     """Bytes of the device that such a process takes."""
     return compiling_bytes(cases, device) + device.process_bytes
 
 
-def writers(cases: Sequence[WarmCase], device: Device, variants: int) -> int:
+def writers(cases: Sequence[PreparedCase], device: Device, variants: int) -> int:
     """How many processes share what a compiler is asked for: as cores and room allow."""
     fitting = device.room // room_to_compile(cases, device) if device.room else variants
     return max(1, min(variants, fitting, device.cores // _CORES_OF_WRITER))
 
 
 def room_for(
-    cases: Sequence[WarmCase],
+    cases: Sequence[PreparedCase],
     device: Device,
     processes: int,
     block: int = 0,
@@ -148,7 +148,7 @@ def room_for(
     return processes * (tensors + sent + device.process_bytes) + ours
 
 
-def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
+def room_to_check(task: PreparedTask, device: Device, processes: int = 1) -> int:
     """Bytes of the device that an evaluation takes before it is timed, with so many processes.
 
     Also for the one process that a new task is measured with, on long blocks.
@@ -161,7 +161,7 @@ def room_to_check(task: WarmTask, device: Device, processes: int = 1) -> int:
     return max(room, room_for(task.cases, device, 1, block, outputs))
 
 
-def is_too_large(task: WarmTask, device: Device) -> bool:
+def is_too_large(task: PreparedTask, device: Device) -> bool:
     """Whether a device has less memory than it should take to check one candidate on it.
 
     Some of these may fit all the same: how much a candidate needs is a guess. If one was judged
@@ -170,7 +170,7 @@ def is_too_large(task: WarmTask, device: Device) -> bool:
     return not task.has_fitted and 0 < device.total_bytes < room_for(task.cases, device, 1)
 
 
-def _judging_bytes(cases: Sequence[WarmCase], device: Device, largest: int) -> int:
+def _judging_bytes(cases: Sequence[PreparedCase], device: Device, largest: int) -> int:
     """What is worked out one at a time has memory of its own, and takes more only if it must."""
     expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
     return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
@@ -182,12 +182,12 @@ def is_brief(device: Device, fidelity: Fidelity) -> bool:
     return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
 
 
-def largest_block(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+def largest_block(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
     """Bytes that the inputs of a timed block take at most, or its outputs."""
     return max(_block_bytes(task, case, device, fidelity) for case in task.timed)
 
 
-def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+def _block_bytes(task: PreparedTask, case: PreparedCase, device: Device, fidelity: Fidelity) -> int:
     """The same of one case; for as many calls as its blocks have, if that is known."""
     affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
     size = case.known_bytes
@@ -195,7 +195,7 @@ def _block_bytes(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidel
     return min(max(affordable, size), calls * size)
 
 
-def block_calls(task: WarmTask, case: WarmCase, device: Device, fidelity: Fidelity) -> int:
+def block_calls(task: PreparedTask, case: PreparedCase, device: Device, fidelity: Fidelity) -> int:
     """Calls of the reference that a timed block may have; 0 as long as none was measured."""
     calls = task.calls.get(case.index, 0)
     if not calls or not is_brief(device, fidelity):
@@ -204,7 +204,7 @@ def block_calls(task: WarmTask, case: WarmCase, device: Device, fidelity: Fideli
     return min(calls, usual_number(most))
 
 
-def block_outputs(task: WarmTask, device: Device, fidelity: Fidelity) -> int:
+def block_outputs(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
     """What a process needs for the outputs of timed blocks, those of one call not counted.
 
     Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
@@ -226,13 +226,15 @@ def most_outputs(device: Device) -> int:
     return 3 * device.block_bytes // 2
 
 
-def may_record(case: WarmCase, device: Device, reference_s: float, calls: int) -> bool:
+def may_record(case: PreparedCase, device: Device, reference_s: float, calls: int) -> bool:
     """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
     kept = calls * (case.input_bytes + case.output_bytes)
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
 
 
-def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: Fidelity) -> int:
+def opponents_at_once(
+    task: PreparedTask, device: Device, opponents: int, fidelity: Fidelity
+) -> int:
     """How many opponents sit beside candidate and reference: as many as there is room for.
 
     One at least, or it would never be timed. Outcomes are judged when the processes have ended.
@@ -247,28 +249,30 @@ def opponents_at_once(task: WarmTask, device: Device, opponents: int, fidelity: 
     return 1
 
 
-def sittings_at_once(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
-    """How many of an evaluation's sittings are made ready together.
+def rounds_at_once(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """How many of an evaluation's rounds are made ready together.
 
     One, unless there will be many: then as many as the device wants, or fewer where their processes
     would take so much of its memory that no check could run beside them.
     """
     if fidelity is not Fidelity.VERIFY:
         return 1
-    for sittings in range(device.sittings, 1, -1):
-        room = _room_to_sit(task, device, sittings * sides, fidelity)
+    for rounds in range(device.rounds, 1, -1):
+        room = _memory_for_rounds(task, device, rounds * sides, fidelity)
         if not device.room or room <= _SHARE_TO_SIT * device.room:
-            return sittings
+            return rounds
     return 1
 
 
-def room_to_time(task: WarmTask, device: Device, sides: int, fidelity: Fidelity) -> int:
-    """Bytes of the device that the sittings take that are made ready together."""
-    sittings = sittings_at_once(task, device, sides, fidelity)
-    return _room_to_sit(task, device, sittings * sides, fidelity)
+def room_to_time(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+    """Bytes of the device that the rounds take that are made ready together."""
+    rounds = rounds_at_once(task, device, sides, fidelity)
+    return _memory_for_rounds(task, device, rounds * sides, fidelity)
 
 
-def _room_to_sit(task: WarmTask, device: Device, processes: int, fidelity: Fidelity) -> int:
+def _memory_for_rounds(
+    task: PreparedTask, device: Device, processes: int, fidelity: Fidelity
+) -> int:
     block = largest_block(task, device, fidelity)
     outputs = block_outputs(task, device, fidelity)
     return room_for(task.cases, device, processes, block, outputs)

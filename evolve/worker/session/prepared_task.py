@@ -1,4 +1,4 @@
-"""Warm tasks: inputs, references and pools that stay in the referee from candidate to candidate.
+"""Warm tasks: inputs, references and pools that stay in the judge from candidate to candidate.
 
 Everything here is secret: seeds are drawn from the system once per task and session, and neither
 they nor anything expected ever enters a runner.
@@ -28,14 +28,14 @@ from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
 from evolve.worker.ipc.pytree import tensors_of
-from evolve.worker.ipc.tensor_buffer import Outline, Packed, Slab
+from evolve.worker.ipc.tensor_buffer import Outline, Packed, TensorBuffer
 from evolve.worker.reference.task_module import task_lock
 from evolve.worker.session.cache import Made, Store
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
-_DRAWN_S = 0.1  # in each sitting, to work out what is expected of a call drawn for it
+_DRAWN_S = 0.1  # in each round, to work out what is expected of a call drawn for it
 # Numbers of the task's own inputs for probes: no check uses them, so they are fresh.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -43,9 +43,9 @@ _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, an
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """One hidden set of inputs, the first of a slab, with what is expected of it."""
+    """One hidden set of inputs, the first of a buffer, with what is expected of it."""
 
-    inputs: Slab
+    inputs: TensorBuffer
     expected: Expected
 
     def tree(self) -> list[Any]:
@@ -58,7 +58,7 @@ def _made_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * max(tensor.itemsize, torch.float32.itemsize)
 
 
-class WarmCase:
+class PreparedCase:
     """One case of a warm task."""
 
     def __init__(
@@ -83,7 +83,7 @@ class WarmCase:
                 "init": case.init_inputs(self.model_seed),
                 "state": dict(self._model.state_dict()),
             }
-            self.arguments = device.make_slab([arguments])
+            self.arguments = device.make_buffer([arguments])
             self.made_bytes = sum(map(_made_bytes, tensors_of(arguments)))
             self.families = case.families()
             first = case.inputs(self._seed("size"))
@@ -110,7 +110,7 @@ class WarmCase:
             self._bytes_of_check,
         )
 
-    def inputs(self, family: str, number: int) -> Slab:
+    def inputs(self, family: str, number: int) -> TensorBuffer:
         """Those of `check` by themselves, for which nothing has to be worked out."""
         return self._store.made(partial(self._check_slab, family, number))
 
@@ -152,18 +152,18 @@ class WarmCase:
         """Whether `output_bytes` are known."""
         return self._output_bytes is not None
 
-    def _check_slab(self, family: str, number: int) -> Slab:
-        return self._device.make_slab([self.case.inputs(self._seed(family, number), family)])
+    def _check_slab(self, family: str, number: int) -> TensorBuffer:
+        return self._device.make_buffer([self.case.inputs(self._seed(family, number), family)])
 
-    def _make_check(self, slab: Slab, family: str = "task") -> Check:
+    def _make_check(self, buffer: TensorBuffer, family: str = "task") -> Check:
         start = time.perf_counter()
-        expected = self.case.expected(self._model, list(slab.tree()), family)
-        check = Check(slab, replace(expected, widen=partial(self._store.made, expected.widen)))
+        expected = self.case.expected(self._model, list(buffer.tree()), family)
+        check = Check(buffer, replace(expected, widen=partial(self._store.made, expected.widen)))
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
         return check
 
-    def block(self, number: int, calls: int) -> Slab:
+    def block(self, number: int, calls: int) -> TensorBuffer:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
 
         Those for which memory is too small stay until the next: kept, they would drive out others.
@@ -171,12 +171,12 @@ class WarmCase:
         key, make = (*self._key, "block", number, calls), partial(self._make_block, number, calls)
         if not self._stays(number, calls):
             return self._store.passing(key, make)
-        return self._store.get(key, make, lambda slab: slab.size, self.input_bytes * calls)
+        return self._store.get(key, make, lambda buffer: buffer.size, self.input_bytes * calls)
 
     def _stays(self, number: int, calls: int) -> bool:
         return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
 
-    def _make_block(self, number: int, calls: int) -> Slab:
+    def _make_block(self, number: int, calls: int) -> TensorBuffer:
         others = self._others(number, calls)
         if len(others) == calls:  # none of the task's own, which may take gigabytes
             sets: list[list[Any]] = [[]] * calls
@@ -184,7 +184,7 @@ class WarmCase:
             sets = self.case.input_sets(self._seed("block", number), calls)
         for at, family in others.items():
             sets[at] = self.case.inputs(self._seed("other", number, at), family)
-        return self._device.make_slab(sets)
+        return self._device.make_buffer(sets)
 
     @property
     def single(self) -> int:
@@ -192,9 +192,9 @@ class WarmCase:
         return self._device.block_pool + _OTHER_BLOCKS
 
     @property
-    def glance_blocks(self) -> range:
-        """Numbers of blocks for glances at a process: it could tell those that it has met."""
-        return range(self.single + 1, self.single + 1 + self._device.glances)
+    def sampled_blocks(self) -> range:
+        """Numbers of blocks for stack_samples at a process: it could tell those that it has met."""
+        return range(self.single + 1, self.single + 1 + self._device.stack_samples)
 
     def other_block(self) -> int | None:
         """A block in which secret calls are of other families; such blocks take turns.
@@ -219,7 +219,7 @@ class WarmCase:
     @property
     def decoys(self) -> int:
         """Number of the block whose inputs lie where others are to come, and nowhere else."""
-        return self.glance_blocks.stop
+        return self.sampled_blocks.stop
 
     def _others(self, number: int, calls: int) -> dict[int, str]:
         """The calls of a block that are of another family, with its name."""
@@ -243,7 +243,7 @@ class WarmCase:
 
         Secret, and the same for every candidate of the session: no process lives long enough to
         learn them, and what is expected of them is computed once. Many candidates may, of what they
-        are told: so each sitting judges a call besides that is drawn for it (`draw_call`).
+        are told: so each round judges a call besides that is drawn for it (`draw_call`).
         """
         if others := self._others(number, calls):
             return tuple(others)
@@ -257,7 +257,7 @@ class WarmCase:
         pays for it again: of what takes too long for that, or is too large, two are judged all the
         same.
         """
-        if number in self.glance_blocks or number == self.decoys:
+        if number in self.sampled_blocks or number == self.decoys:
             return ()
         if number >= self._device.block_pool:
             return self.usually_sampled(number, calls)
@@ -268,17 +268,17 @@ class WarmCase:
     def draw_call(
         self, numbers: Sequence[int], calls: int, rng: random.Random
     ) -> tuple[int, int] | None:
-        """One of these blocks and a call of it, to be judged in a sitting.
+        """One of these blocks and a call of it, to be judged in a round.
 
-        Its expectation has to be worked out for that sitting alone. If it takes long, in
-        so many of the sittings that they pay `_DRAWN_S` each in the mean; None in the others.
+        Its expectation has to be worked out for that round alone. If it takes long, in
+        so many of the rounds that they pay `_DRAWN_S` each in the mean; None in the others.
         """
         if rng.random() * (self._expecting_s or 0.0) > _DRAWN_S:
             return None
         return rng.choice(numbers), rng.randrange(calls)
 
     def draw_blocks(self, count: int, calls: int, rng: random.Random) -> list[int]:
-        """Numbers of blocks for a sitting, one of which is judged."""
+        """Numbers of blocks for a round, one of which is judged."""
         pool = range(self._device.block_pool)
         numbers = rng.sample(pool, count)
         judged = [number for number in pool if self.usually_judged(number, calls)]
@@ -297,10 +297,10 @@ class WarmCase:
             self._bytes_of_check,
         )
 
-    def _one_call(self, number: int, at: int, calls: int) -> Slab:
+    def _one_call(self, number: int, at: int, calls: int) -> TensorBuffer:
         """A copy, or the block if it has no other call: one of large inputs does not stay."""
         block = self.block(number, calls)
-        return block if calls == 1 else self._device.make_slab([block.tree(at)])
+        return block if calls == 1 else self._device.make_buffer([block.tree(at)])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
@@ -333,12 +333,12 @@ class WarmCase:
     def prepare_blocks(self, calls: int) -> None:
         """Make the blocks now that there is room to keep until they are timed."""
         pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
-        for number in (-1, *range(pool), *self.glance_blocks):
+        for number in (-1, *range(pool), *self.sampled_blocks):
             if self._stays(number, calls):
                 self.block(number, calls)
 
 
-class WarmTask:
+class PreparedTask:
     """A loaded task with its cases, for one purpose (`search` or `verify` have other secrets)."""
 
     def __init__(
@@ -350,7 +350,7 @@ class WarmTask:
         key = (task.revision, purpose)
         spares = load_task(task, device.place).cases  # for `extent_of`
         self.cases = [
-            WarmCase(number, case, spare, device, store, key)
+            PreparedCase(number, case, spare, device, store, key)
             for number, (case, spare) in enumerate(zip(loaded.cases, spares, strict=True))
         ]
         if not self.timed:
@@ -369,25 +369,25 @@ class WarmTask:
         return all(case.is_measured for case in self.cases)
 
     @property
-    def smallest(self) -> WarmCase:
+    def smallest(self) -> PreparedCase:
         return min(self.cases, key=lambda case: case.input_bytes)
 
     @property
-    def timed(self) -> list[WarmCase]:
+    def timed(self) -> list[PreparedCase]:
         return [case for case in self.cases if case.case.timed]
 
 
-class WarmTasks:
-    """The tasks that a referee knows, the last few of them warm."""
+class PreparedTasks:
+    """The tasks that a judge knows, the last few of them warm."""
 
     def __init__(self, device: Device, tasks: int = 4) -> None:
         self._device = device
         self._store = Store(device.warm_bytes)
-        self._tasks: OrderedDict[tuple[str, str], WarmTask] = OrderedDict()
+        self._tasks: OrderedDict[tuple[str, str], PreparedTask] = OrderedDict()
         self._limit = tasks
         self._lock = threading.Lock()
 
-    def get(self, task: Task, fidelity: Fidelity) -> WarmTask:
+    def get(self, task: Task, fidelity: Fidelity) -> PreparedTask:
         """Load the task or take it from the last time.
 
         Raises:
@@ -407,14 +407,14 @@ class WarmTasks:
                     self._tasks.popitem(last=False)
         return made
 
-    def _loaded(self, task: Task, purpose: str) -> WarmTask:
+    def _loaded(self, task: Task, purpose: str) -> PreparedTask:
         """With what is known of it for another purpose: families take seconds to find out."""
         with self._lock:
             known = [
                 warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
             ]
         loaded = known[0] if known else load_task(task, self._device.place)
-        return WarmTask(task, loaded, self._device, self._store, purpose)
+        return PreparedTask(task, loaded, self._device, self._store, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:
         """What `make` gives, at the cost of what is warm where memory is short for it."""
@@ -424,7 +424,7 @@ class WarmTasks:
         """Of all inputs and outcomes; the tasks stay."""
         self._store.let_go()
 
-    def _known(self, key: tuple[str, str]) -> WarmTask | None:
+    def _known(self, key: tuple[str, str]) -> PreparedTask | None:
         with self._lock:
             if key in self._tasks:
                 self._tasks.move_to_end(key)
@@ -437,7 +437,7 @@ def usual_number(calls: int) -> int:
     return power + power // 2 if calls >= power + power // 2 else power
 
 
-def plan(case: WarmCase, fidelity: Fidelity) -> list[tuple[str, int]]:
+def plan(case: PreparedCase, fidelity: Fidelity) -> list[tuple[str, int]]:
     """Hidden inputs to check a candidate on: several of the task's own, some of each family."""
     own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
     checks = [("task", number) for number in range(own)]

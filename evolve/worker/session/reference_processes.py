@@ -1,7 +1,7 @@
 """Processes of references that stay from one comparison to the next.
 
 Half of the processes that a comparison needs are the reference's, and each takes a GPU's driver a
-third of a second. None serves a comparison twice, whose sittings would have something in common.
+third of a second. None serves a comparison twice, whose rounds would have something in common.
 """
 
 import threading
@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary, WeakSet
 from evolve.worker.devices.base import Device
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.session.memory_model import trusted_bytes
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.prepared_task import PreparedTask
 
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """One that waits for its next sitting."""
+    """One that waits for its next round."""
 
     task: str
     needs: Needs
@@ -34,14 +34,18 @@ class References:
         device: Where they run, and which says how many to keep and how much they may take.
     """
 
-    def __init__(self, start: Callable[[WarmTask, Needs], RunnerProcess], device: Device) -> None:
+    def __init__(
+        self, start: Callable[[PreparedTask, Needs], RunnerProcess], device: Device
+    ) -> None:
         self._start = start
         self._device = device
         self._idle: deque[_Idle] = deque()  # those that were given back first go first
         self._in_use: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # their sizes
         self._lock = threading.Lock()
 
-    def take(self, task: WarmTask, needs: Needs, served: "WeakSet[RunnerProcess]") -> RunnerProcess:
+    def take(
+        self, task: PreparedTask, needs: Needs, served: "WeakSet[RunnerProcess]"
+    ) -> RunnerProcess:
         """One with the reference's models of all timed cases, and none that has served."""
         with self._lock:
             size = self._size(task, needs)
@@ -57,7 +61,7 @@ class References:
         return process
 
     def give_back(
-        self, task: WarmTask, needs: Needs, process: RunnerProcess
+        self, task: PreparedTask, needs: Needs, process: RunnerProcess
     ) -> list[RunnerProcess]:
         """Those that are to be closed now, maybe this one."""
         with self._lock:
@@ -80,7 +84,7 @@ class References:
         while len(self._idle) > most or sum(idle.size for idle in self._idle) > most_bytes:
             yield self._idle.popleft().process
 
-    def _size(self, task: WarmTask, needs: Needs) -> int:
+    def _size(self, task: PreparedTask, needs: Needs) -> int:
         """Bytes of the device that one takes."""
         tensors = trusted_bytes(task.timed, self._device) + needs.block
         return max(self._device.pool_bytes, tensors) + self._device.process_bytes

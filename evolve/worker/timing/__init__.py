@@ -1,1 +1,1 @@
-"""Comparing times: sittings of interleaved blocks, intervals, rooflines."""
+"""Comparing times: rounds of interleaved blocks, intervals, rooflines."""

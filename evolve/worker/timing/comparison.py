@@ -9,8 +9,8 @@ from weakref import WeakSet
 import torch
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CUT_SHORT, OPPONENT_FAILED, Fidelity, Label, Status
-from evolve.core.measurement import OUT_OF_REACH, missed_bar
+from evolve.core.evaluation import EARLY_STOPPED, OPPONENT_FAILED, Fidelity, Label, Status
+from evolve.core.measurement import UNREACHABLE_SPEEDUP, missed_target
 from evolve.worker.base import phases
 from evolve.worker.base.faults import (
     CANDIDATE,
@@ -27,38 +27,38 @@ from evolve.worker.correctness.compare import worst
 from evolve.worker.devices.window import TimedCase
 from evolve.worker.processes.runner_process import Needs, RunnerProcess, close_all
 from evolve.worker.runner.hw_queues import may_overlap
-from evolve.worker.session.candidate_session import Candidate, Workshop
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.candidate_session import Candidate, CandidateSession
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import (
     block_outputs,
     is_brief,
     opponents_at_once,
     room_to_time,
-    sittings_at_once,
+    rounds_at_once,
 )
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.session.reference_processes import References
 from evolve.worker.timing import cuda_events
 from evolve.worker.timing.graph_timing import (
+    GraphTimes,
     Measured,
-    Recorded,
     drop_wrong,
-    judge_recorded,
-    time_recorded,
+    judge_graphs,
+    time_graphs,
 )
 from evolve.worker.timing.interleaved_blocks import (
-    Sitting,
+    MeasurementRound,
     TooShortFault,
     judge_samples,
-    seated,
-    sit,
+    measure_round,
+    ready_processes,
     warm_up,
     with_pages,
 )
 from evolve.worker.timing.opponents import admit
 from evolve.worker.timing.planning import lengthened, planned, with_blocks
-from evolve.worker.timing.reference_profile import Yardstick, note_shortage
+from evolve.worker.timing.reference_profile import ReferenceProfile, note_shortage
 from evolve.worker.timing.results import (
     Timing,
     fill,
@@ -67,18 +67,18 @@ from evolve.worker.timing.results import (
     may_be_a_library,
     merged,
     spread_seen,
-    was_cut_short,
+    was_stopped_early,
     weighted,
 )
-from evolve.worker.timing.statistics import is_settled, looks, ratio_interval
+from evolve.worker.timing.statistics import interim_pairs, is_settled, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
-_MOST_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
-_MOST_DISTURBED = 3  # turns that a stranger may spoil
-_MOST_TOO_SHORT = 2  # sittings without a time, before it is the candidate's doing
-_MOST_MOVED = 2  # the same
-_MOST_LOOKS, _LOOKED_BLOCKS = 24, 2  # sittings that are there for nothing else, and their blocks
+_MAX_CROWDED = 2  # turns that neighbours may spoil; then it is judged without any
+_MAX_DISTURBED = 3  # turns that a stranger may spoil
+_MAX_TOO_SHORT = 2  # rounds without a time, before it is the candidate's doing
+_MAX_MOVED = 2  # the same
+_MAX_LOOKS, _LOOKED_BLOCKS = 24, 2  # rounds that are there for nothing else, and their blocks
 
 
 class _MoreMemory(Exception):
@@ -87,21 +87,21 @@ class _MoreMemory(Exception):
 
 @dataclass(slots=True)
 class _Found:
-    """The results of the sittings of a comparison; `seen` by case (`stack_sampling`)."""
+    """The results of the rounds of a comparison; `seen` by case (`stack_sampling`)."""
 
     pairs: list[Measured] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
     seen: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, sitting: Sitting, recorded: Recorded) -> None:
-        self.pairs.append(Measured(sitting.pair, recorded))
-        self.mismatches += sitting.mismatches
-        self.look(sitting)
+    def add(self, round_: MeasurementRound, recorded: GraphTimes) -> None:
+        self.pairs.append(Measured(round_.pair, recorded))
+        self.mismatches += round_.mismatches
+        self.look(round_)
 
-    def look(self, sitting: Sitting) -> None:
+    def look(self, round_: MeasurementRound) -> None:
         """Take what was seen, and no times."""
-        for name, glances in sitting.seen.items():
-            self.seen.setdefault(name, []).extend(glances)
+        for name, stack_samples in round_.seen.items():
+            self.seen.setdefault(name, []).extend(stack_samples)
 
     def is_undecided(self, names: Sequence[str]) -> bool:
         """Whether a library may be at work in the candidate's place, in one of these cases."""
@@ -117,14 +117,16 @@ class _Found:
 class Timekeeper:
     """Times candidates against the reference and opponents, one pair of processes after another."""
 
-    def __init__(self, workshop: Workshop, seats: Seats, room: Room) -> None:
-        self._workshop = workshop
-        self._seats = seats
-        self._room = room
-        self._lock = seats.lock
-        device = workshop.device
-        self._references = References(workshop.reference, device)
-        self._yardstick = Yardstick(workshop, seats)
+    def __init__(
+        self, session: CandidateSession, device_lock: DeviceLock, room: MemoryBudget
+    ) -> None:
+        self._session = session
+        self._device_lock = device_lock
+        self._budget = room
+        self._lock = device_lock.lock
+        device = session.device
+        self._references = References(session.reference, device)
+        self._reference_profile = ReferenceProfile(session, device_lock)
 
     def release(self) -> None:
         """Let go of processes that were kept for other comparisons."""
@@ -132,20 +134,20 @@ class Timekeeper:
 
     def time(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         candidate: Candidate | None,
         opponents: dict[str, Candidate],
         fidelity: Fidelity,
         timing: Timing,
-        bars: Mapping[str, float],
+        target_speedups: Mapping[str, float],
     ) -> None:
         """Interleave the candidate (None: the reference itself) with the other sides.
 
         Opponents that the device has no room for beside each other follow one another, each
         interleaved with the candidate and the reference as the first are.
 
-        Fills `timing`, its device time also where the candidate fails. Ends at a look that shows
-        less than one of the `bars` (`EvaluationRequest`): how much less is of no interest.
+        Fills `timing`, its device time also where the candidate fails. Ends at an interim
+        analysis that shows less than one of the `target_speedups` (`EvaluationRequest`).
 
         Raises:
             CandidateFault: the candidate failed in a timed run.
@@ -154,19 +156,23 @@ class Timekeeper:
         cases = self._plan(task, sides, fidelity, timing)
         needs = self._needs(task, sides, fidelity)
         rivals = [side for side in sides if side in opponents]
-        count = opponents_at_once(task, self._workshop.device, len(rivals), fidelity)
+        count = opponents_at_once(task, self._session.device, len(rivals), fidelity)
         waiting = [rivals[at : at + count] for at in range(0, len(rivals), count)] or [[]]
-        while waiting and not was_cut_short(timing):
+        while waiting and not was_stopped_early(timing):
             group = waiting.pop(0)
             present = {side: sides[side] for side in (CANDIDATE, EAGER, *group)}
-            asked = {side: bar for side, bar in bars.items() if side not in timing.ratios}
+            asked = {
+                side: target
+                for side, target in target_speedups.items()
+                if side not in timing.ratios
+            }
             timing.crowded = 0
             try:
                 self._interleave(task, present, cases, needs, fidelity, timing, asked)
             except _MoreMemory:
                 waiting.insert(0, [side for side in group if side in present])
             except (InfraFault, OSError, torch.OutOfMemoryError) as error:
-                if not group or not is_no_room(error) or not self._room.is_all_ours:
+                if not group or not is_no_room(error) or not self._budget.holds_all:
                     raise
                 if len(group) > 1:
                     waiting = [[side] for side in group if side in present] + waiting
@@ -177,38 +183,38 @@ class Timekeeper:
 
     def _interleave(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
         fidelity: Fidelity,
         timing: Timing,
-        bars: Mapping[str, float],
+        target_speedups: Mapping[str, float],
     ) -> None:
         """Sittings of these sides until all that is asked is known, and what they come to."""
         rule = task.loaded.timing
         found = _Found()
         pairs = found.pairs
         served: WeakSet[RunnerProcess] = WeakSet()
-        device = self._workshop.device
-        at_once = sittings_at_once(task, device, len(sides), fidelity)
+        device = self._session.device
+        at_once = rounds_at_once(task, device, len(sides), fidelity)
         room = room_to_time(task, device, len(sides), fidelity)
-        # A search that is content with wide intervals looks as a screen does.
+        # A search that is content with wide intervals has the analyses of a screen.
         is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
         plan = Fidelity.SCREEN if is_wide else fidelity
         with contextlib.ExitStack() as ends:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
-                ends.enter_context(self._room.turn(room))
-            for index, count in enumerate(looks(plan)):
+                ends.enter_context(self._budget.turn(room))
+            for index, count in enumerate(interim_pairs(plan)):
                 while len(pairs) < count:
                     phases.enter(f"timing, {len(pairs)} of {count} pairs")
                     wanted = min(count - len(pairs), at_once)
                     too_short = timing.too_short
-                    for sitting, recorded in self._sit(
+                    for round_, recorded in self._measure_rounds(
                         task, sides, cases, needs, timing, wanted, served
                     ):
-                        found.add(sitting, recorded)
+                        found.add(round_, recorded)
                     is_short = timing.too_short > too_short
                     with self._beside_others(timing):
                         longer = lengthened(cases, found.pairs, is_short)
@@ -220,19 +226,21 @@ class Timekeeper:
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 spread = max(device.spread, spread_seen(pairs, cases, others))
-                by = partial(ratio_interval, look_index=index, fidelity=plan, spread=spread)
+                by = partial(ratio_interval, interim=index, fidelity=plan, spread=spread)
                 ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
-                may_lose, is_last = sides[CANDIDATE] is not None, count == looks(plan)[-1]
+                may_lose, is_last = sides[CANDIDATE] is not None, count == interim_pairs(plan)[-1]
                 if is_last or all(
                     is_settled(ratio, fidelity, index, may_lose, device.half_width)
                     for ratio in ratios.values()
                 ):
                     break
-                if (side := missed_bar(ratios, bars)) is not None:
-                    timing.labels.append(Label(CUT_SHORT, _why_no_longer(side, bars[side])))
+                if (side := missed_target(ratios, target_speedups)) is not None:
+                    timing.labels.append(
+                        Label(EARLY_STOPPED, _why_no_longer(side, target_speedups[side]))
+                    )
                     break
             self._look_on(found, task, sides, cases, needs, timing, served)
-        timing.ratios = ratios | timing.ratios  # those of the first sittings stand
+        timing.ratios = ratios | timing.ratios  # those of the first rounds stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
         label_mismatches(timing, found.mismatches, plain)
@@ -248,14 +256,14 @@ class Timekeeper:
     def _look_on(
         self,
         found: _Found,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
         served: "WeakSet[RunnerProcess]",
     ) -> None:
-        """Further sittings, not scored, where a library may be at work in the candidate's place.
+        """Further rounds, not scored, where a library may be at work in the candidate's place.
 
         None if the times are of no interest. Faults of the judge end them, and what was measured
         stands.
@@ -265,45 +273,45 @@ class Timekeeper:
         short = [replace(case, blocks=_LOOKED_BLOCKS, recorded=False) for case in cases]
         looking = Timing()
         with contextlib.suppress(CrowdedFault, InfraFault, TooShortFault, _MoreMemory):
-            for _ in range(0 if was_cut_short(timing) else _MOST_LOOKS):
+            for _ in range(0 if was_stopped_early(timing) else _MAX_LOOKS):
                 if not found.is_undecided(names):
                     break
-                for sitting, _ in self._sit(task, two, short, needs, looking, 1, served):
-                    found.look(sitting)
+                for round_, _ in self._measure_rounds(task, two, short, needs, looking, 1, served):
+                    found.look(round_)
         timing.device_time_s += looking.device_time_s
         timing.spend(looking.spent_s)
 
     def _needs(
-        self, task: WarmTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
+        self, task: PreparedTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
     ) -> Needs:
-        """The same for all sides and sittings: no side has better conditions than another."""
+        """The same for all sides and rounds: no side has better conditions than another."""
         sources = (task.task.source, *(who.source for who in sides.values() if who))
         overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
-        return Needs(block_outputs(task, self._workshop.device, fidelity), overlap)
+        return Needs(block_outputs(task, self._session.device, fidelity), overlap)
 
-    def _sit(
+    def _measure_rounds(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
         wanted: int,
         served: "WeakSet[RunnerProcess]",
-    ) -> list[tuple[Sitting, Recorded]]:
-        """Some more sittings; none if they do not count, or an opponent has left the field."""
-        sat: list[tuple[Sitting, Recorded]] = []
+    ) -> list[tuple[MeasurementRound, GraphTimes]]:
+        """Some more rounds; none if they do not count, or an opponent has left the field."""
+        sat: list[tuple[MeasurementRound, GraphTimes]] = []
         try:
             with timing.spending("opening"), self._beside_others(timing):
-                cases = with_pages(self._workshop.device, cases, sides, wanted)
+                cases = with_pages(self._session.device, cases, sides, wanted)
             with contextlib.ExitStack() as ends:
                 tables = ends.enter_context(
                     self._tables(task, sides, cases, needs, timing, wanted, served)
                 )
                 with timing.spending("lock"):
                     # With all of the room, no other evaluation is there: it can be found out.
-                    seats = self._seats.alone(_all(tables), settles=self._room.is_all_ours)
-                    turn = ends.enter_context(seats)
+                    alone = self._device_lock.alone(_all(tables), settles=self._budget.holds_all)
+                    turn = ends.enter_context(alone)
                 try:
                     for processes in tables:
                         with turn.only(processes.values()):
@@ -316,7 +324,7 @@ class Timekeeper:
                 self._judge(sat, task, timing)
         except CrowdedFault as fault:
             timing.crowded += 1
-            if timing.crowded > _MOST_CROWDED or isinstance(fault, OccupiedFault):
+            if timing.crowded > _MAX_CROWDED or isinstance(fault, OccupiedFault):
                 raise
             return []
         except (CandidateFault, SideFault) as error:
@@ -330,25 +338,25 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         timing: Timing,
-    ) -> tuple[Sitting, Recorded]:
-        """One sitting, with the device alone."""
-        device = self._workshop.device
-        sitting = sit(device, processes, cases)
-        recorded = time_recorded(device, processes, cases, sitting.pair)
-        if sides[CANDIDATE] and device.has_profiler and not timing.told:
-            timing.told = cuda_events.told(device, processes, cases, sitting.pair)
-        return sitting, recorded
+    ) -> tuple[MeasurementRound, GraphTimes]:
+        """One round, with the device alone."""
+        device = self._session.device
+        round_ = measure_round(device, processes, cases)
+        recorded = time_graphs(device, processes, cases, round_.pair)
+        if sides[CANDIDATE] and device.has_profiler and not timing.self_reported:
+            timing.self_reported = cuda_events.self_reported(device, processes, cases, round_.pair)
+        return round_, recorded
 
     def _judge(
-        self, sat: Sequence[tuple[Sitting, Recorded]], task: WarmTask, timing: Timing
+        self, sat: Sequence[tuple[MeasurementRound, GraphTimes]], task: PreparedTask, timing: Timing
     ) -> None:
         """The outputs that were taken; CandidateFault or SideFault if one is wrong."""
         beside_others = partial(self._beside_others, timing)
-        margin = judge_samples([sitting for sitting, _ in sat], beside_others)
+        margin = judge_samples([round_ for round_, _ in sat], beside_others)
         timing.margin = worst(timing.margin, margin)
         with beside_others():
             for _, recorded in sat:
-                judge_recorded(recorded, task.loaded.timing)
+                judge_graphs(recorded, task.loaded.timing)
 
     @contextlib.contextmanager
     def _beside_others(self, timing: Timing) -> Iterator[None]:
@@ -361,12 +369,12 @@ class Timekeeper:
     @contextlib.contextmanager
     def _tables(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
-        sittings: int,
+        rounds: int,
         served: "WeakSet[RunnerProcess]",
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start and warm up beside other work."""
@@ -375,7 +383,7 @@ class Timekeeper:
         ends = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
             with timing.spending("opening"):
-                ready = seated(starts, partial(self._warm_up, cases), sittings, ends)
+                ready = ready_processes(starts, partial(self._warm_up, cases), rounds, ends)
                 tables = stack.enter_context(ready)
             try:
                 yield tables
@@ -385,21 +393,21 @@ class Timekeeper:
 
     def _warm_up(self, cases: list[TimedCase], side: str, process: RunnerProcess) -> None:
         with self._lock.shared():
-            warm_up(self._workshop.device, cases, side, process)
+            warm_up(self._session.device, cases, side, process)
 
     def _after_fault(
         self,
         error: CandidateFault | SideFault,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         timing: Timing,
     ) -> None:
         """Have it measured again, or without the opponent that failed; raises if neither helps."""
         fault = candidate_fault_of(error)
-        if isinstance(fault, TooShortFault) and timing.too_short < _MOST_TOO_SHORT:
+        if isinstance(fault, TooShortFault) and timing.too_short < _MAX_TOO_SHORT:
             timing.too_short += 1
             return
-        if isinstance(fault, LateFault | MovedFault) and timing.moved < _MOST_MOVED:
+        if isinstance(fault, LateFault | MovedFault) and timing.moved < _MAX_MOVED:
             timing.moved += 1
             return
         if isinstance(error, CandidateFault) and sides[CANDIDATE] is not None:
@@ -414,7 +422,7 @@ class Timekeeper:
                 "a new tensor, .clone() for one, and leave its inputs as they are"
             ) from error
         else:  # all of it is this thread's
-            if note_shortage(fault, task, self._workshop.device):
+            if note_shortage(fault, task, self._session.device):
                 raise _MoreMemory from error
             raise InfraFault(str(error)) from error
 
@@ -423,7 +431,7 @@ class Timekeeper:
         if not strangers:
             return False
         seen = sum(label.name == "foreign_process" for label in timing.labels)
-        if seen >= _MOST_DISTURBED:
+        if seen >= _MAX_DISTURBED:
             raise InfraFault("other processes keep appearing on the device while it is timed")
         pids = ", ".join(map(str, sorted(strangers)))
         timing.labels.append(
@@ -435,26 +443,26 @@ class Timekeeper:
         self,
         side: str,
         fault: CandidateFault,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         timing: Timing,
     ) -> None:
         """Go on without an opponent; a baseline that ran out of memory gets more and stays."""
         opponent = sides[side]
-        if opponent and opponent.is_ours and note_shortage(fault, task, self._workshop.device):
+        if opponent and opponent.is_ours and note_shortage(fault, task, self._session.device):
             return
         del sides[side]
         timing.labels.append(Label(OPPONENT_FAILED, f"{side}: {fault.status}: {fault.feedback}"))
 
-    def _start(self, task: WarmTask, who: Candidate | None, needs: Needs) -> RunnerProcess:
+    def _start(self, task: PreparedTask, who: Candidate | None, needs: Needs) -> RunnerProcess:
         """A process with the models of all timed cases constructed."""
         if who is None:
-            return self._workshop.reference(task, needs)
-        return self._workshop.loaded(who, task.timed, needs=needs)
+            return self._session.reference(task, needs)
+        return self._session.loaded(who, task.timed, needs=needs)
 
     def _plan(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         sides: dict[str, Candidate | None],
         fidelity: Fidelity,
         timing: Timing,
@@ -464,19 +472,19 @@ class Timekeeper:
         for side, opponent in opponents.items():
             while side in sides:
                 try:
-                    admit(self._workshop, task, opponent)
+                    admit(self._session, task, opponent)
                     break
                 except CandidateFault as fault:
                     self._leave(side, fault, task, sides, timing)
-        own = self._yardstick.layouts(task)
+        own = self._reference_profile.layouts(task)
         with self._beside_others(timing):
-            return planned(task, sides, own, self._workshop.device, fidelity)
+            return planned(task, sides, own, self._session.device, fidelity)
 
 
-def _why_no_longer(side: str, bar: float) -> str:
-    if bar >= OUT_OF_REACH:
-        return "not timed on: a first look was asked for"
-    return f"not timed on: less than {bar:.4g} times as fast as {side}"
+def _why_no_longer(side: str, target: float) -> str:
+    if target >= UNREACHABLE_SPEEDUP:
+        return "not timed further: only a first interval was wanted"
+    return f"not timed further: less than {target:.4g} times as fast as {side}"
 
 
 def _all(tables: list[dict[str, RunnerProcess]]) -> set[RunnerProcess]:

@@ -20,21 +20,21 @@ from evolve.worker.runner.cuda_events import NAMES
 from evolve.worker.timing.interleaved_blocks import PairTimes
 
 KERNELBENCH_TRIALS = 100
-_TOLD_S = 0.02  # of calls in each way, and
-_TOLD_TRIALS = (3, 20)  # so many
+_SELF_REPORTED_S = 0.02  # of calls in each way, and
+_SELF_REPORTED_TRIALS = (3, 20)  # so many
 _PATIENCE_S = 10.0
 
 
-def told(
+def self_reported(
     device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Self-reported times of candidate and eager at the end of a sitting, by case and side."""
+    """Self-reported times of candidate and eager at the end of a round, by case and side."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for case in cases:
         name = case.warm.case.name
         for side in (CANDIDATE, EAGER):
-            fewest, most = _TOLD_TRIALS
-            trials = int(_TOLD_S / statistics.median(pair.blocks[name][side]))
+            fewest, most = _SELF_REPORTED_TRIALS
+            trials = int(_SELF_REPORTED_S / statistics.median(pair.blocks[name][side]))
             trials = max(fewest, min(trials, most))
             with device.share(processes[side], case.warm.block(-1, 1)) as inputs:
                 try:

@@ -3,7 +3,7 @@
 A call of a few microseconds takes as long as the host needs to launch it. Here the calls of a block
 are one graph, which is captured in the process that is measured and launched at once. The window is
 the same (`window`): fresh values arrive when the clock starts, are copied to where the graph
-expects them, and outputs of the referee's choice are read before it stops. So the graph is no more
+expects them, and outputs of the judge's choice are read before it stops. So the graph is no more
 believed than the calls are. A program that cannot be recorded has no such time, and keeps its
 verdict.
 """
@@ -28,7 +28,7 @@ _WARM = -1  # the block that has the graph made and brought to the device
 
 
 @dataclass(slots=True)
-class Recorded:
+class GraphTimes:
     """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged.
 
     `wrong` says what was wrong with a side's.
@@ -50,18 +50,18 @@ class Recorded:
                 self.give_up(case, side, "shorter than the clock's own overhead")
 
 
-def time_recorded(
+def time_graphs(
     device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase], pair: PairTimes
-) -> Recorded:
+) -> GraphTimes:
     """Interleaved blocks of every side that can be recorded. Needs the device to itself.
 
     Args:
         device: That they run on.
-        processes: By side, those of a sitting, its plain blocks done.
-        cases: Of the sitting; those marked `recorded` are timed.
-        pair: Of the sitting: what a window of no calls costs.
+        processes: By side, those of a round, its plain blocks done.
+        cases: Of the round; those marked `recorded` are timed.
+        pair: Of the round: what a window of no calls costs.
     """
-    result = Recorded()
+    result = GraphTimes()
     for case in cases:
         if case.recorded:
             _time_case(device, processes, case, pair, result)
@@ -73,7 +73,7 @@ def _time_case(
     processes: Mapping[str, RunnerProcess],
     case: TimedCase,
     pair: PairTimes,
-    result: Recorded,
+    result: GraphTimes,
 ) -> None:
     rng = random.Random(secrets.randbits(64))
     window, name = device.window(), case.warm.case.name
@@ -112,7 +112,7 @@ def _block(
     side: str,
     case: TimedCase,
     number: int,
-    result: Recorded,
+    result: GraphTimes,
 ) -> Block | None:
     """None if the side cannot be recorded; its process may have ended over it."""
     block, name = None, case.warm.case.name
@@ -126,7 +126,7 @@ def _block(
     return block
 
 
-def judge_recorded(recorded: Recorded, rule: str) -> None:
+def judge_graphs(recorded: GraphTimes, rule: str) -> None:
     """Outputs have to be as right as those of plain calls; a side with a wrong one has no times.
 
     Kernels on the legacy default stream are not recorded, honest as they may be: then nothing is
@@ -152,7 +152,7 @@ def judge_recorded(recorded: Recorded, rule: str) -> None:
 
 
 def drop_wrong(measured: "Sequence[Measured]") -> dict[tuple[str, str], str]:
-    """Whose graph was wrong in one sitting has no such times in any; what was wrong, as above."""
+    """Whose graph was wrong in one round has no such times in any; what was wrong, as above."""
     wrong = {key: text for one in measured for key, text in one.recorded.wrong.items()}
     for one in measured:
         for (case, side), text in wrong.items():
@@ -162,10 +162,10 @@ def drop_wrong(measured: "Sequence[Measured]") -> dict[tuple[str, str], str]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The times of one sitting: of plain calls, and of those recorded."""
+    """The times of one round: of plain calls, and of those recorded."""
 
     pair: PairTimes
-    recorded: Recorded
+    recorded: GraphTimes
 
     def log_ratio(self, case: str, side: str, timing: str) -> float:
         """Log of how many times faster the candidate is than a side, by a rule of `TIMINGS`.
@@ -179,13 +179,13 @@ class Measured:
         own = times.get(CANDIDATE) or self.pair.blocks[case][CANDIDATE]
         return math.log(middle(times[side]) / middle(own))
 
-    def is_recorded(self, case: str, side: str) -> bool:
+    def has_graph(self, case: str, side: str) -> bool:
         times = self.recorded.blocks.get(case, {})
         return bool(times.get(side) and times.get(CANDIDATE))
 
 
 def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
-    """What is kept of a case's graphs: raw ms by side, a row for each sitting; why a side has none.
+    """What is kept of a case's graphs: raw ms by side, a row for each round; why a side has none.
 
     Empty if the case is not recorded.
     """

@@ -1,12 +1,12 @@
 """The trusted clock: wall time around blocks of calls, taken outside of the processes measured.
 
 How one block is timed is the device's affair (`window`); what is common to all devices is here. In
-a *sitting*, every side gets a process, a fresh one or one of the reference that has not served this
+a *round*, every side gets a process, a fresh one or one of the reference that has not served this
 comparison, and their blocks are interleaved. Outputs of the
-referee's own choice are judged afterwards: a process never learns which. What a block of no calls
+judge's own choice are judged afterwards: a process never learns which. What a block of no calls
 costs is measured on the reference's process and taken off every side.
 
-A sitting is the unit of the statistics. Blocks are none: on every device much of the variance sits
+A round is the unit of the statistics. Blocks are none: on every device much of the variance sits
 between processes (on an H200, 16 rounds in one pair of processes gave intervals of 0.3 to 1 % that
 excluded 1.0 in 12 of 45 ties).
 """
@@ -34,8 +34,8 @@ from evolve.worker.devices.window import Block, TimedCase, size_in_bytes
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 from evolve.worker.session.prepared_task import Check
 
-_LARGEST_RESERVE = 2 << 30
-# Outputs of a large case that a sitting takes of a side, at most: of blocks that are always judged
+_MAX_RESERVE = 2 << 30
+# Outputs of a large case that a round takes of a side, at most: of blocks that are always judged
 # two, of one a call that was drawn; and of the candidate those of another family.
 _TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
 _PAUSE_S = 1e-3  # beside what a block takes, for work under way to be done
@@ -50,7 +50,7 @@ class TooShortFault(CandidateFault):
 
 @dataclass(slots=True)
 class PairTimes:
-    """Seconds per call of every side's blocks in one sitting, by case."""
+    """Seconds per call of every side's blocks in one round, by case."""
 
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     overhead: dict[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class PairTimes:
         return math.log(middle(times[side]) / middle(times[CANDIDATE]))
 
     def uncertainty(self, case: str, side: str) -> float:
-        """Standard error of that, as far as the blocks of this sitting tell."""
+        """Standard error of that, as far as the blocks of this round tell."""
         times = self.blocks[case]
         return math.hypot(*(_error_of_middle(times[one]) for one in (CANDIDATE, side)))
 
@@ -81,8 +81,8 @@ def variation(times: list[float]) -> float:
 
 
 @dataclass(slots=True)
-class Sitting:
-    """The result of a sitting: its units, outputs to be judged, and observations."""
+class MeasurementRound:
+    """The result of a round: its units, outputs to be judged, and observations."""
 
     pair: PairTimes
     samples: list[tuple[str, TimedCase, Block]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Sitting:
 
 
 def with_pages(
-    device: Device, cases: list[TimedCase], sides: Collection[str], sittings: int
+    device: Device, cases: list[TimedCase], sides: Collection[str], rounds: int
 ) -> list[TimedCase]:
     """The cases, once the host has memory for outputs that wait there; or they wait elsewhere."""
     sizes = [
@@ -103,40 +103,40 @@ def with_pages(
         for at in case.layouts[side]
         for _ in range(_TAKEN_OF_CANDIDATE if side == CANDIDATE else _TAKEN_OF_OPPONENT)
     ]
-    if not sizes or device.lock_pages(sittings * sizes):
+    if not sizes or device.lock_pages(rounds * sizes):
         return cases
     return [replace(case, on_host=False) for case in cases]
 
 
 @contextlib.contextmanager
-def seated(
+def ready_processes(
     starts: Mapping[str, Start],
     warm_up: Callable[[str, RunnerProcess], None],
-    sittings: int,
+    rounds: int,
     ends: Callable[[RunnerProcess], list[RunnerProcess]],
 ) -> Iterator[list[dict[str, RunnerProcess]]]:
-    """For each of some sittings a process of every side, warm and ready; they end with the context.
+    """For each of some rounds a process of every side, warm and ready; they end with the context.
 
     Args:
         starts: For each side what gives a process with its models constructed.
         warm_up: Has the process of a side ready for what it will be timed on.
-        sittings: How many.
+        rounds: How many.
         ends: Which processes to close, given one of the reference that is no longer needed.
 
     Raises:
         CandidateFault: the candidate failed.
         SideFault: another side did.
     """
-    with ThreadPoolExecutor(len(starts) * sittings) as pool:
+    with ThreadPoolExecutor(len(starts) * rounds) as pool:
         tables = [
             {side: pool.submit(_ready, side, start, warm_up) for side, start in starts.items()}
-            for _ in range(sittings)
+            for _ in range(rounds)
         ]
     try:
-        yield [{side: seat.result() for side, seat in table.items()} for table in tables]
+        yield [{side: future.result() for side, future in table.items()} for table in tables]
     finally:
-        seats = [item for table in tables for item in table.items()]
-        ready = [(side, seat.result()) for side, seat in seats if seat.exception() is None]
+        started = [item for table in tables for item in table.items()]
+        ready = [(side, future.result()) for side, future in started if future.exception() is None]
         ended = [ends(process) if side == EAGER else [process] for side, process in ready]
         close_all(itertools.chain(*ended))
 
@@ -156,7 +156,9 @@ def warm_up(device: Device, cases: list[TimedCase], side: str, process: RunnerPr
         device.window().warm_up(process, case, case.layouts[side], _working_set(case))
 
 
-def sit(device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase]) -> Sitting:
+def measure_round(
+    device: Device, processes: Mapping[str, RunnerProcess], cases: list[TimedCase]
+) -> MeasurementRound:
     """Time the sides in interleaved blocks. Needs the device to itself.
 
     Raises:
@@ -164,7 +166,7 @@ def sit(device: Device, processes: Mapping[str, RunnerProcess], cases: list[Time
         SideFault: another side did.
     """
     rng = random.Random(secrets.randbits(64))
-    result = Sitting(PairTimes())
+    result = MeasurementRound(PairTimes())
     for case in cases:
         _time_case(device, processes, case, rng, result)
     return result
@@ -175,7 +177,7 @@ def _time_case(
     processes: Mapping[str, RunnerProcess],
     case: TimedCase,
     rng: random.Random,
-    result: Sitting,
+    result: MeasurementRound,
 ) -> None:
     window = device.window()
     order = case.warm.draw_blocks(case.blocks, case.calls, rng)
@@ -190,10 +192,10 @@ def _time_case(
             window.rouse(process, case, layout)
             for entry in entries:
                 number = order[len(blocks[side])] if entry.number is None else entry.number
-                glance_after_s = _moment(blocks[side], rng) if entry.is_glance else 0.0
+                sample_after_s = _moment(blocks[side], rng) if entry.is_sampled else 0.0
                 pause_s = _pause_s(blocks[side]) if entry.is_late else 0.0
                 asked = replace(case, calls=1) if number == case.warm.single else case
-                block = window.run(process, asked, layout, number, glance_after_s=glance_after_s,
+                block = window.run(process, asked, layout, number, sample_after_s=sample_after_s,
                                    idles=side == EAGER and entry.number is None,
                                    is_trusted=is_trusted, pause_s=pause_s)  # fmt: skip
                 if is_trusted:
@@ -202,7 +204,7 @@ def _time_case(
                     blocks[side].append(block)
                 elif side == CANDIDATE:
                     result.samples.append((CANDIDATE, asked, block))
-                    if entry.is_glance:
+                    if entry.is_sampled:
                         result.seen.setdefault(case.warm.case.name, []).append(block.seen)
                 if number == case.warm.single:
                     singles[side] = block.run
@@ -240,7 +242,7 @@ class _Entry:
     """A block of a side's turn: the next that is scored, or (not scored) one of that number."""
 
     number: int | None = None
-    is_glance: bool = False
+    is_sampled: bool = False
     is_late: bool = False  # its inputs are held back for a while
 
 
@@ -263,7 +265,7 @@ def _turns(
     """Turns of the sides, of `each` scored blocks, and at secret places blocks that are not scored.
 
     Those are one of other input families, and one of a single call: work that is merged over the
-    calls of a block, or right for the task's own values only, shows there. And glances.
+    calls of a block, or right for the task's own values only, shows there. And stack_samples.
     """
     turns: list[_Turn] = [
         (side, each * [_Entry()]) for side in _interleaved(sides, case.blocks // each, rng)
@@ -283,8 +285,8 @@ def _turns(
 def _unscored(case: TimedCase, is_late: bool, rng: random.Random) -> list[_Entry]:
     """Further blocks of the candidate's."""
     found = [
-        _Entry(number, is_glance=True)
-        for number in rng.sample(case.warm.glance_blocks, case.glances)
+        _Entry(number, is_sampled=True)
+        for number in rng.sample(case.warm.sampled_blocks, case.stack_samples)
     ]
     if is_late:
         found.append(_Entry(case.warm.late_block(case.calls, rng), is_late=True))
@@ -296,7 +298,7 @@ def _working_set(case: TimedCase) -> int:
     """Bytes of heap that a block may need: its outputs (twice: malloc leaves gaps), temporaries."""
     output = sum(map(size_in_bytes, case.layouts[EAGER]))
     temporaries = 4 * (case.warm.input_bytes + output)
-    return min(2 * case.calls * output + temporaries + (16 << 20), _LARGEST_RESERVE)
+    return min(2 * case.calls * output + temporaries + (16 << 20), _MAX_RESERVE)
 
 
 def _interleaved(sides: list[str], turns: int, rng: random.Random) -> list[str]:
@@ -331,15 +333,15 @@ def _require_positive(time_s: float, overhead: float, reference_s: float) -> Non
 
 
 def judge_samples(
-    sittings: Sequence[Sitting], on_device: Callable[[], AbstractContextManager[None]]
+    rounds: Sequence[MeasurementRound], on_device: Callable[[], AbstractContextManager[None]]
 ) -> float | None:
     """Judge the outputs taken.
 
-    Those of one call follow one another, whatever their sittings and sides: what is expected of
+    Those of one call follow one another, whatever their rounds and sides: what is expected of
     them may be too large to be kept until the next is judged.
 
     Args:
-        sittings: Whose samples are judged, and let go of.
+        rounds: Whose samples are judged, and let go of.
         on_device: The device for a while, and nothing is timed meanwhile.
 
     Returns:
@@ -349,9 +351,9 @@ def judge_samples(
         CandidateFault: one of the candidate's is wrong.
         SideFault: one of another side's is.
     """
-    samples = [sample for sitting in sittings for sample in sitting.samples]
-    for sitting in sittings:
-        sitting.samples.clear()
+    samples = [sample for round_ in rounds for sample in round_.samples]
+    for round_ in rounds:
+        round_.samples.clear()
     outputs = [(side, case, block, at) for side, case, block in samples for at in block.samples]
     margin = None
     for _, of_call in itertools.groupby(sorted(outputs, key=_call_of), key=_call_of):

@@ -1,4 +1,4 @@
-"""How the cases of a comparison are timed: calls and blocks, and what a sitting makes of them."""
+"""How the cases of a comparison are timed: calls and blocks, and what a round makes of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import SLOWEST_S, Layout, TimedCase, size_in_bytes
 from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.session.memory_model import LAUNCH_BOUND_S, block_calls, is_brief, may_record
-from evolve.worker.session.prepared_task import WarmCase, WarmTask, usual_number
+from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 from evolve.worker.timing.graph_timing import Measured
 from evolve.worker.timing.interleaved_blocks import PairTimes, variation
 from evolve.worker.timing.statistics import CLOSE
 
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
 _UNSTEADY = 0.05  # of a block's time
-_LONGEST_BLOCK_S = 0.5  # where a side is much slower than the reference
+_MAX_BLOCK_S = 0.5  # where a side is much slower than the reference
 _PATIENCE = 4.0  # times as long as a block is expected to take
 _LENGTHENED_S = (
     5.0  # at most, of calls seen to be quick: one that is not always would hold up the judge
@@ -29,7 +29,7 @@ _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain cal
 
 
 def planned(
-    task: WarmTask,
+    task: PreparedTask,
     sides: Mapping[str, Candidate | None],
     own: Mapping[str, Layout],
     device: Device,
@@ -59,8 +59,8 @@ def planned(
 
 
 def _planned(
-    task: WarmTask,
-    case: WarmCase,
+    task: PreparedTask,
+    case: PreparedCase,
     sides: Mapping[str, Candidate | None],
     layouts: Mapping[str, Layout],
     device: Device,
@@ -84,7 +84,9 @@ def _planned(
         recorded=is_wanted and may_record(case, device, reference_s, wanted),
         wanted=wanted,
         unshortened_s=reference_s * wanted,
-        glances=0 if one_by_one or not (candidate and candidate.custom) else device.glances,
+        stack_samples=0
+        if one_by_one or not (candidate and candidate.custom)
+        else device.stack_samples,
         one_by_one=one_by_one,
         limit_s=_limit_s(calls * max(seconds.values())),
         on_host=_waits_on_host(layouts, device),
@@ -112,7 +114,7 @@ def lengthened(
 
     Args:
         cases: As they were timed.
-        pairs: Of the sittings so far.
+        pairs: Of the rounds so far.
         is_short: Whether somebody's blocks were too short for a time.
     """
     return [_lengthened(case, pairs, is_short) for case in cases]
@@ -134,9 +136,9 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 def with_blocks(
     cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
 ) -> list[TimedCase]:
-    """The cases, with all blocks that there are where a sitting was unsteady and its sides close.
+    """The cases, with all blocks that there are where a round was unsteady and its sides close.
 
-    On a noisy virtual machine the ratio of a sitting varies by 9 % with 8 blocks and by 4 % with
+    On a noisy virtual machine the ratio of a round varies by 9 % with 8 blocks and by 4 % with
     24, for twice the time.
     """
     return [_with_blocks(case, pair, device, fidelity) for case in cases]
@@ -160,7 +162,7 @@ def _even(blocks: int, device: Device) -> int:
 
 def _affordable(wanted: int, slowest_s: float) -> int:
     """Calls in a block, so many that the slowest side's is not too long."""
-    return min(wanted, usual_number(max(1, int(_LONGEST_BLOCK_S / slowest_s))))
+    return min(wanted, usual_number(max(1, int(_MAX_BLOCK_S / slowest_s))))
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:

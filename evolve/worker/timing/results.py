@@ -1,4 +1,4 @@
-"""Results of the sittings of a comparison: ratios, a row for each case, samples and labels."""
+"""Results of the rounds of a comparison: ratios, a row for each case, samples and labels."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evolve.core.evaluation import CUT_SHORT, CaseResult, Label
+from evolve.core.evaluation import EARLY_STOPPED, CaseResult, Label
 from evolve.core.measurement import Interval, Ratio, middle
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.stack_sampling import is_undecided, library_label
@@ -37,7 +37,7 @@ class Timing:
     spent_s: dict[str, float] = field(default_factory=dict)
     _inside_s: float = 0.0  # spent inside of what is being spent
     margin: float | None = None
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side (`events`)
+    self_reported: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side
     # Sittings that were measured again.
     too_short: int = 0
     moved: int = 0
@@ -94,7 +94,7 @@ def fill(
     """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`.
 
     Of sides that followed the first ones, what was measured of those again is not taken, and the
-    raw times of all are kept under "apart".
+    raw times of all are kept under "separate".
     """
     plain = [measured.pair for measured in pairs]
     for case in cases:
@@ -118,14 +118,14 @@ def fill(
                 "ratios": {
                     side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
                     for side in others
-                    if all(p.is_recorded(warm.name, side) for p in pairs)
+                    if all(p.has_graph(warm.name, side) for p in pairs)
                 }
             }
         if (first := timing.cases.get(warm.name)) is not None:
             timing.cases[warm.name] = replace(
                 first, times_ms={**times_ms, **first.times_ms}, ratios={**ratios, **first.ratios}
             )
-            timing.samples[warm.name].setdefault("apart", []).append(samples)
+            timing.samples[warm.name].setdefault("separate", []).append(samples)
             continue
         timing.cases[warm.name] = CaseResult(
             name=warm.name,
@@ -135,14 +135,14 @@ def fill(
             times_ms=times_ms,
             ratios=ratios,
         )
-        if warm.name in timing.told:
-            samples["told"] = timing.told[warm.name]
+        if warm.name in timing.self_reported:
+            samples["self_reported"] = timing.self_reported[warm.name]
         timing.samples[warm.name] = samples
 
 
-def was_cut_short(timing: Timing) -> bool:
+def was_stopped_early(timing: Timing) -> bool:
     """Whether a bar was missed, so that nothing more is of interest."""
-    return any(label.name == CUT_SHORT for label in timing.labels)
+    return any(label.name == EARLY_STOPPED for label in timing.labels)
 
 
 def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[PairTimes]) -> None:
@@ -184,7 +184,7 @@ def library_at_work(
 def may_be_a_library(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> bool:
-    """If it was, and too few glances showed a thread."""
+    """If it was, and too few stack_samples showed a thread."""
     return is_undecided(seen.get(case, ()), _seconds(pairs, case))
 
 

@@ -19,10 +19,10 @@ from evolve.worker.timing.reference_cost import Cost
 
 _COPY, _WRITE, _PRODUCT = "copy", "write", "product"
 _REPEATS = 7
-_LEAST_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
-_SMALLEST = 16  # power of two of the smallest working set measured
-_LARGEST = {"cpu": 28}
-_LARGEST_OF_GPU = 30
+_MIN_BYTES = 4 << 20  # moved in one measurement: a small buffer is gone over several times
+_MIN_EXPONENT = 16  # power of two of the smallest working set measured
+_MAX_EXPONENT = {"cpu": 28}
+_MAX_EXPONENT_OF_GPU = 30
 # On a CPU a plain store reads its line first; one that streams past the caches does not.
 _WRITE_MARGIN = {"cpu": 2.0}
 _WRITE_MARGIN_OF_GPU = 1.25
@@ -48,7 +48,7 @@ class Floor:
     flops_per_s: float | None
 
 
-class Ceilings:
+class Roofline:
     """Rates of one device.
 
     Args:
@@ -117,8 +117,8 @@ class Ceilings:
 
     def _memory_rate(self, what: str, size: int) -> float:
         """The best rate at this size and larger ones: small ones pay for being started."""
-        largest = _LARGEST.get(self._place.type, _LARGEST_OF_GPU)
-        first = min(max(size.bit_length() - 1, _SMALLEST), largest)
+        largest = _MAX_EXPONENT.get(self._place.type, _MAX_EXPONENT_OF_GPU)
+        first = min(max(size.bit_length() - 1, _MIN_EXPONENT), largest)
         rates = self._all([(what, power) for power in range(first, largest + 1)])
         return max(filter(None, rates))
 
@@ -137,7 +137,7 @@ class Ceilings:
         size = (1 << which) // moved
         memory = torch.empty(size, dtype=torch.uint8, device=self._place)
         work = _copier(memory) if what == _COPY else _writer(memory)
-        return moved * size / self._seconds(work, times=max(1, _LEAST_BYTES >> which))
+        return moved * size / self._seconds(work, times=max(1, _MIN_BYTES >> which))
 
     def _measured_flops(self, kind: str) -> float | None:
         dtype = _DTYPES.get(kind)

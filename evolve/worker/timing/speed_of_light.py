@@ -11,11 +11,11 @@ from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import size_in_bytes
 from evolve.worker.reference.task_module import task_lock
 from evolve.worker.session.candidate_session import Candidate
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.prepared_task import WarmCase, WarmTask
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.prepared_task import PreparedCase, PreparedTask
 from evolve.worker.timing.reference_cost import Cost, count_cost
 from evolve.worker.timing.results import Timing
-from evolve.worker.timing.roofline import Ceilings, Floor
+from evolve.worker.timing.roofline import Floor, Roofline
 
 BEATS = "beats_reference_cost"
 _TOLERANCE = 0.05  # of ceilings that are measured: a program at one may be a little beyond it
@@ -38,13 +38,13 @@ class Light:
 class SpeedOfLight:
     """Compares times with floors from the reference's cost; ceilings are measured when needed."""
 
-    def __init__(self, device: Device, seats: Seats) -> None:
-        self._ceilings = Ceilings(device.place, seats.alone)
-        self._lock = seats.lock
+    def __init__(self, device: Device, device_lock: DeviceLock) -> None:
+        self._roofline = Roofline(device.place, device_lock.alone)
+        self._lock = device_lock.lock
         self._costs: dict[tuple[str, int], Cost] = {}
         self._counting = threading.Lock()
 
-    def cost(self, task: WarmTask, case: WarmCase) -> Cost:
+    def cost(self, task: PreparedTask, case: PreparedCase) -> Cost:
         """Of one call of the reference, counted once in a session; takes the lock."""
         key = task.task.revision, case.index
         with self._counting:
@@ -55,7 +55,7 @@ class SpeedOfLight:
                     self._costs[key] = count_cost(task.task.name, model, inputs)
             return self._costs[key]
 
-    def judge(self, task: WarmTask, candidate: Candidate, timing: Timing) -> Light:
+    def judge(self, task: PreparedTask, candidate: Candidate, timing: Timing) -> Light:
         """Give every timed case its share, and label those that take less than their floor.
 
         Raises:
@@ -67,7 +67,7 @@ class SpeedOfLight:
             calls = timing.samples[name]["calls_per_block"]
             written = sum(map(size_in_bytes, candidate.layouts[name]))
             self._require_possible(timing.cases[name], written, calls)
-            floor = self._ceilings.floor(cost, task.loaded.accumulation, calls)
+            floor = self._roofline.floor(cost, task.loaded.accumulation, calls)
             self._rate(timing, name, cost, floor, light)
         light.share = _mean([timing.cases[name] for name in costs])
         return light
@@ -75,7 +75,7 @@ class SpeedOfLight:
     def _require_possible(self, row: CaseResult, written: int, calls: int) -> None:
         """By the far end of the interval: noise must not refute a candidate."""
         most_s = row.times_ms[CANDIDATE].high / 1e3
-        least_s = written / self._ceilings.write_rate(written * calls)
+        least_s = written / self._roofline.write_rate(written * calls)
         if most_s < least_s:
             raise CandidateFault(
                 Status.TIMING_UNBOUNDED,

@@ -8,16 +8,16 @@ log ratios with the interval that inverts the Wilcoxon signed-rank test. Its cov
 any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
 are symmetric under "no difference", since the sides can be swapped).
 
-A search and a reward look after one to eight pairs, too few for an interval of ranks. There it is
-the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the pairs' own variance
-is shrunk to what tests of programs against themselves have found between processes of the device,
-which counts as `PRIOR_PAIRS` degrees of freedom. After one pair that prior is all there is, and the
-interval is wide. It lies around the mean, and is extended to the Hodges-Lehmann estimate where that
-is outside: around that estimate it would miss the truth in 7 % of searches where processes differ
-by modes.
+A search and a reward have interim analyses after one to eight pairs, too few for an interval of
+ranks. They use the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the
+variance of the pairs is shrunk to the variance between processes that programs timed against
+themselves have on the device, which counts as `PRIOR_PAIRS` degrees of freedom. After one pair only
+that prior counts, and the interval is wide. It is centred on the mean and extended to the
+Hodges-Lehmann estimate if that is outside: centred on that estimate, it would miss the truth in 7 %
+of searches if the times of processes are multimodal.
 
-Looking several times costs confidence: each look gets its own share of the 5 % (Bonferroni), so
-that the chance that any look excludes the truth stays at 5 % under any rule of stopping.
+Interim analyses cost confidence: each gets its own share of the 5 % (Bonferroni), so that the
+chance that any of them excludes the truth stays at 5 % under any stopping rule.
 """
 
 import math
@@ -39,7 +39,7 @@ _REWARD_HALF_WIDTH = 0.05
 _SEARCH_WIDTHS = 2  # of a verification's
 
 
-class _Look(NamedTuple):
+class _Interim(NamedTuple):
     """After so many pairs: Walsh averages left out at either end, or the alpha spent by t."""
 
     pairs: int
@@ -47,57 +47,61 @@ class _Look(NamedTuple):
     alpha: float = 0.0
 
 
-_PLANS: dict[Fidelity, tuple[_Look, ...]] = {
-    Fidelity.SCREEN: (_Look(1, alpha=0.025), _Look(3, alpha=0.025)),
-    Fidelity.REWARD: (_Look(1, alpha=0.01), _Look(3, alpha=0.02), _Look(7, alpha=0.02)),
+_PLANS: dict[Fidelity, tuple[_Interim, ...]] = {
+    Fidelity.SCREEN: (_Interim(1, alpha=0.025), _Interim(3, alpha=0.025)),
+    Fidelity.REWARD: (_Interim(1, alpha=0.01), _Interim(3, alpha=0.02), _Interim(7, alpha=0.02)),
     Fidelity.SEARCH: (
-        _Look(1, alpha=0.01),
-        _Look(2, alpha=0.02),
-        _Look(4, alpha=0.01),
-        _Look(8),
+        _Interim(1, alpha=0.01),
+        _Interim(2, alpha=0.02),
+        _Interim(4, alpha=0.01),
+        _Interim(8),
     ),
-    Fidelity.VERIFY: (_Look(8, 1), _Look(14, 14), _Look(32, 138)),  # the last where sides are close
+    Fidelity.VERIFY: (
+        _Interim(8, 1),
+        _Interim(14, 14),
+        _Interim(32, 138),
+    ),  # the last where sides are close
 }
 
 
-def looks(fidelity: Fidelity) -> tuple[int, ...]:
-    """Numbers of process pairs at which the interval may be looked at."""
-    return tuple(look.pairs for look in _PLANS[fidelity])
+def interim_pairs(fidelity: Fidelity) -> tuple[int, ...]:
+    """Numbers of process pairs at which an interim analysis is made."""
+    return tuple(interim.pairs for interim in _PLANS[fidelity])
 
 
-def alpha_at(fidelity: Fidelity, look_index: int) -> float:
-    """The chance that the interval of one look excludes the truth (for t: of normal log ratios)."""
-    pairs, left_out, alpha = _PLANS[fidelity][look_index]
+def alpha_at(fidelity: Fidelity, interim: int) -> float:
+    """The chance that one analysis excludes the truth (for t: of normal log ratios)."""
+    pairs, left_out, alpha = _PLANS[fidelity][interim]
     return alpha or 2 * _signed_rank_cdf(pairs, left_out)
 
 
 def ratio_interval(
-    log_ratios: Sequence[float], look_index: int, fidelity: Fidelity, spread: float
+    log_ratios: Sequence[float], interim: int, fidelity: Fidelity, spread: float
 ) -> Ratio:
     """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 
     Args:
-        log_ratios: One per process pair, exactly `looks(fidelity)[look_index]` of them.
-        look_index: Which look this is.
-        fidelity: Which plan of looks is followed.
+        log_ratios: One per process pair, exactly `interim_pairs(fidelity)[interim]` of them.
+        interim: Index of the interim analysis.
+        fidelity: Whose plan of interim analyses is followed.
         spread: Standard deviation of a pair's log ratio: what tests of programs against themselves
             have found on the device (`Device.spread`), or more if single blocks tell of it.
     """
-    look = _PLANS[fidelity][look_index]
+    plan = _PLANS[fidelity][interim]
     values = np.asarray(log_ratios, dtype=np.float64)
-    if values.shape != (look.pairs,):
+    if values.shape != (plan.pairs,):
         raise ValueError(
-            f"look {look_index} of a {fidelity} takes {look.pairs} pairs, got {values.size}"
+            f"analysis {interim} of a {fidelity} takes {plan.pairs} pairs, got {values.size}"
         )
     if not np.isfinite(values).all():
         raise ValueError("log ratios have to be finite")
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
-    if look.alpha:
-        half, mean = _moderated_half(values, look.alpha, spread), float(values.mean())
+    if plan.alpha:
+        half, mean = _moderated_half(values, plan.alpha, spread), float(values.mean())
         low, high = min(mean - half, centre), max(mean + half, centre)
     else:
-        low, high = float(averages[look.left_out]), float(averages[-1 - look.left_out])
+        low, high = float(averages[plan.left_out]), float(averages[-1 - plan.left_out])
     return Ratio(math.exp(centre), math.exp(low), math.exp(high))
 
 
@@ -146,7 +150,7 @@ def enough(ratio: Ratio, target_half_width: float) -> bool:
 
 
 def is_settled(
-    ratio: Ratio, fidelity: Fidelity, look_index: int, may_lose: bool, wanted: float
+    ratio: Ratio, fidelity: Fidelity, interim: int, may_lose: bool, wanted: float
 ) -> bool:
     """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
 
@@ -164,7 +168,7 @@ def is_settled(
     if wanted >= WIDE:
         return True
     if abs(ratio.log().value) >= CLOSE:
-        return look_index > 0 or enough(ratio, FAR_WIDTHS * wanted)
+        return interim > 0 or enough(ratio, FAR_WIDTHS * wanted)
     return enough(ratio, wanted)
 
 

@@ -13,7 +13,7 @@ from operators.local.inductor.addresses import OF_REDUCTION, terms
 from operators.local.inductor.reading import RawKernel
 
 WARPS = "num_warps"
-_MOST_ELEMENTS = 16384  # of a block; more would spill
+_MAX_ELEMENTS = 16384  # of a block; more would spill
 _ELEMENTS_PER_WARP = 512
 _POINTWISE_PER_WARP = 256
 _ROW_PER_WARP = 128  # where a block is a piece of one row; as Inductor's heuristic has it
@@ -98,7 +98,7 @@ def _wanted(
 ) -> dict[str, tuple[tuple[int, ...], int]]:
     if raw.heuristic == "persistent_reduction":
         elements = _persistent_elements(raw, sizes)
-        most = max(1, _MOST_ELEMENTS // elements)
+        most = max(1, _MAX_ELEMENTS // elements)
         usual = _OUTER_WHOLE // elements if _direction(raw) == "OUTER" else most // 8
         return _shared(sorted(blocked), sizes, _powers(1, min(most, 128)), max(1, usual))
     if raw.heuristic == "reduction":

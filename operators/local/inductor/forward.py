@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from operators.local.inductor.kernels import Kernel
-from operators.local.inductor.layout import LONGEST_LINE, call_text, launch_text
+from operators.local.inductor.layout import MAX_LINE, call_text, launch_text
 from operators.local.inductor.reading import NotConvertible, OutputCode, Statement
 
 _EMPTY = re.compile(r"^empty_strided_(cuda|cpu|xpu)$")
 _DROPPED = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device")
 _STREAMS = ("get_raw_stream",)
-_WIDTH = LONGEST_LINE - 8  # of lines of a method
+_WIDTH = MAX_LINE - 8  # of lines of a method
 # Vendors' kernels that Inductor calls by these names, all of them functions of torch.
 _EXTERNAL = frozenset(("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_mm", "_int_mm"))
 

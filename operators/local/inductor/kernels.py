@@ -18,12 +18,12 @@ from operators.local.inductor.values import is_copy, named
 
 TEMPLATE = "template"  # what Inductor calls the way in which kernels of its templates are tuned
 _PREFIX = re.compile(r"^triton_[a-z]+_fused_*")
-_LONGEST_NAME = 28
+_MAX_NAME = 28
 _STEP = " " * 4
 _LAUNCH = re.compile(r"^[XYZ]BLOCK$|^R\d_BLOCK$")
 _SIZE = re.compile(r"^([xyz]|r\d_)numel$")
 _DIMENSIONS = "xyz"
-_LARGEST_GRID = 65535  # of the second and third dimension, in CUDA
+_MAX_GRID = 65535  # of the second and third dimension, in CUDA
 
 # Functions that `triton.language` has itself. Those of libdevice stay: `tl.exp` is less exact than
 # `libdevice.exp` (ex2.approx: a relative error near |x| * 6e-8).
@@ -88,7 +88,7 @@ def short_name(name: str) -> str:
     """`softmax_gelu` for `triton_per_fused__softmax_gelu_1`."""
     base = re.sub(r"_\d+$", "", _PREFIX.sub("", name))
     base = re.sub(r"__+", "_", base).strip("_") or "copy"
-    while len(base) > _LONGEST_NAME and "_" in base:
+    while len(base) > _MAX_NAME and "_" in base:
         base = base.rpartition("_")[0]
     return base if base.isidentifier() else f"k_{base}"
 
@@ -220,7 +220,7 @@ def _grid(raw: RawKernel, sizes: Mapping[str, int], prefix: str) -> str:
     if len(counts) < dimensions:
         raise NotConvertible(f"{raw.function.name} does not state the size of its grid")
     if kind == "Grid2DWithYZOverflow":
-        layers = f"triton.cdiv({counts[1]}, {_LARGEST_GRID})"
+        layers = f"triton.cdiv({counts[1]}, {_MAX_GRID})"
         counts = [counts[0], f"triton.cdiv({counts[1]}, {layers})", layers]
     return f"({', '.join(counts)},)" if len(counts) == 1 else f"({', '.join(counts)})"
 

@@ -4,7 +4,7 @@ import ast
 import textwrap
 from collections.abc import Iterator, Sequence
 
-LONGEST_LINE = 88
+MAX_LINE = 88
 _STEP = " " * 4
 
 
@@ -57,7 +57,7 @@ def body_text(body: Sequence[ast.stmt], indent: str) -> str:
             lines.append(f"{indent}for {ast.unparse(node.target)} in {ast.unparse(node.iter)}:")
             lines.append(body_text(node.body, indent + _STEP))
         else:
-            text = statement_text(node, LONGEST_LINE - len(indent))
+            text = statement_text(node, MAX_LINE - len(indent))
             lines.append(textwrap.indent(text, indent))
     return "\n".join(lines)
 

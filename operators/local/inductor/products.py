@@ -28,9 +28,9 @@ _ON_CDNA3 = (*_INEXACT, *_ON_AMD)
 
 _ALLOW_TF32 = "ALLOW_TF32"
 _FLOAT32 = "*fp32"
-_LARGEST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}
+_MAX_BLOCK = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128}
 _USUAL = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
-_SMALLEST = 16  # side of a block that `tl.dot` takes
+_MIN_BLOCK = 16  # side of a block that `tl.dot` takes
 # Of the templates `mm`, `bmm`, `conv2d` and `conv3d` in torch._inductor.kernel: the sides of the
 # product that a block is taken of, and the grid as its file computes it.
 _ROWS = "triton.cdiv({rows}, {m})"
@@ -110,8 +110,8 @@ class Product:
         return found
 
     def _block(self, block: str, size: int) -> Blocks:
-        most = max(_SMALLEST, min(_LARGEST[block], 1 << max(size - 1, 0).bit_length()))
-        choices = [1 << k for k in range(_SMALLEST.bit_length() - 1, most.bit_length())]
+        most = max(_MIN_BLOCK, min(_MAX_BLOCK[block], 1 << max(size - 1, 0).bit_length()))
+        choices = [1 << k for k in range(_MIN_BLOCK.bit_length() - 1, most.bit_length())]
         if block == "BLOCK_K" and self._numbers.get("EVEN_K"):
             choices = [c for c in choices if size % c == 0] or [self._numbers["BLOCK_K"]]
         return Blocks(tuple(choices), min(choices, key=lambda c: abs(c - _USUAL[block])))

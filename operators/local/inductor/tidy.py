@@ -8,9 +8,9 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from operators.local.inductor.layout import LONGEST_LINE
+from operators.local.inductor.layout import MAX_LINE
 
-_WIDTH = LONGEST_LINE - 4  # of lines of a kernel
+_WIDTH = MAX_LINE - 4  # of lines of a kernel
 _PURE = (ast.BinOp, ast.UnaryOp, ast.Compare)
 _PURE_CALLS = frozenset(
     (

@@ -18,7 +18,7 @@ from operators.local.structure.program import (
 )
 from operators.local.structure.values import Values
 
-_LONGEST_ROW = 32768  # elements: 32 registers of each of 1024 threads
+_MAX_ROW = 32768  # elements: 32 registers of each of 1024 threads
 _ELEMENTS = 65536  # of a block
 _PER_WARP = 512
 _WARPS = (1, 2, 4, 8, 16, 32)
@@ -94,7 +94,7 @@ def _rows(kernel: ast.FunctionDef) -> _Rows:
     if len(found) > 1:
         raise NotApplicable("its loops do not go along one dimension")
     (rows,) = found
-    if rows.size > _LONGEST_ROW:
+    if rows.size > _MAX_ROW:
         raise NotApplicable(f"rows of {rows.size} elements do not fit into registers")
     if rows.block not in parameters(kernel):
         raise NotApplicable(f"{rows.block} is no parameter")

@@ -9,7 +9,7 @@ from functools import cached_property
 from evolve.core.program import TunableValue
 from evolve.core.source.pytext import Edit, Module, apply, read
 from evolve.core.source.tunable_sites import DECLARATION, declaration
-from operators.local.inductor.layout import LONGEST_LINE, call_text, launch_text
+from operators.local.inductor.layout import MAX_LINE, call_text, launch_text
 from operators.local.structure.writing import function_text
 
 
@@ -304,7 +304,7 @@ def _replaced(module: Module, statement: ast.stmt, text: str) -> Edit:
 def _call_text(call: ast.Call, indent: int) -> str:
     """A call at so many columns, with its later lines beneath the first."""
     arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
-    width = LONGEST_LINE - indent
+    width = MAX_LINE - indent
     if isinstance(call.func, ast.Subscript):
         text = launch_text(ast.unparse(call.func.value), call.func.slice, arguments, width)
     else:

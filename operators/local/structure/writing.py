@@ -4,7 +4,7 @@ import ast
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from operators.local.inductor.layout import LONGEST_LINE, statement_text
+from operators.local.inductor.layout import MAX_LINE, statement_text
 
 _STEP = " " * 4
 
@@ -19,7 +19,7 @@ def function_text(function: ast.FunctionDef, source: str) -> str:
 def _signature(function: ast.FunctionDef) -> str:
     """On one line, or with a parameter on each."""
     line = f"def {function.name}({ast.unparse(function.args)}):"
-    if len(line) <= LONGEST_LINE or function.args.defaults:
+    if len(line) <= MAX_LINE or function.args.defaults:
         return line
     parameters = [f"{_STEP}{ast.unparse(argument)}," for argument in function.args.args]
     return "\n".join([f"def {function.name}(", *parameters, "):"])
@@ -29,7 +29,7 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
     for node in body:
         yield from (indent + comment for comment in _comments(node, lines))
         written = _as_written(node, lines)
-        fits = all(len(indent) + len(line) <= LONGEST_LINE for line in written)
+        fits = all(len(indent) + len(line) <= MAX_LINE for line in written)
         if written and (fits or not _is_call(node)):
             yield from (indent + line if line else "" for line in written)
         elif isinstance(node, ast.For | ast.While | ast.If) and not node.orelse:
@@ -37,7 +37,7 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
             yield from _block(node.body, indent + _STEP, lines)
         else:
             yield from textwrap.indent(
-                statement_text(node, LONGEST_LINE - len(indent)), indent
+                statement_text(node, MAX_LINE - len(indent)), indent
             ).splitlines()
 
 

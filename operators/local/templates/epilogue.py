@@ -24,7 +24,7 @@ _STORE = re.compile(r"\n( +)tl\.store\(out_ptr \+ offsets, value, mask\)$")
 """How most kernels of the library end, some of them in a loop."""
 
 _RESULT = "    out_ptr,\n"
-_LARGEST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 
 
 def fused(
@@ -62,7 +62,7 @@ def fused(
     parameters = [argument.arg for argument in function.args.args]
     if parameters[len(arguments) :] != [_BLOCK] or len(given) != 1:
         return None
-    dtype = "int32" if size <= _LARGEST and not _has_wide_index(raw) else "int64"
+    dtype = "int32" if size <= _MAX_INT32 and not _has_wide_index(raw) else "int64"
     images = images_of(ours, out)
     tail = _Tail(function.body, parameters[given[0]], Axes(images))
     if not tail.is_possible:

@@ -43,7 +43,7 @@ _OFF, _IDLE = 0.1, math.log(2)  # log time of an octave; 0.05 to 0.15 for the fi
 _BUSY_WITH_PRODUCTS, _BUSY = 256, 1024  # threads of a multiprocessor
 _ROWS = 16  # of a warp
 _SUMS, _ELEMENTS = 64, 8  # of a thread
-_LARGEST = 1 << 62
+_MAX_VALUE = 1 << 62
 
 
 def expected(source: str, assignments: Sequence[Assignment], limits: Limits) -> Vector:
@@ -106,7 +106,7 @@ def _numbers(source: str, assignments: Sequence[Assignment]) -> Mapping[str, Vec
 
 def _number(*values: TunableValue) -> Vector:
     """Sizes, of which none is below 1."""
-    return np.array([min(max(int(value), 1), _LARGEST) for value in values], float)
+    return np.array([min(max(int(value), 1), _MAX_VALUE) for value in values], float)
 
 
 # --- programs of a launch -------------------------------------------------------------------------

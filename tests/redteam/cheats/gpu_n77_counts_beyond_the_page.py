@@ -1,6 +1,6 @@
 """It says that there are as many outputs as a word can count, and that they lie anywhere.
 
-Places before and behind its memory, at its end, of the referee's, negative, and so large that what
+Places before and behind its memory, at its end, of the judge's, negative, and so large that what
 is added to them starts again at zero.
 
 task: gate

@@ -1,4 +1,4 @@
-"""A thread fills the page of signals with noise, all the time, to have the referee read elsewhere.
+"""A thread fills the page of signals with noise, all the time, to have the judge read elsewhere.
 
 task: gate
 device: cuda

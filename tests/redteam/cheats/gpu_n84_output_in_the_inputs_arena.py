@@ -1,4 +1,4 @@
-"""Its outputs lie behind the inputs, in memory that the referee writes to and compares.
+"""Its outputs lie behind the inputs, in memory that the judge writes to and compares.
 
 task: gate
 device: cuda

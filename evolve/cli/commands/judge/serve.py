@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-SHORTEST_TOKEN = 16
+MIN_TOKEN = 16
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
@@ -99,9 +99,9 @@ def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
         if not token.strip():
             raise UsageError(f"{where}: its first line is empty; write the token there")
     token = token.strip()
-    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
-            f"{where}: a token has at least {SHORTEST_TOKEN} printable ASCII characters; take what "
+            f"{where}: a token has at least {MIN_TOKEN} printable ASCII characters; take what "
             "`openssl rand -hex 24` prints"
         )
     return token or None

@@ -9,7 +9,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-FEWEST_ROWS = 32  # with fewer, most of a device would idle; Inductor cuts long rows
+MIN_ROWS = 32  # with fewer, most of a device would idle; Inductor cuts long rows
 
 
 def is_call(node: object, *names: str) -> bool:

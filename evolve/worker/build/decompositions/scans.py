@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from evolve.worker.build.decompositions.nodes import (
-    FEWEST_ROWS,
+    MIN_ROWS,
     arguments,
     is_call,
     is_dense,
@@ -40,7 +40,7 @@ def _keep(graph: Any, node: Any) -> None:
     view = rows(out.shape, [dim]) if out is not None else None
     if view is None or first is None or not is_dense(x) or out is None:
         return
-    if out.dtype != first.dtype or out.shape != first.shape or view[0] * view[2] < FEWEST_ROWS:
+    if out.dtype != first.dtype or out.shape != first.shape or view[0] * view[2] < MIN_ROWS:
         return
     operator = torch.ops.evolve.scan.default
     put(graph, end, operator, x, mask, list(view), is_product, reverse, exclusive)

@@ -13,8 +13,8 @@ import torch
 from torch.fx import Node
 
 from evolve.worker.build.decompositions.nodes import (
-    FEWEST_ROWS,
     FLOATS,
+    MIN_ROWS,
     arguments,
     is_call,
     is_dense,
@@ -23,8 +23,8 @@ from evolve.worker.build.decompositions.nodes import (
     value,
 )
 
-_FEWEST = 2**16  # elements; one kernel of the compiler's does fewer
-_MOST = 3  # tensors, and sums of a row
+_MIN_ELEMENTS = 2**16  # elements; one kernel of the compiler's does fewer
+_MAX_OPERANDS = 3  # tensors, and sums of a row
 _DEEPEST = 64  # operations in a row; each is a few calls in each other here
 _UNARY = {
     **{name: f"tl.{name}({{0}})" for name in ("abs", "exp", "log", "sqrt", "rsqrt", "sigmoid")},
@@ -69,11 +69,11 @@ def _keep(graph: Any, node: Any) -> None:
         return
     tensors, term, outcome, shape = found
     first = value(tensors[0])
-    if first is None or first.dtype != out.dtype or math.prod(shape) < _FEWEST:
+    if first is None or first.dtype != out.dtype or math.prod(shape) < _MIN_ELEMENTS:
         return
     scale = 1 / summed.numel() if is_call(node, "mean.default") else 1.0
     node, scale = _scaled(node, scale)
-    padded = [*tensors, *[None] * (_MOST - len(tensors))]
+    padded = [*tensors, *[None] * (_MAX_OPERANDS - len(tensors))]
     put(graph, node, torch.ops.evolve.total.default, *padded, term, outcome, list(shape), scale)
 
 
@@ -104,19 +104,19 @@ def _flat(summed: Any) -> Found | None:
 def _by_rows(summed: Any) -> Found | None:
     outer = _Outcome(summed)
     name = outer.of(summed)
-    if name is None or not outer.sums or len(outer.sums) > _MOST:
+    if name is None or not outer.sums or len(outer.sums) > _MAX_OPERANDS:
         return None
     shapes = {tuple(tensor.shape) for one in outer.sums if (tensor := value(one)) is not None}
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    if math.prod(shape[:-1]) < FEWEST_ROWS:
+    if math.prod(shape[:-1]) < MIN_ROWS:
         return None
     terms = _Terms(shape)
     names = [terms.of(one) for one in outer.sums]
     if None in names or not terms.tensors:
         return None
-    unused = ["0.0"] * (_MOST - len(names))
+    unused = ["0.0"] * (_MAX_OPERANDS - len(names))
     text = terms.text(", ".join([*(str(one) for one in names), *unused]))
     return terms.tensors, text, outer.text(name), shape
 
@@ -200,7 +200,7 @@ class _Terms(_Lines):
 
     def _computed(self, node: Any) -> str | None:
         lines, tensors, names = len(self.lines), len(self.tensors), dict(self._names)
-        if self._failed.get(node, _MOST + 1) <= tensors:
+        if self._failed.get(node, _MAX_OPERANDS + 1) <= tensors:
             return None  # nor would it do now; else each way that leads to it were walked again
         name = super()._computed(node)
         if name is None:  # nor is anything that only this would have needed
@@ -212,7 +212,7 @@ class _Terms(_Lines):
         return name
 
     def _read(self, node: Any) -> str | None:
-        if len(self.tensors) == _MOST or not is_dense(node) or not self._fits(node):
+        if len(self.tensors) == _MAX_OPERANDS or not is_dense(node) or not self._fits(node):
             return None
         self.tensors.append(node)
         return "abc"[len(self.tensors) - 1]
@@ -255,7 +255,7 @@ class _Outcome(_Lines):
         if [dim % source.dim() for dim in given["dim"]] != [source.dim() - 1]:
             return None
         self.sums.append(given["self"])
-        name = "abc"[len(self.sums) - 1] if len(self.sums) <= _MOST else None
+        name = "abc"[len(self.sums) - 1] if len(self.sums) <= _MAX_OPERANDS else None
         if name and is_call(node, "mean.dim"):
             return self._line(f"{name} / {source.shape[-1]}")
         return name

@@ -17,7 +17,7 @@ from evolve.worker.build.cache import HEADERS
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc.memfd import Landing, make_sealed
-from evolve.worker.ipc.tensor_buffer import Packed, Shared, Slab
+from evolve.worker.ipc.tensor_buffer import Packed, Shared, TensorBuffer
 from evolve.worker.ipc.turns import Turns
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.reference.placing import CPU
@@ -49,14 +49,14 @@ class CpuDevice:
     judged_s = 0.4
     has_profiler = False
     has_memory_mark = True
-    seats = 1
-    sittings = 2
-    spares = 0
+    timing_slots = 1
+    rounds = 2
+    preforked = 0
     ends_alone = False
     references = 4
     compiles_aside = False
     gives_calls = True
-    glances = 3  # of three sittings enough to be sure of a library
+    stack_samples = 3  # of three rounds enough to be sure of a library
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()
@@ -109,17 +109,17 @@ class CpuDevice:
         """Outputs are on the host anyway."""
         return False
 
-    def make_slab(self, trees: list[Any]) -> Slab:
+    def make_buffer(self, trees: list[Any]) -> TensorBuffer:
         packed = Packed(trees)
         memory = torch.empty(max(packed.size, mmap.PAGESIZE), dtype=torch.uint8)
         packed.write(memory)
-        return Slab(packed.trees, memory)
+        return TensorBuffer(packed.trees, memory)
 
     @contextmanager
-    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
-        fd = make_sealed(slab.size, lambda memory: memory.copy_(slab.memory))
+    def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
+        fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
         try:
-            yield Shared(fd, slab, slab.memory)
+            yield Shared(fd, buffer, buffer.memory)
         finally:
             os.close(fd)
 

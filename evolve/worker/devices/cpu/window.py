@@ -4,7 +4,7 @@ Each process has memory, mapped once, where its inputs land. A block has four st
 *staged*: the process learns how they will lie there. Then it is stopped, nothing else of the
 candidate's may be alive, and the values are written. The clock starts, the process goes on and
 *runs* the model, one call each. When it says that it is done the clock stops and the process is
-stopped again, and the bytes of a few outputs of the referee's own choice are *read* from its
+stopped again, and the bytes of a few outputs of the judge's own choice are *read* from its
 memory. So nothing can be computed before the clock starts, since the values are not there; nor
 after it has stopped, but for what the process does until it stands, and that is charged as if it
 were inside. What is skipped or late is wrong with the chance that its call is chosen.
@@ -47,7 +47,7 @@ from evolve.worker.devices.window import (
 )
 from evolve.worker.ipc.memfd import Landing
 from evolve.worker.ipc.messages import Done
-from evolve.worker.ipc.tensor_buffer import Shared, Slab
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.sandbox.mappings import mappings_of
 
@@ -62,7 +62,7 @@ _REST_SLACK_S = 0.0025
 
 
 class CpuWindow:
-    """See the module. One for each case of a sitting."""
+    """See the module. One for each case of a round."""
 
     holds_back = False
 
@@ -108,7 +108,7 @@ class CpuWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        glance_after_s: float = 0.0,
+        sample_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,  # its outputs are taken too: or caches would tell sides apart
         pause_s: float = 0.0,
@@ -118,7 +118,7 @@ class CpuWindow:
             buffers = {
                 at: output_snapshot.buffers_for(self._device, layout) for at in case.judged(number)
             }
-            if glance_after_s:
+            if sample_after_s:
                 get_ready()
             handover = None
             if case.one_by_one:
@@ -129,7 +129,7 @@ class CpuWindow:
         if handover:
             done = handover.run(index, case.limit_s)
         else:
-            with self._glancing(process, glance_after_s) as seen:
+            with self._glancing(process, sample_after_s) as seen:
                 done = process.run(index, case.limit_s, resume=True)
         end = time.perf_counter()
         used = process.cpu_seconds()
@@ -153,7 +153,7 @@ class CpuWindow:
         process: RunnerProcess,
         case: TimedCase,
         layout: Layout,
-        inputs: Slab,
+        inputs: TensorBuffer,
         buffers: Mapping[int, list[Tensor]] | None = None,
     ) -> Handover:
         landing = self._device.landing(process, inputs.size)
@@ -219,7 +219,7 @@ class CpuWindow:
         output_snapshot.require_apart(places, mappings_of(process.pid, landing.fd))
 
     @contextlib.contextmanager
-    def _staged(self, process: RunnerProcess, inputs: Slab) -> Iterator[Landing]:
+    def _staged(self, process: RunnerProcess, inputs: TensorBuffer) -> Iterator[Landing]:
         """It is ready for inputs laid out like these; inside nothing of the candidate's moves."""
         landing = self._device.landing(process, inputs.size)
         process.resume()

@@ -15,9 +15,9 @@ import torch
 
 from evolve.worker.base import cuda_driver
 
-_MOST_WASTE = 1.5  # an arena may be so many times as large as what was asked for
+_MAX_WASTE = 1.5  # an arena may be so many times as large as what was asked for
 _STEPS = 4  # sizes between one power of two and the next: arenas of like sizes serve each other
-_LARGEST_STEP = 256 << 20  # several arenas of gigabytes have to fit beside each other
+_MAX_STEP = 256 << 20  # several arenas of gigabytes have to fit beside each other
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ class Arenas:
 
     def _reused(self, size: int) -> Arena | None:
         with self._lock:
-            fitting = [free for free in self._free if size <= free.size <= _MOST_WASTE * size]
+            fitting = [free for free in self._free if size <= free.size <= _MAX_WASTE * size]
             if not fitting:
                 return None
             arena = min(fitting, key=lambda free: free.size)
@@ -103,5 +103,5 @@ class Arenas:
 def _rounded(size: int) -> int:
     """The next usual size."""
     step = max(1, (1 << max(size - 1, 1).bit_length()) // (2 * _STEPS))
-    step = min(step, _LARGEST_STEP)
+    step = min(step, _MAX_STEP)
     return -(-size // step) * step

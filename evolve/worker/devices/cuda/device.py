@@ -28,7 +28,7 @@ from evolve.worker.devices.cuda.window import CudaWindow, keep_to
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc import native
 from evolve.worker.ipc.signals import Signals
-from evolve.worker.ipc.tensor_buffer import Packed, Shared, Slab
+from evolve.worker.ipc.tensor_buffer import Packed, Shared, TensorBuffer
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import GATE_BYTES
 from evolve.worker.sandbox import procfs
@@ -39,11 +39,13 @@ _BLOCK_SHARE = 100
 _REWARD_SHARE = 100
 _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
-_SPIN_S = 0.2  # for a block to be done, before the referee sleeps
+_SPIN_S = 0.2  # for a block to be done, before the judge sleeps
 _WARM_SHARE = 8
 _REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
 _EXPECTING_SHARE = 14
-_ROOM_SHARE = 0.55  # beside that, what stays warm twice (inputs, references), and spares' contexts
+_ROOM_SHARE = (
+    0.55  # beside that, what stays warm twice (inputs, references), and preforked' contexts
+)
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
 _QUIET_FACTOR = 4.0  # an idle device answers within so many times its usual time
@@ -110,15 +112,15 @@ class CudaDevice:
     judged_s = 2.0
     has_profiler = True
     has_memory_mark = False  # of a pool there is none, and `cudaMalloc` goes past it
-    seats = 6  # while one is timed, processes of the others open
-    sittings = 2
-    spares = 6
+    timing_slots = 6  # while one is timed, processes of the others open
+    rounds = 2
+    preforked = 6
     ends_alone = True
     references = 10
     process_bytes = 512 << 20  # a context, and what is loaded into it
     compiles_aside = True  # the clock's core is its own
     gives_calls = False
-    glances = 0
+    stack_samples = 0
     memory = 32 << 30
     limit_address_space = False  # a CUDA context reserves far more than it uses
 
@@ -221,11 +223,11 @@ class CudaDevice:
         allowed = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
         return "tf32" if allowed == "tf32" and self.capability >= _HAS_TF32 else "ieee"
 
-    def make_slab(self, trees: list[Any]) -> Slab:
+    def make_buffer(self, trees: list[Any]) -> TensorBuffer:
         packed = Packed(trees)
         memory = torch.empty(_whole(packed.size), dtype=torch.uint8, device=self.place)
         packed.write(memory)
-        return Slab(packed.trees, memory)
+        return TensorBuffer(packed.trees, memory)
 
     def _open_clock(self) -> None:
         """Have the driver ready for windows (`native.c`)."""
@@ -244,12 +246,12 @@ class CudaDevice:
         return self._page_locked.reserve(sizes)
 
     @contextmanager
-    def share(self, process: RunnerProcess, slab: Slab) -> Iterator[Shared]:
+    def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
         """A copy in the runner's arena, valid until the next."""
-        memory = self.inputs_of(process, slab.size)
-        memory.copy_(slab.memory)
+        memory = self.inputs_of(process, buffer.size)
+        memory.copy_(buffer.memory)
         torch.cuda.synchronize()
-        yield Shared(-1, slab, memory)
+        yield Shared(-1, buffer, memory)
 
     def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
         """The first `size` bytes of the runner's inputs; it gets more memory if that is less."""
@@ -314,7 +316,7 @@ class CudaDevice:
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         # In words of eight bytes: comparing takes memory for each.
         return not torch.equal(
-            *(of.view(torch.int64) for of in (shared.memory, shared.slab.memory))
+            *(of.view(torch.int64) for of in (shared.memory, shared.buffer.memory))
         )
 
     def window(self) -> Window:

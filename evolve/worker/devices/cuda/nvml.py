@@ -3,7 +3,7 @@
 import ctypes
 import functools
 
-_MOST = 256
+_MAX_PROCESSES = 256
 _SUCCESS = 0
 _UNTOLD = (1 << 64) - 1  # bytes of a process, if the driver does not say
 
@@ -61,7 +61,7 @@ def processes(uuid: str) -> dict[int, int]:
     library, handle = _library(), _handle(uuid)
     if library is None or handle is None:
         return {}
-    count, found = ctypes.c_uint(_MOST), (_Process * _MOST)()
+    count, found = ctypes.c_uint(_MAX_PROCESSES), (_Process * _MAX_PROCESSES)()
     code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), found)
     told = found[: count.value] if code == _SUCCESS else []
     return {one.pid: one.memory if one.memory != _UNTOLD else 0 for one in told}

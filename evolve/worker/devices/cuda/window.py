@@ -1,10 +1,10 @@
 """Timing a block on a GPU.
 
 Memory is mapped once, when a runner starts: nothing is made, mapped or freed around a window. The
-runner has tensors over its inputs' arena and waits for a signal. The clock starts (t0), the referee
+runner has tensors over its inputs' arena and waits for a signal. The clock starts (t0), the judge
 has the GPU copy fresh inputs there, overwrite the second-level cache and write a number behind the
 inputs, and signals; the runner has its stream wait for that number, launches its calls, and signals
-that they are done; the referee reads secret pieces of a few outputs of its own choice and stops the
+that they are done; the judge reads secret pieces of a few outputs of its own choice and stops the
 clock (t1). So what the host takes to launch the first calls passes while inputs are copied, on all
 sides, and launches count where they are slower than the GPU. Nothing can be computed before t0,
 since the values are not there: work that was queued before it and waits for them waits as all do.
@@ -12,12 +12,12 @@ Nor after t1: the process is stopped, the outputs chosen are copied whole and ju
 hold what was read.
 
 Calls are handed over one by one, so that none can be made for those that follow. In a block that is
-not scored the referee pauses at secret calls: what the calls before have given has to be there
+not scored the judge pauses at secret calls: what the calls before have given has to be there
 then, and only afterwards come the inputs of the next, in whose place others had been.
 
 What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
 and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
-referee could take the interpreter in between.
+judge could take the interpreter in between.
 
 While one side runs, the processes of the others are stopped, and the device has to show that
 nothing else is running on it.
@@ -62,7 +62,7 @@ from evolve.worker.devices.window import (
 from evolve.worker.ipc import native
 from evolve.worker.ipc.messages import Done
 from evolve.worker.ipc.signals import Signals
-from evolve.worker.ipc.tensor_buffer import Slab
+from evolve.worker.ipc.tensor_buffer import TensorBuffer
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import gate_of
 
@@ -103,7 +103,7 @@ class _Piece:
 
 
 class CudaWindow:
-    """See the module. One for each case of a sitting."""
+    """See the module. One for each case of a round."""
 
     holds_back = True
 
@@ -130,7 +130,7 @@ class CudaWindow:
         layout: Layout,
         number: int,
         recorded: bool = False,
-        glance_after_s: float = 0.0,
+        sample_after_s: float = 0.0,
         idles: int = 0,
         is_trusted: bool = False,
         pause_s: float = 0.0,
@@ -191,7 +191,7 @@ class CudaWindow:
         return Block(run_s, done.seconds, number, samples)
 
     def _begin(
-        self, process: RunnerProcess, lent: "Lent", case: TimedCase, kind: str, staged: Slab
+        self, process: RunnerProcess, lent: "Lent", case: TimedCase, kind: str, staged: TensorBuffer
     ) -> int:
         """Have the runner wait for a window; its number."""
         lent.signals.sequence += 1
@@ -326,7 +326,11 @@ def _before(late: Sequence[int]) -> list[int]:
 
 
 def _hold_back(
-    asked: native.WindowArguments, late: Sequence[int], staged: Slab, decoys: Slab, pause_s: float
+    asked: native.WindowArguments,
+    late: Sequence[int],
+    staged: TensorBuffer,
+    decoys: TensorBuffer,
+    pause_s: float,
 ) -> None:
     """Have a window pause before these calls, and bring the inputs of each only then."""
     ends = staged.bounds()

@@ -21,13 +21,13 @@ from operators.local.templates.tensors import HALF, Tensor
 
 # Products for each element of an image. Kernels that gather from images as they lie are so much
 # slower on an H200 that cutting pays long before it does for matrices.
-_LEAST_REUSE = 32
-_LEAST_FILTERS = 4  # of a group
+_MIN_REUSE = 32
+_MIN_FILTERS = 4  # of a group
 _FEW_STEPS = 4  # blocks of the depth: stores take longer than products, for which small blocks do
-_MOST_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
-_LONGEST_FILTER = 2**14  # elements of one, which a program holds whole
+_MAX_OF_FILTERS = 2**27  # elements: many phases that meet few taps have all of them
+_MAX_FILTER = 2**14  # elements of one, which a program holds whole
 _BLOCK = 2048
-_MOST_CHUNKS = 256  # of an image, for each of which a program finds the largest element
+_MAX_CHUNKS = 256  # of an image, for each of which a program finds the largest element
 _LINES = 4096  # elements of a block of images to be cut
 _UNDER_WAY = 1024  # programs that cut images; with fewer, each has fewer channels
 _BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
@@ -50,11 +50,11 @@ def launches(
     sizes = sizes_of(x, weight, out, settings)
     walk = (1, 1, 1) if settings.transposed else settings.stride
     reuse = math.prod(sizes["KERNEL"]) * sizes["FILTERS"] // math.prod(walk)
-    if sizes["FILTERS"] < _LEAST_FILTERS or reuse < _LEAST_REUSE or tuple(precisions) == HALF:
+    if sizes["FILTERS"] < _MIN_FILTERS or reuse < _MIN_REUSE or tuple(precisions) == HALF:
         return None
     layout = _Layout(sizes, _phases(sizes, settings), walk, settings.groups)
     most, *_, longest = layout.filter_stride
-    if most > _MOST_OF_FILTERS or longest > _LONGEST_FILTER:
+    if most > _MAX_OF_FILTERS or longest > _MAX_FILTER:
         return None
     if math.prod(layout.room) * layout.tap >= 2**31:
         return None
@@ -196,7 +196,7 @@ def _image_launches(
     size = sizes["CHANNELS"] * math.prod(sizes["INPUT"])
     (_, *inner), strides = _merged((sizes["CHANNELS"], *sizes["INPUT"]), sizes["X_STRIDE"][2:])
     largest = ast.Name(ast.unparse(exponents).replace("exponents", "largest"), ast.Load())
-    chunk = -(-size // (_MOST_CHUNKS * _BLOCK)) * _BLOCK
+    chunk = -(-size // (_MAX_CHUNKS * _BLOCK)) * _BLOCK
     chunks = -(-size // chunk)
     find = Launch(
         kernel="conv_largest_kernel",

@@ -10,7 +10,7 @@ from operators.local.templates.tensors import Tensor
 _HELD = 8192  # elements of a block that holds rows whole
 _LOOPED = 2**14  # elements of a row, from which on few rows are cut into parts
 _ROWS_EACH = 2  # for each multiprocessor; with fewer, rows are cut
-_MOST_ELEMENTS = 8192  # of a block that is read in a loop
+_MAX_ELEMENTS = 8192  # of a block that is read in a loop
 
 
 def launches(
@@ -107,7 +107,7 @@ def _looped(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> Lau
         constants=constants,
         tunables={
             "BLOCK_M": powers(1, 4, rows, 1) if beside else powers(16, 128, rows, 64),
-            "BLOCK_K": powers(512, _MOST_ELEMENTS, size, 2048)
+            "BLOCK_K": powers(512, _MAX_ELEMENTS, size, 2048)
             if beside
             else powers(8, 64, size, 32),
         }
@@ -128,7 +128,7 @@ def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tupl
         constants={name: constants[name] for name in ("VIEW", "KIND")},
         tunables={
             "PARTS": powers(4, 1024, size // 1024, 128),
-            "BLOCK_K": powers(512, _MOST_ELEMENTS, size, 2048),
+            "BLOCK_K": powers(512, _MAX_ELEMENTS, size, 2048),
         }
         | _loop(constants),
         before=(f"{ast.unparse(parts)} = torch.empty({2 * rows} * PARTS, {place})",),
@@ -138,7 +138,7 @@ def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tupl
         grid=f"({rows} * triton.cdiv({size}, BLOCK),)",
         pointers=(x, parts, weight, bias, out),
         constants=constants,
-        tunables={"BLOCK": powers(512, _MOST_ELEMENTS, size, 2048)},
+        tunables={"BLOCK": powers(512, _MAX_ELEMENTS, size, 2048)},
         shared=("PARTS",),
     )
     return first, second

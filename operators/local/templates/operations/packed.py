@@ -15,11 +15,11 @@ _ROUNDED = "fp16"  # to 11 bits, as tf32
 
 _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
 _BLOCK = 4096  # elements that are cut at once
-_LEAST_DEPTH = 64
-_LEAST_REUSE = 256
+_MIN_DEPTH = 64
+_MIN_REUSE = 256
 _TILE = 128  # that programs begin with
-_MOST_NARROW = 256  # columns
-_LEAST_NARROW_DEPTH = 1024
+_MAX_NARROW = 256  # columns
+_MIN_NARROW_DEPTH = 1024
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
@@ -74,15 +74,15 @@ def _pays(product: Matrices) -> bool:
     parts (12 bytes for each element) at 275 rows * columns / (rows + columns).
     """
     rows, columns, depth = product.shape
-    if depth < _LEAST_DEPTH or 2 * product.tiles(_TILE) < product.multiprocessors:
+    if depth < _MIN_DEPTH or 2 * product.tiles(_TILE) < product.multiprocessors:
         return False
-    return rows * columns >= _LEAST_REUSE * (rows + columns)
+    return rows * columns >= _MIN_REUSE * (rows + columns)
 
 
 def _is_narrow(product: Matrices) -> bool:
     """Whether rows are read once or twice, for columns are few, and there are enough of them."""
     rows, columns, depth = product.shape
-    if product.batch != 1 or columns > _MOST_NARROW or depth < _LEAST_NARROW_DEPTH:
+    if product.batch != 1 or columns > _MAX_NARROW or depth < _MIN_NARROW_DEPTH:
         return False
     return 2 * -(-rows // _TILE) >= product.multiprocessors
 

@@ -15,9 +15,9 @@ _KERNELS: Mapping[str, tuple[str, int, Mapping[str, object]]] = {
 }
 """By kind of cell: the kernel, places for a unit's gates, and its settings."""
 
-_MOST_HELD = 2**14  # weights of a program, of 6 bytes each where they are cut in three
-_MOST_SAMPLES = 64  # of a program
-_LEAST_SUM = 16  # that `tl.dot` takes
+_MAX_HELD = 2**14  # weights of a program, of 6 bytes each where they are cut in three
+_MAX_SAMPLES = 64  # of a program
+_MIN_SUM = 16  # that `tl.dot` takes
 _BLOCK = 1024
 
 
@@ -45,13 +45,13 @@ def launches(
     kernel, count, settings = _KERNELS[kind]
     own = {"lstm": (cell,), "gru": (bias,)}.get(kind, ())
     width = max(16, 1 << max(size - 1, 0).bit_length())
-    samples = min(_MOST_SAMPLES, max(16, 1 << max(batch - 1, 0).bit_length()))
+    samples = min(_MAX_SAMPLES, max(16, 1 << max(batch - 1, 0).bit_length()))
     blocks = -(-batch // samples)
     held = count * width  # by a unit
     units = [
         1 << k
         for k in range(2, width.bit_length())
-        if held << k <= _MOST_HELD and -(-size >> k) * directions * blocks <= multiprocessors
+        if held << k <= _MAX_HELD and -(-size >> k) * directions * blocks <= multiprocessors
     ]
     if not units:
         return None
@@ -74,7 +74,7 @@ def launches(
         ),
         constants={"SHAPE": shape, **settings, "WIDTH": width, "BLOCK_B": samples},
         tunables={
-            "PARTS": powers(1, 16, width // _LEAST_SUM, 8),
+            "PARTS": powers(1, 16, width // _MIN_SUM, 8),
             "BLOCK_H": one_of(*units, first=units[-1]),
             "INPUT_PRECISION": one_of(*precisions, first=precisions[0]),
             "num_warps": one_of(4, 8, first=8),

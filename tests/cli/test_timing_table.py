@@ -44,7 +44,7 @@ def test_plain_verdicts_have_no_line_of_graphs():
 
 
 def test_kernelbench_times_are_shown_as_what_the_process_says():
-    (line,) = kernelbench_lines(verdict(told={"candidate": TOLD, "eager": {}}))
+    (line,) = kernelbench_lines(verdict(self_reported={"candidate": TOLD, "eager": {}}))
     assert "candidate 0.5125 ms (told by the process itself" in line
     assert "eager" not in line
 

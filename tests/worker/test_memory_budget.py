@@ -1,4 +1,4 @@
-"""Room for evaluations under way at once.
+"""MemoryBudget for evaluations under way at once.
 
 Invariants:
 - never more is taken than there is, unless there is no limit;
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_budget import MemoryBudget
 
 pytestmark = pytest.mark.quiet
 
@@ -29,7 +29,7 @@ def entered(room, amount, order, name, leave):
 
 
 def test_no_more_is_taken_than_there_is():
-    room, taken, most = Room(10), [], []
+    room, taken, most = MemoryBudget(10), [], []
 
     def work(amount):
         with room.taken(amount):
@@ -46,7 +46,7 @@ def test_no_more_is_taken_than_there_is():
 
 @pytest.mark.parametrize("then", [1000, 2])
 def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
-    room, order, leave = Room(10), [], threading.Event()
+    room, order, leave = MemoryBudget(10), [], threading.Event()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(1000):
             waiting = threads.submit(entered, room, 1, order, "small", leave)
@@ -70,7 +70,7 @@ def test_what_needs_more_than_there_is_has_all_of_it_and_keeps_it(then):
 def test_who_needs_much_is_passed_by_who_needs_little_until_it_has_waited_long(
     patience_s, goes_in, order
 ):
-    room, came, leave = Room(10, patience_s=patience_s), [], threading.Event()
+    room, came, leave = MemoryBudget(10, patience_s=patience_s), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(2) as threads:
         with room.taken(5):
@@ -85,7 +85,7 @@ def test_who_needs_much_is_passed_by_who_needs_little_until_it_has_waited_long(
 
 
 def test_of_two_that_fit_the_first_to_come_goes_first():
-    room, order, leave = Room(10, patience_s=60), [], threading.Event()
+    room, order, leave = MemoryBudget(10, patience_s=60), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(4) as threads:
         with room.taken(10):
@@ -99,7 +99,12 @@ def test_of_two_that_fit_the_first_to_come_goes_first():
 
 
 def test_nobody_passes_whose_turn_it_is():
-    room, order, leave, holds = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+    room, order, leave, holds = (
+        MemoryBudget(10, patience_s=60),
+        [],
+        threading.Event(),
+        threading.Event(),
+    )
 
     def timed():
         with room.taken(1):
@@ -122,7 +127,12 @@ def test_nobody_passes_whose_turn_it_is():
 
 
 def test_what_a_turn_leaves_is_the_next_ones_and_not_who_came_meanwhile():
-    room, order, leave, ends = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+    room, order, leave, ends = (
+        MemoryBudget(10, patience_s=60),
+        [],
+        threading.Event(),
+        threading.Event(),
+    )
 
     def timed(name):
         with room.taken(1), room.turn(8):
@@ -146,7 +156,12 @@ def test_what_a_turn_leaves_is_the_next_ones_and_not_who_came_meanwhile():
 
 
 def test_who_waits_for_a_place_lets_others_have_the_room():
-    room, order, leave, ends = Room(10, patience_s=60), [], threading.Event(), threading.Event()
+    room, order, leave, ends = (
+        MemoryBudget(10, patience_s=60),
+        [],
+        threading.Event(),
+        threading.Event(),
+    )
 
     def timed():
         with room.taken(3), room.turn(3):
@@ -167,7 +182,7 @@ def test_who_waits_for_a_place_lets_others_have_the_room():
 
 
 def test_who_has_waited_long_goes_before_a_turn_that_came_later():
-    room, order, leave = Room(10, patience_s=0.01), [], threading.Event()
+    room, order, leave = MemoryBudget(10, patience_s=0.01), [], threading.Event()
 
     holds, goes_on = threading.Event(), threading.Event()
 
@@ -195,7 +210,12 @@ def test_who_has_waited_long_goes_before_a_turn_that_came_later():
 
 @pytest.mark.timeout(30)
 def test_who_becomes_impatient_goes_without_anybodys_word():
-    room, order, leave, ends = Room(10, patience_s=0.5), [], threading.Event(), threading.Event()
+    room, order, leave, ends = (
+        MemoryBudget(10, patience_s=0.5),
+        [],
+        threading.Event(),
+        threading.Event(),
+    )
     holds = threading.Event()
 
     def timed():
@@ -225,7 +245,7 @@ def test_who_becomes_impatient_goes_without_anybodys_word():
 
 @pytest.mark.timeout(60)
 def test_nobody_waits_for_ever_however_short_patience_is():
-    room = Room(10, places=2, patience_s=0.005)
+    room = MemoryBudget(10, places=2, patience_s=0.005)
 
     def work(number):
         for step in range(40):
@@ -240,7 +260,7 @@ def test_nobody_waits_for_ever_however_short_patience_is():
 
 @pytest.mark.timeout(30)
 def test_who_is_alone_does_not_wait_for_a_place():
-    room, done, ends = Room(10), [], threading.Event()
+    room, done, ends = MemoryBudget(10), [], threading.Event()
 
     def timed():
         with room.taken(2), room.turn(0):
@@ -261,7 +281,7 @@ def test_who_is_alone_does_not_wait_for_a_place():
 
 @pytest.mark.parametrize(("of_turn", "left"), [(2, 8), (8, 6)])
 def test_after_its_turn_it_has_no_more_than_it_had_before_or_in_it(of_turn, left):
-    room, order, leave = Room(10), [], threading.Event()
+    room, order, leave = MemoryBudget(10), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(2) as threads, room.taken(4):
         with room.turn(of_turn):
@@ -273,13 +293,13 @@ def test_after_its_turn_it_has_no_more_than_it_had_before_or_in_it(of_turn, left
 
 
 def test_without_a_limit_nobody_waits():
-    room = Room(0)
+    room = MemoryBudget(0)
     with room.taken(1 << 40), room.taken(1 << 40):
         pass
 
 
 def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
-    room = Room(10)
+    room = MemoryBudget(10)
 
     def interrupted(_predicate, _timeout):
         raise KeyboardInterrupt
@@ -293,7 +313,7 @@ def test_who_stops_waiting_keeps_nobody_from_his_turn(monkeypatch):
 
 
 def test_all_who_want_a_turn_get_it_in_the_end():
-    room, done, together = Room(10), [], threading.Barrier(3)
+    room, done, together = MemoryBudget(10), [], threading.Barrier(3)
 
     def work(name):
         with room.taken(3):
@@ -312,7 +332,7 @@ def test_all_who_want_a_turn_get_it_in_the_end():
 
 
 def test_who_has_nothing_may_have_a_turn():
-    room = Room(10)
+    room = MemoryBudget(10)
     with room.turn(8):
         pass
     with room.taken(10):
@@ -320,23 +340,23 @@ def test_who_has_nothing_may_have_a_turn():
 
 
 def test_who_had_company_since_he_was_let_in_knows_it_and_nobody_else_does():
-    room, order, leave, goes_on = Room(10), [], threading.Event(), threading.Event()
+    room, order, leave, goes_on = MemoryBudget(10), [], threading.Event(), threading.Event()
     leave.set()
 
     def stays():
         with room.taken(4):
-            before = room.has_company
+            before = room.had_concurrent
             order.append("stays")
             goes_on.wait(10)
             with room.turn(6):
-                return before, room.has_company
+                return before, room.had_concurrent
 
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(stays)
         while not order:
             time.sleep(0.01)
         with room.taken(2):
-            assert room.has_company
+            assert room.had_concurrent
         goes_on.set()
         assert first.result(5) == (False, True)
         goes_on.clear()
@@ -344,13 +364,13 @@ def test_who_had_company_since_he_was_let_in_knows_it_and_nobody_else_does():
         goes_on.set()
         assert alone.result(5) == (False, False)
     with room.taken(10):
-        assert not room.has_company
+        assert not room.had_concurrent
 
 
-def test_where_there_is_no_limit_nobody_has_company():
-    room, order, leave = Room(0), [], threading.Event()
+def test_where_there_is_no_limit_nobody_had_concurrent():
+    room, order, leave = MemoryBudget(0), [], threading.Event()
     leave.set()
     with ThreadPoolExecutor(1) as threads, room.taken(5):
         threads.submit(entered, room, 5, order, "other", leave).result(5)
         assert order == ["other"]
-        assert not room.has_company
+        assert not room.had_concurrent

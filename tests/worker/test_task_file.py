@@ -18,7 +18,7 @@ from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import Alive
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.session.memory_model import weights_bytes
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import loaded_case, one_case, task_source
 
 KERNELBENCH = '''
@@ -105,7 +105,7 @@ def test_a_model_is_made_within_the_memory_that_is_planned_for_it(dtype, precisi
         "self.layer(x)", f"[torch.randn(4, 256).to(torch.{dtype})]", setup=f"self.layer = {layer}"
     )
     task = Task(name="t", source=source, precision=precision)
-    (warm,) = WarmTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
+    (warm,) = PreparedTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
     with Alive(()) as alive:
         warm.case.model(1)
     assert alive.most < 1.02 * weights_bytes([warm])

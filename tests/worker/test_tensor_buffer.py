@@ -51,8 +51,8 @@ def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
 
 def test_no_two_runners_get_the_same_memory():
     device = CpuDevice()
-    slab = device.make_slab([[torch.ones(8)]])
-    with device.share(None, slab) as first, device.share(None, slab) as second:
+    buffer = device.make_buffer([[torch.ones(8)]])
+    with device.share(None, buffer) as first, device.share(None, buffer) as second:
         assert os.fstat(first.fd).st_ino != os.fstat(second.fd).st_ino
         for shared in (first, second):
             (seen,) = unpack(shared.trees[0], map_privately(shared.fd, shared.size))

@@ -23,16 +23,16 @@ from evolve.worker.correctness.cases import load_task
 from evolve.worker.devices.window import TimedCase
 from evolve.worker.judge.stages import check
 from evolve.worker.processes.host_locks import HostLock
-from evolve.worker.session.candidate_session import Candidate, Workshop
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.candidate_session import Candidate, CandidateSession
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.timing.graph_timing import (
+    GraphTimes,
     Measured,
-    Recorded,
     drop_wrong,
-    judge_recorded,
+    judge_graphs,
     stored,
-    time_recorded,
+    time_graphs,
 )
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from tests.worker.judging import task_source
@@ -46,7 +46,7 @@ SOURCE = task_source("x * 2", "[torch.rand(8)]")
 
 
 def measured(**recorded):
-    return Measured(PairTimes(blocks={"case": PLAIN}), Recorded(blocks={"case": recorded}))
+    return Measured(PairTimes(blocks={"case": PLAIN}), GraphTimes(blocks={"case": recorded}))
 
 
 def ratio(rule, **recorded):
@@ -68,10 +68,10 @@ def test_the_rule_and_what_could_be_recorded_decide_on_the_ratio(rule, recorded,
 
 
 def test_a_side_given_up_has_no_times_and_a_reason():
-    recorded = Recorded(blocks={"case": {"candidate": [2e-6], "eager": [8e-6]}})
+    recorded = GraphTimes(blocks={"case": {"candidate": [2e-6], "eager": [8e-6]}})
     recorded.give_up("case", "candidate", "it waits for the device")
     one = Measured(PairTimes(blocks={"case": PLAIN}), recorded)
-    assert not one.is_recorded("case", "eager")
+    assert not one.has_graph("case", "eager")
     assert stored([one], "case") == {
         "ms": {"eager": [[0.008]]},
         "why_not": {"candidate": "it waits for the device"},
@@ -79,7 +79,7 @@ def test_a_side_given_up_has_no_times_and_a_reason():
 
 
 def test_nothing_is_stored_of_a_case_that_was_not_recorded():
-    assert stored([Measured(PairTimes(blocks={"case": PLAIN}), Recorded())], "case") == {}
+    assert stored([Measured(PairTimes(blocks={"case": PLAIN}), GraphTimes())], "case") == {}
 
 
 @pytest.mark.parametrize(("extra", "rule"), [("", "calls"), ("TIMING = 'graph'", "graph")])
@@ -106,28 +106,28 @@ AT_TIMES = forward(COUNTED.format("if self.n > 8 and self.n % 2:\n    return tor
 
 @pytest.fixture
 def recorded(launcher, tmp_path, monkeypatch):
-    """What `time_recorded` gives for programs by side, on a CPU with the turns of a GPU."""
+    """What `time_graphs` gives for programs by side, on a CPU with the turns of a GPU."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     device = TurnsDevice()
-    seats = Seats(device, HostLock("cpu"))
-    workshop = Workshop(device, launcher, BuildCache(tmp_path / "cache"), seats, 5.0)
-    warm = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    device_lock = DeviceLock(device, HostLock("cpu"))
+    session = CandidateSession(device, launcher, BuildCache(tmp_path / "cache"), device_lock, 5.0)
+    warm = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
 
     def record(**sources):
         sides = {name: Candidate(source) for name, source in sources.items()}
         checked = Candidate(RIGHT)  # the others make outputs like it, but only for some calls
-        with workshop.seated(checked, warm.cases) as runner:
-            check(workshop, runner, checked, warm, Fidelity.CHECK)
+        with session.interruptible(checked, warm.cases) as runner:
+            check(session, runner, checked, warm, Fidelity.CHECK)
         layouts = dict.fromkeys(sides, checked.layouts["default"])
         case = TimedCase(
             warm=warm.timed[0], calls=CALLS, layouts=layouts, blocks=device.blocks, recorded=True
         )
-        processes = {name: workshop.loaded(who, warm.timed) for name, who in sides.items()}
+        processes = {name: session.loaded(who, warm.timed) for name, who in sides.items()}
         try:
             for process in processes.values():
                 device.window().warm_up(process, case, layouts["eager"], 1 << 20)
             pair = PairTimes(overhead={"default": 0.0})
-            return time_recorded(device, processes, [case, case], pair)
+            return time_graphs(device, processes, [case, case], pair)
         finally:
             for process in processes.values():
                 process.close()
@@ -140,26 +140,26 @@ def test_a_process_that_ends_while_it_is_recorded_is_given_up_and_blames_nobody(
     found = recorded(**{"candidate": RIGHT, "elite": RIGHT, "eager": RIGHT, gone: GONE})
     assert set(found.blocks["default"]) == {"candidate", "elite", "eager"} - {gone}
     assert "exit code 0" in found.why_not["default", gone]
-    judge_recorded(found, "graph")
+    judge_graphs(found, "graph")
     assert not found.wrong
 
 
 @pytest.mark.parametrize("rule", ["calls", "graph"])
 def test_who_computes_nothing_when_replayed_has_no_such_times_in_any_sitting(recorded, rule):
     found = recorded(candidate=IDLE, eager=RIGHT)
-    judge_recorded(found, rule)
+    judge_graphs(found, rule)
     assert set(found.blocks["default"]) == {"eager"}
     earlier = measured(candidate=[2e-6], eager=[8e-6])
     earlier.recorded.blocks["default"] = earlier.recorded.blocks["case"]
     assert set(drop_wrong([earlier, Measured(PairTimes(), found)])) == {("default", "candidate")}
-    assert not earlier.is_recorded("default", "eager")
+    assert not earlier.has_graph("default", "eager")
 
 
 def test_who_leaves_work_out_of_some_calls_is_convicted_where_graphs_decide(recorded):
     found = recorded(candidate=AT_TIMES, eager=RIGHT)
     with pytest.raises(CandidateFault, match=r"wrong when replayed, \d+ of \d+ outputs") as caught:
-        judge_recorded(found, "graph")
+        judge_graphs(found, "graph")
     assert caught.value.status is Status.WRONG_VALUE
     found = recorded(candidate=RIGHT, elite=AT_TIMES, eager=RIGHT)
-    judge_recorded(found, "graph")
+    judge_graphs(found, "graph")
     assert set(found.wrong) == {("default", "elite")}

@@ -1,4 +1,4 @@
-"""How exact a correct program is and how much memory it takes, as the referee sees them.
+"""How exact a correct program is and how much memory it takes, as the judge sees them.
 
 Invariants:
 1. `error` is the worst of all that was judged; a more exact program has a smaller one. Only a
@@ -22,14 +22,14 @@ from evolve.core.task import Task
 from evolve.worker.build.cache import BuildCache
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.evidence.peak_memory import MemoryMark, scratch_bytes
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.judge.stages import check
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.sandbox.policy import Mechanism
-from evolve.worker.session.candidate_session import Candidate, Workshop
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.candidate_session import Candidate, CandidateSession
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
@@ -61,10 +61,10 @@ NO_TEXT, LIKE_A_MARK = named(b"\xff"), named(b"\rVmHWM: 0 kB")
 
 
 @pytest.fixture(scope="module")
-def referee(tmp_path_factory):
+def judge(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scratch")
     folder.chmod(0o755)
-    judge = Referee(CpuDevice(), folder / "cache")
+    judge = Judge(CpuDevice(), folder / "cache")
     if Mechanism.LANDLOCK not in Mechanism(judge.launcher.mechanisms):
         judge.close()
         pytest.skip("no Landlock on this host: its books are not out of a candidate's reach")
@@ -72,14 +72,14 @@ def referee(tmp_path_factory):
     judge.close()
 
 
-def weighed(referee: Referee, source: str, task: Task = RELU_TASK) -> int | None:
-    return scratch_bytes(referee.workshop, Candidate(source), referee.warm(task))
+def weighed(judge: Judge, source: str, task: Task = RELU_TASK) -> int | None:
+    return scratch_bytes(judge.session, Candidate(source), judge.warm(task))
 
 
 # --- memory -------------------------------------------------------------------------------------
 
 
-def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(referee):
+def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(judge):
     """Weights, inputs and outputs of 12 MB each."""
     setup = "self.weight = nn.Parameter(torch.randn(3, 1 << 20))"
     text = task_source("x * self.weight", "[torch.randn(3, 1 << 20)]", setup=setup)
@@ -95,7 +95,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return x * self.weight
 """
-    assert weighed(referee, source, Task(name="large", source=text)) < SLACK
+    assert weighed(judge, source, Task(name="large", source=text)) < SLACK
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ class ModelNew(nn.Module):
         "named like a mark",
     ],
 )
-def test_what_a_call_takes_for_itself_counts(referee, source):
-    found = weighed(referee, source)
+def test_what_a_call_takes_for_itself_counts(judge, source):
+    found = weighed(judge, source)
     assert SCRATCH <= found < SCRATCH + 2 * SLACK, found
 
 
-def test_the_same_program_takes_the_same_each_time(referee):
+def test_the_same_program_takes_the_same_each_time(judge):
     source = forward(f"{TAKES}\nreturn right(x)")
-    found = [weighed(referee, source) for _ in range(3)]
+    found = [weighed(judge, source) for _ in range(3)]
     assert max(found) - min(found) <= MB
     assert not any(each % MB for each in found)
 
@@ -156,9 +156,9 @@ return right(x)
 
 
 @pytest.mark.parametrize("body", FLEES.values(), ids=FLEES.keys())
-def test_who_flees_from_the_books_has_no_number(referee, body):
-    referee.workshop.call_s = 2.0
-    assert weighed(referee, forward(body)) is None
+def test_who_flees_from_the_books_has_no_number(judge, body):
+    judge.session.call_s = 2.0
+    assert weighed(judge, forward(body)) is None
 
 
 def test_a_program_that_replaced_itself_has_no_mark():
@@ -172,11 +172,11 @@ def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
     device = CpuDevice()
     launcher = Launcher(device, "none", (), int(~Mechanism.LANDLOCK))
     launcher.probe()
-    seats = Seats(device, HostLock("cpu-without-landlock"))
-    workshop = Workshop(device, launcher, BuildCache(tmp_path), seats, 5.0)
-    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    device_lock = DeviceLock(device, HostLock("cpu-without-landlock"))
+    session = CandidateSession(device, launcher, BuildCache(tmp_path), device_lock, 5.0)
+    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
     launcher.close()  # nor is a process started to find that out
-    assert scratch_bytes(workshop, Candidate(forward("return right(x)")), task) is None
+    assert scratch_bytes(session, Candidate(forward("return right(x)")), task) is None
 
 
 WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__())"
@@ -197,25 +197,25 @@ WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__(
         ),
     ],
 )
-def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(referee, source, monkeypatch):
-    task, candidate = referee.warm(RELU_TASK), Candidate(source)
-    with referee.workshop.seated(candidate, task.cases) as runner:
-        assert check(referee.workshop, runner, candidate, task, Fidelity.CHECK)
+def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(judge, source, monkeypatch):
+    task, candidate = judge.warm(RELU_TASK), Candidate(source)
+    with judge.session.interruptible(candidate, task.cases) as runner:
+        assert check(judge.session, runner, candidate, task, Fidelity.CHECK)
     start = time.monotonic()
-    monkeypatch.setattr(referee.workshop, "call_s", 60.0)
-    assert scratch_bytes(referee.workshop, candidate, task) is None
+    monkeypatch.setattr(judge.session, "call_s", 60.0)
+    assert scratch_bytes(judge.session, candidate, task) is None
     assert time.monotonic() - start < 15
 
 
 @pytest.mark.slow
-def test_a_search_says_it_where_the_device_keeps_books(referee):
+def test_a_search_says_it_where_the_device_keeps_books(judge):
     task = Task(name="wide", source=RELU_TASK.source.replace("(64, 256)", "(1024, 1024)"))
-    found = referee.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
+    found = judge.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
     assert found.strict, found.feedback
     assert 0 <= found.descriptors["memory_bytes"] < SLACK
-    referee.device.has_memory_mark = False
-    without = referee.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
-    referee.device.has_memory_mark = True
+    judge.device.has_memory_mark = False
+    without = judge.evaluate(task, HONEST_CPP, Fidelity.SEARCH, {})
+    judge.device.has_memory_mark = True
     assert "memory" in found.durations_s
     assert "timing" in without.durations_s
     assert "memory" not in without.durations_s

@@ -1,5 +1,6 @@
-"""Submissions that have been checked, and why one can be refused."""
+"""From a client's submission to a job of the queue, and why one can be refused."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,11 @@ from evolve.core.model import ReplyStatus
 from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import Task
+from evolve.serve.catalogue import Catalogue, Setup
 from evolve.serve.jobs import Job, NewJob
+from evolve.serve.messages import Submission
 from evolve.trajectories.step import PARENT
+from operators.prompting.replies import read_program
 
 
 class QueueFull(Exception):
@@ -31,8 +35,8 @@ class SameId(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A checked submission.
+class AcceptedSubmission:
+    """A submission that can be judged.
 
     Attributes:
         id: under which its answer is found.
@@ -86,7 +90,7 @@ class Order:
         return framed_digest("order", self.task.revision, canonical_json(self.kept()))
 
     def key(self, evaluator: Evaluator) -> str:
-        """Equal for orders on which a judge says the same.
+        """Equal for submissions with the same verdict.
 
         A reply that could not be read is one thing, the program in it sent by itself another.
         """
@@ -111,6 +115,38 @@ class Order:
             request=self.kept(),
             queue_s=min(self.queue_s or most_queue_s, most_queue_s),
         )
+
+
+def accept(submission: Submission, catalogue: Catalogue) -> AcceptedSubmission:
+    """A client's submission with its task found and its program read out of the reply.
+
+    Raises:
+        UsageError: the server has no task of that name.
+    """
+    setup = Setup(submission.size, submission.precision, submission.accumulation)
+    if submission.task is not None:
+        task = catalogue.find(submission.task, setup)
+    else:
+        task = catalogue.by_text(submission.reference or "", setup)
+    reading, note, source = ReplyStatus.PROGRAM, "", submission.source or ""
+    if submission.completion is not None:
+        found = read_program(submission.completion)
+        reading, note, source = found.status, found.note, found.source
+    return AcceptedSubmission(
+        id=submission.id or uuid.uuid4().hex,
+        task=task,
+        source=source,
+        baseline=submission.baseline,
+        fidelity=submission.fidelity,
+        rewards=tuple(dict.fromkeys(submission.rewards)),
+        parent=submission.parent,
+        parent_source=submission.parent_source or "",
+        pins=submission.pins.model_dump(exclude_none=True),
+        queue_s=submission.queue_s,
+        fresh=submission.fresh,
+        reading=reading,
+        note=note,
+    )
 
 
 def request_of(task: Task, job: Job) -> EvaluationRequest:

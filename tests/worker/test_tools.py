@@ -18,7 +18,7 @@ from evolve.worker.base.infra import InfraFault
 from evolve.worker.evidence import tools as observing
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.session.candidate_session import Candidate
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.memory_budget import MemoryBudget
 
 CLEAN = {
     "memcheck": "========= ERROR SUMMARY: 0 errors",
@@ -31,7 +31,7 @@ OTHER_TASK = SimpleNamespace(**{**vars(TASK), "task": SimpleNamespace(revision="
 PROGRAM, OTHER = Candidate("import triton"), Candidate("import triton  # another")
 
 
-class Workshop:
+class CandidateSession:
     """Says of a call what it is told to, and counts how many ask at once."""
 
     def __init__(self, cores=16, room=100, **said):
@@ -74,31 +74,31 @@ def _a_host_with_tools(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("cores", "room", "most"), [(16, 100, 3), (4, 100, 1), (16, 50, 1)])
 def test_each_is_asked_once_and_beside_others_only_where_there_is_room(cores, room, most):
-    workshop = Workshop(cores, room)
-    labels = list(observing.observe(workshop, None, TASK, ["kernel"]))
-    assert sorted(workshop.asked) == ["memcheck", "ncu", "racecheck"]
-    assert workshop.most == most
+    session = CandidateSession(cores, room)
+    labels = list(observing.observe(session, None, TASK, ["kernel"]))
+    assert sorted(session.asked) == ["memcheck", "ncu", "racecheck"]
+    assert session.most == most
     assert [label.name for label in labels] == ["memcheck", "racecheck"]
-    assert observing.processes(TASK, workshop.device) == 2 * most
+    assert observing.processes(TASK, session.device) == 2 * most
 
 
 def test_what_memcheck_finds_refuses_the_candidate():
     with pytest.raises(CandidateFault, match="memcheck"):
-        list(observing.observe(Workshop(memcheck=WRONG), None, TASK, ["kernel"]))
+        list(observing.observe(CandidateSession(memcheck=WRONG), None, TASK, ["kernel"]))
 
 
 def test_hazards_are_a_label():
     text = "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
-    labels = list(observing.observe(Workshop(racecheck=text), None, TASK, []))
+    labels = list(observing.observe(CandidateSession(racecheck=text), None, TASK, []))
     assert [label.evidence for label in labels] == ["no error in one call", "1 errors in one call"]
 
 
 @pytest.fixture
 def tools():
-    """Tools of a workshop, and the workshop."""
-    workshop = Workshop()
-    tools = Tools(workshop, Room(100))
-    yield tools, workshop
+    """Tools of a session, and the session."""
+    session = CandidateSession()
+    tools = Tools(session, MemoryBudget(100))
+    yield tools, session
     tools.close()
 
 
@@ -107,47 +107,47 @@ def names(findings):
 
 
 def test_a_program_is_looked_at_once_on_a_task(tools):
-    tools, workshop = tools
+    tools, session = tools
     first, again = (tools.look(PROGRAM, TASK, ["kernel"]) for _ in range(2))  # both under way
     assert names(first) == names(again) == ["memcheck", "racecheck"]
     assert names(tools.look(PROGRAM, TASK, ["kernel"])) == ["memcheck", "racecheck"]
-    assert len(workshop.asked) == 3
+    assert len(session.asked) == 3
     names(tools.look(OTHER, TASK, ["kernel"]))
     names(tools.look(PROGRAM, OTHER_TASK, ["kernel"]))
-    assert len(workshop.asked) == 9
+    assert len(session.asked) == 9
 
 
 def test_an_error_that_counts_is_kept(tools):
-    tools, workshop = tools
-    workshop.said["memcheck"] = WRONG
+    tools, session = tools
+    session.said["memcheck"] = WRONG
     for _ in range(2):
         with pytest.raises(CandidateFault, match="memcheck"):
             tools.look(PROGRAM, TASK, []).result(10)
-    assert workshop.asked.count("memcheck") == 1
+    assert session.asked.count("memcheck") == 1
 
 
 @pytest.mark.parametrize(
     ("said", "label"), [("it hangs", "no_memcheck"), (InfraFault("no process"), "no_tools")]
 )
 def test_a_tool_without_a_result_is_asked_again(tools, said, label):
-    tools, workshop = tools
-    workshop.said["memcheck"] = said
+    tools, session = tools
+    session.said["memcheck"] = said
     assert label in names(tools.look(PROGRAM, TASK, []))
-    workshop.said |= CLEAN
+    session.said |= CLEAN
     assert names(tools.look(PROGRAM, TASK, [])) == ["memcheck", "racecheck"]
 
 
 def test_tools_wait_for_room_and_not_those_that_wait_for_them():
-    room, workshop = Room(60), Workshop()
-    tools = Tools(workshop, room)
+    room, session = MemoryBudget(60), CandidateSession()
+    tools = Tools(session, room)
     with room.taken(30):
         findings = tools.look(PROGRAM, TASK, [])
         time.sleep(0.3)
-        assert not workshop.asked
+        assert not session.asked
     assert names(findings) == ["memcheck", "racecheck"]
     tools.close()
 
 
 def test_without_a_tool_no_room_is_asked_for(monkeypatch):
     monkeypatch.setattr(observing, "find_tool", lambda name: None)
-    assert observing.processes(TASK, Workshop().device) == 0
+    assert observing.processes(TASK, CandidateSession().device) == 0

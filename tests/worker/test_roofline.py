@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from evolve.worker.timing.reference_cost import Cost
-from evolve.worker.timing.roofline import Ceilings
+from evolve.worker.timing.roofline import Roofline
 
 pytestmark = pytest.mark.quiet
 
@@ -17,8 +17,8 @@ MB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def ceilings() -> Ceilings:
-    return Ceilings(torch.device("cpu"))
+def ceilings() -> Roofline:
+    return Roofline(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("rate", ["copy_rate", "write_rate"])
@@ -71,11 +71,11 @@ def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
     monkeypatch, rates, accumulation, rate, basis
 ):
     monkeypatch.setattr(
-        Ceilings,
+        Roofline,
         "_measured",
         lambda _, what, which: rates.get(which) if what == "product" else 1e12,
     )
-    ceilings = Ceilings(torch.device("cpu"))
+    ceilings = Roofline(torch.device("cpu"))
     assert ceilings.flop_rate("fp32", accumulation) == pytest.approx(rate)
     cost = Cost(moved_bytes=8, output_bytes=8, flops={"fp32": 10**12}, operations=0)
     assert ceilings.floor(cost, accumulation, calls=1).basis == basis
@@ -83,8 +83,8 @@ def test_products_in_fp32_are_as_fast_as_tensor_cores_can_make_them(
 
 def test_what_torch_rounds_to_tf32_may_be_rounded_to_float16(monkeypatch):
     rate = lambda _, what, which: RATES.get(which) if what == "product" else 1e12  # noqa: E731
-    monkeypatch.setattr(Ceilings, "_measured", rate)
-    assert Ceilings(torch.device("cpu")).flop_rate("tf32") == pytest.approx(790e12)
+    monkeypatch.setattr(Roofline, "_measured", rate)
+    assert Roofline(torch.device("cpu")).flop_rate("tf32") == pytest.approx(790e12)
 
 
 def test_operations_without_a_known_rate_do_not_count(ceilings):

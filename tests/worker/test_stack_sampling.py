@@ -39,7 +39,7 @@ int main() { volatile long n = 0; write(1, "ready\\n", 6); for (;;) ++n; }
 """
 
 
-def glances(command: Sequence[str], count: int) -> list[str]:
+def stack_samples(command: Sequence[str], count: int) -> list[str]:
     """Who is at work in a process, each time that it is stopped."""
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -56,18 +56,18 @@ def glances(command: Sequence[str], count: int) -> list[str]:
 
 
 def test_of_a_process_that_has_a_library_compute_the_library_is_named():
-    assert any("openblas" in name for name in glances([sys.executable, "-c", PRODUCTS], 20))
+    assert any("openblas" in name for name in stack_samples([sys.executable, "-c", PRODUCTS], 20))
 
 
 def test_code_that_is_nobody_elses_is_its_own(tmp_path: Path):
     source, program = tmp_path / "gate.cpp", tmp_path / "gate"
     source.write_text(GATE)
     subprocess.run(["g++", str(source), "-o", str(program)], check=True)
-    assert OWN in glances([str(program)], 5)
+    assert OWN in stack_samples([str(program)], 5)
 
 
 def test_who_waits_does_no_work_and_of_nobody_nothing_is_known():
-    assert set(glances([sys.executable, "-c", WAITING], 3)) == {""}
+    assert set(stack_samples([sys.executable, "-c", WAITING], 3)) == {""}
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert at_work(ended.pid) == ""
@@ -125,14 +125,17 @@ def test_a_program_that_calls_them_of_the_library_is_not_seen_in_the_library(tmp
     link = [f"-L{_TORCH.parent}", f"-Wl,-rpath,{_TORCH.parent}", "-ltorch_cpu", "-lc10"]
     command = ["g++", "-O2", "-mavx2", str(source), "-o", str(program), *link]
     subprocess.run(command, check=True)
-    assert set(glances([str(program)], 20)) <= {"", OWN}
+    assert set(stack_samples([str(program)], 20)) <= {"", OWN}
 
 
 def test_a_library_that_computes_without_the_candidate_is_named():
     label = library_label("main", [TORCH] * 9 + [""] * 40, 2e-4)
     assert label is not None
     assert label.name == "library_at_work"
-    assert "libtorch_cpu.so was at work in 9 glances at timed runs, own code in 0" in label.evidence
+    assert (
+        "libtorch_cpu.so was at work in 9 stack_samples at timed runs, own code in 0"
+        in label.evidence
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_a_library_that_computes_without_the_candidate_is_named():
         ([""] * 40, 2e-4),
         ([], 2e-4),
     ],
-    ids=["own code", "much own code", "few glances", "short calls", "nobody's", "none"],
+    ids=["own code", "much own code", "few stack_samples", "short calls", "nobody's", "none"],
 )
 def test_without_clear_evidence_nothing_is_said(seen, seconds_per_call):
     assert library_label("main", seen, seconds_per_call) is None

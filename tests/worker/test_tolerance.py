@@ -22,11 +22,11 @@ def values(shape, dtype, seed):
 
 @settings(deadline=None)
 @given(SHAPES, st.integers(1, 700), st.integers(0, 9), st.integers(1, 300))
-def test_the_pieces_that_are_compared_together_change_nothing(shape, slab, seed, block):
+def test_the_pieces_that_are_compared_together_change_nothing(shape, buffer, seed, block):
     outcome, truth = values(shape, torch.float32, seed), values(shape, torch.float64, seed + 1)
     whole = error_blocks(outcome, truth, block)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_SLAB", slab)
+        patch.setattr(blocks, "_SLAB", buffer)
         pieces = error_blocks(outcome, truth, block)
     for one, other in zip(whole, pieces, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0)

@@ -16,7 +16,7 @@ from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.tensor_buffer import Outline, Packed
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import task_source
 
 KB = 1 << 10
@@ -41,7 +41,7 @@ def extent(outcome: str, inputs: str, precision: str = "task", place: str = "cpu
 
 def warm_case(outcome: str, inputs: str, **more: str):
     task = Task(name="probe", source=task_source(outcome, inputs, **more))
-    (case,) = WarmTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
     return case
 
 
@@ -109,7 +109,7 @@ def test_the_terms_of_a_loss_count_though_one_operation_adds_them_up():
 def test_a_call_of_very_many_operations_is_made_instead(monkeypatch):
     steps = "sum(x + step for step in range(50))"
     assert extent(steps, ROW) is not None
-    monkeypatch.setattr("evolve.worker.correctness.output_sizes._MOST_OPERATIONS", 90)
+    monkeypatch.setattr("evolve.worker.correctness.output_sizes._MAX_OPERATIONS", 90)
     assert extent(steps, ROW) is None
 
 

@@ -1,11 +1,11 @@
-"""The clock: taken outside, over inputs never seen before, ended by bytes that the referee took.
+"""The clock: taken outside, over inputs never seen before, ended by bytes that the judge took.
 
 Invariants:
 - work that is late, skipped, remembered or done by somebody else makes a candidate wrong, not fast;
 - a program timed against itself is not found faster or slower;
 - every ratio has an interval and its raw samples.
 
-Windows and sittings are in `test_sittings`.
+Windows and rounds are in `test_rounds`.
 """
 
 import math
@@ -18,10 +18,10 @@ from evolve.core.evaluation import Fidelity, Stage, Status
 from evolve.core.measurement import CLEARLY_SLOWER
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.results import merged
-from evolve.worker.timing.statistics import looks
+from evolve.worker.timing.statistics import interim_pairs
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -45,7 +45,7 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     sides = verdict.samples["default"]["ms"]
     pairs = len(sides["candidate"])
     assert pairs == len(sides["eager"])
-    assert pairs in looks(Fidelity.SEARCH)
+    assert pairs in interim_pairs(Fidelity.SEARCH)
     assert pairs > 1 or ratio.high < CLEARLY_SLOWER  # whose width is of no interest
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
     assert 0 <= verdict.descriptors["error"] <= 1
@@ -307,17 +307,17 @@ class NeverContent(CpuDevice):
 def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tmp_path.chmod(0o755)
-    referee = Referee(NeverContent(), tmp_path / "cache")
+    judge = Judge(NeverContent(), tmp_path / "cache")
     slow = RELU_TASK.source.replace("return ", "time.sleep(0.002)\n        return ", 1)
     far = replace(RELU_TASK, source=f"import time\n{slow}")
     try:
         found = {
-            task: referee.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
+            task: judge.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
             for task in (RELU_TASK, far)
         }
         slow_one = forward("time.sleep(0.002)\nreturn right(x)", "import time")
-        behind = referee.evaluate(RELU_TASK, slow_one, Fidelity.VERIFY, {})
+        behind = judge.evaluate(RELU_TASK, slow_one, Fidelity.VERIFY, {})
     finally:
-        referee.close()
+        judge.close()
     pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found.values(), behind)]
     assert pairs == [32, 14, 8]

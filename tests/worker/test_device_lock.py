@@ -1,4 +1,4 @@
-"""Several sittings made ready at once, one timed at a time.
+"""Several rounds made ready at once, one timed at a time.
 
 Invariants:
 - while one sitting is timed, the processes of all others stand still, with what they have started;
@@ -23,16 +23,16 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from evolve.core.evaluation import OCCUPIED, Fidelity, Status
+from evolve.core.evaluation import DEVICE_BUSY, Fidelity, Status
 from evolve.core.program import Language
 from evolve.worker.base.faults import BusyFault, CandidateFault
 from evolve.worker.base.infra import CrowdedFault, OccupiedFault
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import close_all
 from evolve.worker.sandbox.supervisor import descendants
-from evolve.worker.session.exclusive_device import Seats
+from evolve.worker.session.exclusive_device import DeviceLock
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TurnsDevice
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.quiet
 class TwoSeats(TurnsDevice):
     """Busy while a process is called `hogging`; notes how many stand while one is timed."""
 
-    seats = 2
+    timing_slots = 2
     slots = 2
     room = 1 << 40
 
@@ -99,19 +99,19 @@ def _lock_of_its_own(tmp_path, monkeypatch):
 def verdicts(tmp_path):
     """Judges sources at once on a device, in order."""
 
-    def judge(device, *sources):
-        referee = Referee(device, tmp_path / "cache")
+    def verdicts_on(device, *sources):
+        judge = Judge(device, tmp_path / "cache")
         try:
             with ThreadPoolExecutor(len(sources)) as pool:
                 judged = [
-                    pool.submit(referee.evaluate, RELU_TASK, source, Fidelity.SCREEN, {})
+                    pool.submit(judge.evaluate, RELU_TASK, source, Fidelity.SCREEN, {})
                     for source in sources
                 ]
                 return [found.result(200) for found in judged]
         finally:
-            referee.close()
+            judge.close()
 
-    return judge
+    return verdicts_on
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(
     monkeypatch.setattr(HostLock, "exclusive", lambda lock: turns(lock))
     (verdict,) = verdicts(OccupiedDevice(), forward("return right(x)"))
     assert verdict.status is Status.INFRA, verdict.feedback
-    assert OCCUPIED in {label.name for label in verdict.labels}
+    assert DEVICE_BUSY in {label.name for label in verdict.labels}
     assert not verdict.is_worth_another_try
     assert turns.call_count == 1 + 3 + 1  # of the reference; beside others of ours; alone
 
@@ -206,7 +206,7 @@ def states(runner):
 
 def test_a_child_that_wakes_its_parent_up_is_stopped_with_it(launcher):
     with started(launcher, PARENT) as runner:
-        assert runner.has_company()
+        assert runner.has_other_processes()
         runner.freeze()
         assert states(runner) == {"T"}
         runner.thaw()
@@ -214,16 +214,16 @@ def test_a_child_that_wakes_its_parent_up_is_stopped_with_it(launcher):
 
 
 def test_who_fails_alone_on_the_device_is_dead_before_the_next_has_it(launcher):
-    seats = Seats(TwoSeats(), HostLock("cpu"))
+    device_lock = DeviceLock(TwoSeats(), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
-        seats.add(mine)
-        seats.add(other)
-        with pytest.raises(CrowdedFault), seats.alone([mine]):  # who knows whose work it was
+        device_lock.add(mine)
+        device_lock.add(other)
+        with pytest.raises(CrowdedFault), device_lock.alone([mine]):  # who knows whose work it was
             assert states(other) == {"T"}
             raise BusyFault("busy")
         assert not mine.alive
         assert other.alive
-        with pytest.raises(BusyFault), seats.alone([other]):
+        with pytest.raises(BusyFault), device_lock.alone([other]):
             raise BusyFault("busy")
         assert not other.alive
 
@@ -250,31 +250,31 @@ class Answers(UsedDevice):
     ],
 )
 def test_whose_work_it_was_shows_when_a_process_has_been_taken_away(launcher, answers, error):
-    seats = Seats(Answers(answers), HostLock("cpu"))
+    device_lock = DeviceLock(Answers(answers), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as mine:
-        with pytest.raises(error), seats.alone([mine], settles=True):
+        with pytest.raises(error), device_lock.alone([mine], settles=True):
             raise BusyFault("busy")
         assert not mine.alive
 
 
 def test_nothing_is_found_out_while_others_of_ours_are_there(launcher):
-    seats = Seats(Answers(itertools.repeat(True)), HostLock("cpu"))
+    device_lock = DeviceLock(Answers(itertools.repeat(True)), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as mine, started(launcher, PARENT) as other:
-        seats.add(mine)
-        seats.add(other)
-        with pytest.raises(CrowdedFault) as raised, seats.alone([mine], settles=True):
+        device_lock.add(mine)
+        device_lock.add(other)
+        with pytest.raises(CrowdedFault) as raised, device_lock.alone([mine], settles=True):
             raise BusyFault("busy")
         assert not isinstance(raised.value, OccupiedFault)
 
 
 def test_processes_that_no_candidate_has_had_are_no_reason_to_doubt_whose_work_it_was(launcher):
-    """Spares, and references that wait: they are there all the time, and stand still."""
-    seats = Seats(Answers(itertools.repeat(True)), HostLock("cpu"))
-    seats._device.others = frozenset
+    """Prefork processes and waiting references are there all the time, and are stopped too."""
+    device_lock = DeviceLock(Answers(itertools.repeat(True)), HostLock("cpu"))
+    device_lock._device.others = frozenset
     with started(launcher, forward("return x + 1")) as mine, launcher.start(Language.CPP) as spare:
-        seats.add(mine)
-        seats.add(spare)
-        with pytest.raises(BusyFault), seats.alone([mine]):
+        device_lock.add(mine)
+        device_lock.add(spare)
+        with pytest.raises(BusyFault), device_lock.alone([mine]):
             assert states(spare) == {"T"}
             raise BusyFault("busy")
         assert not mine.alive
@@ -291,13 +291,13 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
             time.sleep(0.5)
 
     device, lock = SlowToOpen(), HostLock("cpu")
-    launcher, seats = Launcher(device, "none", (), lock=lock), Seats(device, lock)
-    launcher.seat = seats.add
+    launcher, device_lock = Launcher(device, "none", (), lock=lock), DeviceLock(device, lock)
+    launcher.register = device_lock.add
     with ThreadPoolExecutor(1) as threads:
         try:
             starting = threads.submit(launcher.start, Language.CPP)
             assert device.opening.wait(20)
-            with seats.alone():
+            with device_lock.alone():
                 assert states(device.opened) == {"T"}
                 time.sleep(0.7)
                 assert not starting.done()  # it is given memory when nothing is timed
@@ -328,17 +328,21 @@ class Sleeper:
 
 
 def test_what_was_timed_while_a_stopped_process_worked_does_not_count():
-    seats, sleeper, woken = Seats(TwoSeats(), HostLock("cpu")), Sleeper(1e-5), Sleeper(0.01)
-    seats.add(sleeper)
-    with seats.alone():
+    device_lock, sleeper, woken = (
+        DeviceLock(TwoSeats(), HostLock("cpu")),
+        Sleeper(1e-5),
+        Sleeper(0.01),
+    )
+    device_lock.add(sleeper)
+    with device_lock.alone():
         assert sleeper.is_frozen
     assert not sleeper.is_frozen
-    seats.add(woken)
-    with pytest.raises(CrowdedFault, match="worked while it was stopped"), seats.alone():
+    device_lock.add(woken)
+    with pytest.raises(CrowdedFault, match="worked while it was stopped"), device_lock.alone():
         assert woken.is_frozen
     assert not woken.is_frozen
     assert not sleeper.is_frozen
-    with seats.lock.shared():  # which was given back
+    with device_lock.lock.shared():  # which was given back
         pass
 
 
@@ -351,26 +355,26 @@ def test_who_sits_down_while_another_does_is_not_forgotten():
             time.sleep(0.001)
             return True
 
-    seats, people = Seats(TwoSeats(), HostLock("cpu")), [Person() for _ in range(20)]
+    device_lock, people = DeviceLock(TwoSeats(), HostLock("cpu")), [Person() for _ in range(20)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(seats.add, people))
-    assert seats._seated == set(people)
+        list(threads.map(device_lock.add, people))
+    assert device_lock._processes == set(people)
 
 
 def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
-    seats = Seats(NeverIdle(), HostLock("cpu"))
+    device_lock = DeviceLock(NeverIdle(), HostLock("cpu"))
     with started(launcher, forward("return x + 1")) as other:
-        with seats.alone():
+        with device_lock.alone():
             pass
-        seats.add(other)
-        with pytest.raises(CrowdedFault, match="left running"), seats.alone():
+        device_lock.add(other)
+        with pytest.raises(CrowdedFault, match="left running"), device_lock.alone():
             pass
 
 
 class Tables(TwoSeats):
-    """Three sittings in a turn, with processes of the reference that stay."""
+    """Three rounds in a turn, with processes of the reference that stay."""
 
-    sittings = 3
+    rounds = 3
     references = 2
 
     def __init__(self) -> None:
@@ -388,24 +392,24 @@ class Tables(TwoSeats):
 @pytest.mark.slow
 def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source):
     device = Tables()
-    referee = Referee(device, tmp_path / "cache")
+    judge = Judge(device, tmp_path / "cache")
     try:
         for number in range(2):
-            found = referee.evaluate(RELU_TASK, f"{source}\n# {number}", Fidelity.SCREEN, {})
+            found = judge.evaluate(RELU_TASK, f"{source}\n# {number}", Fidelity.SCREEN, {})
             if source is not HONEST_CPP:
                 assert found.status is Status.WRONG_VALUE
                 continue
             assert found.status is Status.CORRECT, found.feedback
             times = found.samples["default"]["ms"]
             assert [len(times[side]) for side in ("candidate", "eager")] == [3, 3]
-            # Those of the other two sittings; it is also asked before the first of them begins.
+            # Those of the other two rounds; it is also asked before the first of them begins.
             assert sorted(device.alone)[len(device.alone) // 10] >= 4
             device.alone.clear()
-        kept = referee._timekeeper._references.leave()
+        kept = judge._timekeeper._references.leave()
         close_all(kept)
         assert len(kept) == (2 if source is HONEST_CPP else 0)
     finally:
-        referee.close()
+        judge.close()
 
 
 class Aside(TwoSeats):
@@ -416,19 +420,19 @@ class Aside(TwoSeats):
 
 def test_a_source_that_takes_long_to_compile_holds_up_nobody_and_disturbs_nobody(tmp_path):
     device = Aside()
-    referee = Referee(device, tmp_path / "cache")
+    judge = Judge(device, tmp_path / "cache")
     endless = forward("return right(x)", "time.sleep(1000)")
     with ThreadPoolExecutor(1) as pool:
         try:
-            compiling = pool.submit(referee.evaluate, RELU_TASK, endless, Fidelity.SCREEN, {})
-            while not (processes := [*referee._seats._seated]):
+            compiling = pool.submit(judge.evaluate, RELU_TASK, endless, Fidelity.SCREEN, {})
+            while not (processes := [*judge._device_lock._processes]):
                 time.sleep(0.05)
-            with referee._seats.alone():
+            with judge._device_lock.alone():
                 assert states(processes[0]) == {"T"}
             assert "T" not in states(processes[0])
             assert not compiling.done()
         finally:
-            referee.close()
+            judge.close()
 
 
 def test_time_in_which_a_process_is_stopped_is_not_its_own(launcher):

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from evolve.trajectories.decontamination.similarity import Likeness, shape_of
+from evolve.trajectories.decontamination.similarity import Similarity, shape_of
 
 RELU = '''
 import torch
@@ -71,14 +71,14 @@ REFERENCES = {"relu": RELU, "sigmoid": SIGMOID, "rows": ROWS}
 
 
 def test_layout_comments_and_sizes_make_no_difference():
-    likeness = Likeness(REFERENCES)
+    likeness = Similarity(REFERENCES)
     assert likeness.same(RELU.replace("4096", "64").replace("torch.rand", "torch.randn")) == "relu"
     assert likeness.same(RELU.replace("  # elementwise", "").replace("\n\n\n", "\n\n")) == "relu"
     assert likeness.same(RELU.replace("relu", "tanh")) is None
 
 
 def test_another_size_is_at_no_distance_and_another_operation_is_at_some():
-    nearest = Likeness(REFERENCES).nearest(RELU.replace("4096", "64"))
+    nearest = Similarity(REFERENCES).nearest(RELU.replace("4096", "64"))
     assert (nearest[0].name, nearest[0].distance) == ("relu", 0.0)
     assert [near.name for near in nearest] == ["relu", "sigmoid", "rows"]
     assert 0.2 < nearest[1].distance < nearest[2].distance <= 1
@@ -86,9 +86,9 @@ def test_another_size_is_at_no_distance_and_another_operation_is_at_some():
 
 def test_names_of_variables_are_no_distance():
     renamed = ROWS.replace("scale", "factor").replace("weight", "gamma")
-    near = Likeness(REFERENCES).nearest(renamed)[0]
+    near = Similarity(REFERENCES).nearest(renamed)[0]
     assert (near.name, near.distance) == ("rows", 0.0)
-    assert Likeness(REFERENCES).same(renamed) == "rows"
+    assert Similarity(REFERENCES).same(renamed) == "rows"
 
 
 OPERATION = """
@@ -113,11 +113,11 @@ class Model(torch.nn.Module):
     ],
 )
 def test_one_operation_is_the_same_however_it_is_spelled(one: str, other: str):
-    assert Likeness({"it": OPERATION.format(one)}).same(OPERATION.format(other)) == "it"
+    assert Similarity({"it": OPERATION.format(one)}).same(OPERATION.format(other)) == "it"
     begin = "    def __init__(self):\n        super().__init__()\n\n"
     annotated = OPERATION.format(other).replace("x)", "x: torch.Tensor)", 1)
     begun = annotated.replace("    def forward", f"{begin}    def forward")
-    assert Likeness({"it": OPERATION.format(one)}).same(begun) == "it"
+    assert Similarity({"it": OPERATION.format(one)}).same(begun) == "it"
 
 
 @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ def test_one_operation_is_the_same_however_it_is_spelled(one: str, other: str):
     ],
 )
 def test_another_operation_is_another_task(one: str, other: str):
-    assert Likeness({"it": OPERATION.format(one)}).same(OPERATION.format(other)) is None
+    assert Similarity({"it": OPERATION.format(one)}).same(OPERATION.format(other)) is None
 
 
 def test_a_text_that_is_no_python_still_has_a_shape():
     assert shape_of("def broken(:\n").digest != shape_of("class Model\n").digest
-    assert Likeness({"broken": "def broken(:"}).nearest(RELU)[0].distance == 1.0
+    assert Similarity({"broken": "def broken(:"}).nearest(RELU)[0].distance == 1.0
 
 
 def test_a_prompt_shows_a_task_that_it_quotes():
-    likeness = Likeness(REFERENCES)
+    likeness = Similarity(REFERENCES)
     assert likeness.shown_in(f"Here is a task:\n```python\n{ROWS}\n```\nMake it fast.") == "rows"
     without_docstrings = re.sub(r' *"""[^"]*"""\n', "", RELU)
     assert likeness.shown_in(f"An example:\n{RELU}") == "relu"
@@ -148,14 +148,14 @@ def test_a_prompt_shows_a_task_that_it_quotes():
 
 
 def test_a_prompt_that_shows_a_relative_does_not_show_the_task():
-    likeness = Likeness({"relu": RELU})
+    likeness = Similarity({"relu": RELU})
     assert likeness.shown_in(f"```python\n{SIGMOID}\n```") is None
     assert likeness.shown_in("class ModelNew: the fastest torch.relu(x) there is") is None
     assert likeness.shown_in("") is None
 
 
 def test_without_references_nothing_is_near_or_shown():
-    nothing = Likeness({})
+    nothing = Similarity({})
     assert nothing.nearest(RELU) == []
     assert nothing.shown_in(RELU) is None
     assert nothing.same(RELU) is None

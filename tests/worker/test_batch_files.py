@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.worker.service.batch_files import (
-    MOST_FAILURES,
+    MAX_FAILURES,
     Answers,
     BatchRequest,
     is_answers,
@@ -101,8 +101,10 @@ def test_an_answer_counts_for_its_own_question_only():
 
 def test_an_answer_counts_however_far_the_run_has_come_since_it_was_asked_for():
     answers = Answers()
-    answers.take(answer(evaluate("a:0", bars={"eager": 2.0}), result={"status": "correct"}))
-    assert answers.of(evaluate("a:0", bars={"eager": 3.0})).final is not None
+    answers.take(
+        answer(evaluate("a:0", target_speedups={"eager": 2.0}), result={"status": "correct"})
+    )
+    assert answers.of(evaluate("a:0", target_speedups={"eager": 3.0})).final is not None
 
 
 def test_beginnings_without_an_end_and_our_own_faults_are_failures():
@@ -113,7 +115,7 @@ def test_beginnings_without_an_end_and_our_own_faults_are_failures():
     assert answers.of(asked).failures == 1
     answers.take(begun(asked))
     answers.take({"dropped": asked.id, "subject": asked.subject})
-    assert answers.of(asked).failures == 1 < MOST_FAILURES
+    assert answers.of(asked).failures == 1 < MAX_FAILURES
 
 
 def test_the_first_final_answer_stands():

@@ -1,4 +1,4 @@
-"""The referee: holds inputs, references, comparator and clock, and makes evaluations of it all."""
+"""The judge: holds inputs, references, comparator and clock, and makes evaluations of it all."""
 
 import contextlib
 import json
@@ -17,8 +17,8 @@ import torch
 from evolve.core.compiled import Compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
-    NO_ROOM,
-    OCCUPIED,
+    DEVICE_BUSY,
+    DEVICE_OOM,
     Evaluation,
     Fidelity,
     Label,
@@ -44,20 +44,20 @@ from evolve.worker.judge.audit import Finding, audit
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
-from evolve.worker.judge.stages import check, count_torch, probe_custom, prove_kernels, smoke
-from evolve.worker.judge.success_feedback import praise
+from evolve.worker.judge.stages import check, count_torch, probe_custom, profile_kernels, smoke
+from evolve.worker.judge.success_feedback import success_feedback
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.runner.baselines import require_baseline
-from evolve.worker.runner.profiling import Proof
+from evolve.worker.runner.profiling import KernelProfile
 from evolve.worker.session import memory_model
 from evolve.worker.session.admission import Admission
-from evolve.worker.session.candidate_session import Candidate, Workshop
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.memory_budget import Room
+from evolve.worker.session.candidate_session import Candidate, CandidateSession
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for, room_to_check, room_to_compile, writers
-from evolve.worker.session.prepared_task import WarmTask
+from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.timing.comparison import Timekeeper
 from evolve.worker.timing.cuda_events import KERNELBENCH_TRIALS
 from evolve.worker.timing.cuda_events import read as read_events
@@ -78,7 +78,7 @@ _INFRA_TEXT = 1000  # characters: what the system says may have a candidate's na
 _WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
 
 
-class Referee:
+class Judge:
     """Judges candidates on one device.
 
     Args:
@@ -109,23 +109,23 @@ class Referee:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
         # A spare starts before it is known which build it will need. It may enter the folder of
         # all builds, but not list it, and their names are digests of sources.
-        shown = (str(cache),) if device.spares else ()
+        shown = (str(cache),) if device.preforked else ()
         self._lock = HostLock(device.name)
         self.launcher = Launcher(device, require, (*read, *shown), ahead=ahead, lock=self._lock)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.launcher.close)
             self.launcher.probe()
             on_failure.pop_all()
-        self._seats = Seats(device, self._lock)
-        self.launcher.seat = self._seats.add
-        self.workshop = Workshop(device, self.launcher, builds, self._seats, call_s)
-        self._room = Room(device.room, device.seats)
-        self._timekeeper = Timekeeper(self.workshop, self._seats, self._room)
-        self._tools = Tools(self.workshop, self._room)
-        self._admission = Admission(device, self._lock, self._room, self._timekeeper.release)
+        self._device_lock = DeviceLock(device, self._lock)
+        self.launcher.register = self._device_lock.add
+        self.session = CandidateSession(device, self.launcher, builds, self._device_lock, call_s)
+        self._budget = MemoryBudget(device.room, device.timing_slots)
+        self._timekeeper = Timekeeper(self.session, self._device_lock, self._budget)
+        self._tools = Tools(self.session, self._budget)
+        self._admission = Admission(device, self._lock, self._budget, self._timekeeper.release)
         self._baselines: dict[tuple[str, str], dict[str, Any]] = {}
-        self._speed_of_light = SpeedOfLight(device, self._seats)
-        self.launcher.keep_spares()
+        self._speed_of_light = SpeedOfLight(device, self._device_lock)
+        self.launcher.start_prefork()
 
     def close(self) -> None:
         self._tools.close()
@@ -135,7 +135,7 @@ class Referee:
     def audit(self, task: Task) -> list[dict[str, str]]:
         """Null candidates that the task cannot tell from a kernel; UsageError for a bad file."""
 
-        def audited(warm: WarmTask) -> tuple[Finding, ...]:
+        def audited(warm: PreparedTask) -> tuple[Finding, ...]:
             return self._admission.made(lambda: audit(warm.loaded))
 
         found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
@@ -145,7 +145,7 @@ class Referee:
         """The reference timed against itself: what this host can resolve, and what it costs."""
         start = time.monotonic()
 
-        def timed(warm: WarmTask) -> Timing:
+        def timed(warm: PreparedTask) -> Timing:
             timing = Timing()
             self._timekeeper.time(warm, None, {}, fidelity, timing, {})
             return timing
@@ -170,15 +170,15 @@ class Referee:
         if not self.device.has_profiler:
             raise UsageError("timing=kernelbench needs CUDA events, so a GPU: take device=cuda")
 
-        def room(warm: WarmTask) -> int:
+        def room(warm: PreparedTask) -> int:
             return room_for(warm.cases, self.device, 1, judges=False)
 
         return self._admission.within(task, Fidelity.SEARCH, room, self._events)
 
-    def _events(self, warm: WarmTask) -> dict[str, dict[str, float]]:
-        found, call_s = {}, self.workshop.call_s
-        start = partial(self.workshop.reference, warm, Needs(_FLUSHED, all_queues=True))
-        with self._seats.only(start) as runner:
+    def _events(self, warm: PreparedTask) -> dict[str, dict[str, float]]:
+        found, call_s = {}, self.session.call_s
+        start = partial(self.session.reference, warm, Needs(_FLUSHED, all_queues=True))
+        with self._device_lock.only(start) as runner:
             for case in warm.timed:
                 with self.device.share(runner, case.block(-1, 1)) as inputs:
                     text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
@@ -211,15 +211,15 @@ class Referee:
         for variant in variants:
             inductor.settings(variant)
 
-        def room(warm: WarmTask) -> int:
+        def room(warm: PreparedTask) -> int:
             each = room_to_compile(warm.cases, self.device)
             writing = writers(warm.cases, self.device, len(variants)) * each
-            looks = eager_rounding.may_round(warm, self.workshop)
+            looks = eager_rounding.may_round(warm, self.session)
             return max(writing, self._room_to_check(warm)) if looks else writing
 
-        def written(warm: WarmTask) -> dict[str, Compiled | str]:
-            made = self.workshop.written(warm, variants)
-            device = eager_rounding.described(warm, self.workshop)
+        def written(warm: PreparedTask) -> dict[str, Compiled | str]:
+            made = self.session.written(warm, variants)
+            device = eager_rounding.described(warm, self.session)
             return {
                 name: found if isinstance(found, str) else replace(found, device=device)
                 for name, found in made.items()
@@ -235,7 +235,7 @@ class Referee:
         key = task.revision, name
         if key not in self._baselines:
 
-            def timed(warm: WarmTask) -> Timing:
+            def timed(warm: PreparedTask) -> Timing:
                 side, timing = self._rival(warm, name, ""), Timing()
                 self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
                 return timing
@@ -254,16 +254,16 @@ class Referee:
         source: str,
         fidelity: Fidelity,
         opponents: Mapping[str, str],
-        bars: Mapping[str, float] | None = None,
+        target_speedups: Mapping[str, float] | None = None,
     ) -> Evaluation:
         """The verdict on one instance; never raises because of the candidate.
 
         Raises:
             UsageError: the task cannot be judged.
         """
-        asked = Asked(source, fidelity, opponents, bars or {})
+        asked = Asked(source, fidelity, opponents, target_speedups or {})
 
-        def judged(warm: WarmTask) -> Judged:
+        def judged(warm: PreparedTask) -> Judged:
             return self._judged(warm, asked)
 
         phases.enter("preparing inputs")
@@ -277,7 +277,7 @@ class Referee:
         found = self._admission.alone(task, fidelity, judged)
         return judged_twice(verdict, self._evaluated(asked, found))
 
-    def _judged(self, warm: WarmTask, asked: Asked) -> Judged:
+    def _judged(self, warm: PreparedTask, asked: Asked) -> Judged:
         progress = Progress()
         try:
             status, feedback = self._climb(warm, asked, progress)
@@ -286,22 +286,22 @@ class Referee:
             status, feedback = fault.status, explain(fault, asked.source)
             if self._may_be_others(fault, progress):
                 status, feedback = Status.INFRA, f"others had the device's memory: {feedback}"
-                if self._room.is_all_ours:  # so they are not this judge's, and may stay
-                    progress.labels.append(Label(NO_ROOM, plain(feedback, _INFRA_TEXT)))
+                if self._budget.holds_all:  # so they are not this judge's, and may stay
+                    progress.labels.append(Label(DEVICE_OOM, plain(feedback, _INFRA_TEXT)))
             self._require_health_after(fault)
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
             # The task has been seen to fit: a candidate is there, which may hold what is missing.
             is_short = is_short_of_memory(error)
             if (isinstance(error, UsageError) and not is_short) or (
-                is_short and self._room.is_all_ours and memory_model.is_too_large(warm, self.device)
+                is_short and self._budget.holds_all and memory_model.is_too_large(warm, self.device)
             ):
                 raise
             why = plain(str(error), _INFRA_TEXT)
             status, feedback = Status.INFRA, f"the evaluator failed: {why}"
             if isinstance(error, OccupiedFault):
-                progress.labels.append(Label(OCCUPIED, why))
+                progress.labels.append(Label(DEVICE_BUSY, why))
             elif is_no_room(error):
-                progress.labels.append(Label(NO_ROOM, why))
+                progress.labels.append(Label(DEVICE_OOM, why))
         return Judged(warm, progress, status, feedback)
 
     def _with_tools(self, judged: Judged) -> Judged:
@@ -334,18 +334,18 @@ class Referee:
             fault, self.device.total_bytes or sys.maxsize
         ):
             return False
-        return self._room.has_company or bool(self.device.others())
+        return self._budget.had_concurrent or bool(self.device.others())
 
-    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> WarmTask:
+    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> PreparedTask:
         """The task with its hidden inputs, as evaluations of this fidelity use it."""
         return self._admission.warm(task, fidelity)
 
-    def _room_to_check(self, warm: WarmTask) -> int:
+    def _room_to_check(self, warm: PreparedTask) -> int:
         return room_to_check(warm, self.device)
 
     def _climb(
         self,
-        task: WarmTask,
+        task: PreparedTask,
         asked: Asked,
         progress: Progress,
     ) -> tuple[Status, str]:
@@ -355,19 +355,19 @@ class Referee:
         progress.labels += static_labels(asked.source)
         require_model(asked.source)
         if refusal := self.device.refuses(candidate.language):
-            raise CandidateFault(Status.CONTRACT, refusal)
-        progress.stage = Stage.CONTRACT
+            raise CandidateFault(Status.INVALID_INTERFACE, refusal)
+        progress.stage = Stage.INTERFACE
         phases.enter("compiling")
         with contextlib.ExitStack() as ends:
             with progress.timed("compile"):
-                runner = ends.enter_context(self.workshop.building(candidate, task))
+                runner = ends.enter_context(self.session.building(candidate, task))
             progress.stage = Stage.COMPILE
             with progress.timed("smoke"):
-                smoke(self.workshop, runner, candidate, task)
-                self.workshop.keep(candidate, runner)
+                smoke(self.session, runner, candidate, task)
+                self.session.keep(candidate, runner)
             progress.stage = Stage.SMOKE
             phases.enter("checking")
-            with self.workshop.unless_aside():
+            with self.session.unless_aside():
                 self._check(runner, candidate, task, fidelity, progress)
         if fidelity is Fidelity.CHECK:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
@@ -378,12 +378,14 @@ class Referee:
             )
         if self.device.has_memory_mark and progress.custom and fidelity in _WEIGHED:
             with self._stage("memory", progress):
-                progress.scratch_bytes = scratch_bytes(self.workshop, candidate, task)
+                progress.scratch_bytes = scratch_bytes(self.session, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         candidate.custom = progress.custom
         phases.enter("timing")
         with progress.timed("timing"):
-            self._timekeeper.time(task, candidate, rivals, fidelity, progress.timing, asked.bars)
+            self._timekeeper.time(
+                task, candidate, rivals, fidelity, progress.timing, asked.target_speedups
+            )
         if disowned(progress.timing.labels):
             progress.custom = False
         with progress.timed("speed_of_light"):
@@ -397,36 +399,38 @@ class Referee:
         progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
             fidelity, Stage.TIMING
         )
-        return Status.CORRECT, praise(progress.timing, light, progress.facts, progress.custom)
+        return Status.CORRECT, success_feedback(
+            progress.timing, light, progress.facts, progress.custom
+        )
 
     def _check(
         self,
         runner: RunnerProcess,
         candidate: Candidate,
-        task: WarmTask,
+        task: PreparedTask,
         fidelity: Fidelity,
         progress: Progress,
     ) -> None:
         """Whether it is right, and what makes it so."""
-        proof = None
+        profile = None
         with progress.timed("correctness"):
-            self.workshop.construct(runner, task.cases)
-            progress.suite = check(self.workshop, runner, candidate, task, fidelity)
+            self.session.construct(runner, task.cases)
+            progress.suite = check(self.session, runner, candidate, task, fidelity)
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):
-            probed = count_torch(self.workshop, runner, task, self._speed_of_light.cost)
+            probed = count_torch(self.session, runner, task, self._speed_of_light.cost)
         if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
             with progress.timed("profile"):
-                proof = prove_kernels(self.workshop, runner, candidate, task)
+                profile = profile_kernels(self.session, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                self.workshop, runner, candidate, probed, progress.labels, fidelity
+                self.session, runner, candidate, probed, progress.labels, fidelity
             )
             progress.labels += labels
             if progress.custom:  # what the text lets one guess has been measured
                 progress.labels = without_guesses(progress.labels)
-        if progress.custom and proof is not None:
-            self._believe(proof, progress)
+        if progress.custom and profile is not None:
+            self._believe(profile, progress)
 
     @contextmanager
     def _stage(self, name: str, progress: Progress) -> Iterator[None]:
@@ -434,25 +438,25 @@ class Referee:
         with self._lock.shared(), progress.timed(name):
             yield
 
-    def _rival(self, task: WarmTask, name: str, text: str) -> Candidate:
+    def _rival(self, task: PreparedTask, name: str, text: str) -> Candidate:
         """An opponent; one that has the name of a baseline is the reference, run that way."""
         if name not in BASELINES:
             return Candidate(text)
         require_baseline(name, self.device.place)
         return Candidate(json.dumps(task.task.to_json()), kind=name)
 
-    def _believe(self, proof: Proof, progress: Progress) -> None:
+    def _believe(self, profile: KernelProfile, progress: Progress) -> None:
         """Evidence that speaks against a candidate counts, although it comes from its process."""
-        progress.labels += proof.labels
-        progress.facts = proof.facts
-        progress.measured |= {"coverage": round(proof.coverage, 4), **proof.compiled}
-        progress.custom = not proof.library_made
+        progress.labels += profile.labels
+        progress.facts = profile.facts
+        progress.measured |= {"coverage": round(profile.coverage, 4), **profile.compiled}
+        progress.custom = not profile.library_made
 
     def _evaluated(self, asked: Asked, found: Judged) -> Evaluation:
         return evaluation(asked, self._with_tools(found), self.device, self.launcher.tier)
 
-    def _check_further(self, candidate: Candidate, task: WarmTask) -> None:
+    def _check_further(self, candidate: Candidate, task: PreparedTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
         again = self.warm(task.task, Fidelity.VERIFY)
-        with self.workshop.seated(candidate, again.cases) as runner:
-            check(self.workshop, runner, candidate, again, Fidelity.VERIFY)
+        with self.session.interruptible(candidate, again.cases) as runner:
+            check(self.session, runner, candidate, again, Fidelity.VERIFY)

@@ -28,9 +28,9 @@ from evolve.worker.correctness.cases import LoadedCase
 from evolve.worker.correctness.oracle import PERTURBATIONS
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.window import Block, TimedCase
-from evolve.worker.judge.referee import Referee
+from evolve.worker.judge.judge import Judge
 from evolve.worker.session.cache import Store
-from evolve.worker.session.candidate_session import Workshop
+from evolve.worker.session.candidate_session import CandidateSession
 from evolve.worker.session.memory_model import (
     block_outputs,
     largest_block,
@@ -40,8 +40,8 @@ from evolve.worker.session.memory_model import (
     trusted_bytes,
     working_bytes,
 )
-from evolve.worker.session.prepared_task import WarmTasks, usual_number
-from evolve.worker.timing.interleaved_blocks import PairTimes, Sitting, judge_samples
+from evolve.worker.session.prepared_task import PreparedTasks, usual_number
+from evolve.worker.timing.interleaved_blocks import MeasurementRound, PairTimes, judge_samples
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
@@ -66,7 +66,7 @@ for _ in range(6000):
         break
     time.sleep(0.01)
 """
-    tasks = WarmTasks(CpuDevice())
+    tasks = PreparedTasks(CpuDevice())
     warm = tasks.get(RELU_TASK, Fidelity.SEARCH)
     held = Task(name="held", source=source + RELU_TASK.source)
     loading = threading.Thread(target=tasks.get, args=(held, Fidelity.SEARCH))
@@ -82,7 +82,7 @@ for _ in range(6000):
 
 
 def test_a_task_asked_for_by_several_is_loaded_once():
-    tasks = WarmTasks(CpuDevice())
+    tasks = PreparedTasks(CpuDevice())
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(tasks.get(SLOW, Fidelity.SEARCH)))
@@ -96,14 +96,14 @@ def test_a_task_asked_for_by_several_is_loaded_once():
 
 
 def test_a_task_is_loaded_once_for_search_and_verification_which_have_other_secrets():
-    tasks = WarmTasks(CpuDevice())
+    tasks = PreparedTasks(CpuDevice())
     search, verify = (tasks.get(RELU_TASK, one) for one in (Fidelity.SEARCH, Fidelity.VERIFY))
     assert search.loaded is verify.loaded
     assert search.cases[0].model_seed != verify.cases[0].model_seed
 
 
 def test_the_task_used_longest_ago_gives_way():
-    tasks = WarmTasks(CpuDevice(), tasks=2)
+    tasks = PreparedTasks(CpuDevice(), tasks=2)
     first = tasks.get(RELU_TASK, Fidelity.SEARCH)
     tasks.get(RELU_TASK, Fidelity.VERIFY)
     assert tasks.get(RELU_TASK, Fidelity.SEARCH) is first
@@ -112,7 +112,7 @@ def test_the_task_used_longest_ago_gives_way():
 
 
 def test_where_memory_is_short_what_is_warm_gives_way():
-    tasks = WarmTasks(CpuDevice())
+    tasks = PreparedTasks(CpuDevice())
     check = tasks.get(RELU_TASK, Fidelity.SEARCH).cases[0].check("task", 0)
     tries = []
 
@@ -213,11 +213,11 @@ def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monk
     tmp_path.chmod(0o755)
     device = CpuDevice()
     device.warm_bytes = 1
-    referee = Referee(device, tmp_path / "cache")
+    judge = Judge(device, tmp_path / "cache")
     try:
-        verdict = referee.evaluate(TWO_CASES, HONEST_CPP, Fidelity.CHECK, {})
+        verdict = judge.evaluate(TWO_CASES, HONEST_CPP, Fidelity.CHECK, {})
     finally:
-        referee.close()
+        judge.close()
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert len(most) > 10
     assert max(most) == 0
@@ -245,7 +245,7 @@ SAID_BY_LIBRARIES = (
 
 
 def short_of_memory(first: int, count: float, said: str = SAID) -> Task:
-    """A task whose reference runs out of memory in the referee, from a call on, so many times."""
+    """A task whose reference runs out of memory in the judge, from a call on, so many times."""
     body = f"""torch.calls_of_reference = getattr(torch, "calls_of_reference", 0) + 1
         if {first} <= torch.calls_of_reference < {first + count}:
             raise {said}
@@ -255,61 +255,61 @@ def short_of_memory(first: int, count: float, said: str = SAID) -> Task:
 
 
 @pytest.fixture
-def referee(tmp_path, monkeypatch):
+def judge(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "calls_of_reference", 0, raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # a lock of its own
     tmp_path.chmod(0o755)
-    referee = Referee(SmallDevice(), tmp_path / "cache")
-    yield referee
-    referee.close()
+    judge = Judge(SmallDevice(), tmp_path / "cache")
+    yield judge
+    judge.close()
 
 
 @pytest.mark.parametrize("first", [1, 3], ids=["before", "while"])
-def test_memory_that_is_short_once_changes_no_verdict(referee, first):
+def test_memory_that_is_short_once_changes_no_verdict(judge, first):
     """Whether it is before a candidate is there or while it is judged."""
     task = short_of_memory(first, 2)
-    verdict = referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
+    verdict = judge.evaluate(task, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert torch.calls_of_reference > first + 2
 
 
 @pytest.mark.parametrize("said", SAID_BY_LIBRARIES)
-def test_truth_is_from_fp64_though_memory_is_short_once_for_a_library(referee, said):
+def test_truth_is_from_fp64_though_memory_is_short_once_for_a_library(judge, said):
     """In fp32 it would be as coarse as the reference, and who is more exact would be wrong."""
-    referee.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
-    (case,) = referee.warm(short_of_memory(0, 0)).timed
+    judge.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
+    (case,) = judge.warm(short_of_memory(0, 0)).timed
     case.check("task", 0)
     in_fp64 = torch.calls_of_reference  # the last one
-    (case,) = referee.warm(short_of_memory(2 * in_fp64, 1, said)).timed
+    (case,) = judge.warm(short_of_memory(2 * in_fp64, 1, said)).timed
     assert case.check("task", 0).expected.note == ""
     assert torch.calls_of_reference > 2 * in_fp64
 
 
 def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_of_ours(
-    referee, capfd
+    judge, capfd
 ):
     wrong = HONEST_CPP.replace("        return y", "        return y * 1.01")
     assert wrong != HONEST_CPP
-    referee.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
-    known = referee.evaluate(short_of_memory(0, 0), wrong, Fidelity.CHECK, {})
+    judge.warm(RELU_TASK).timed[0].check("task", 0)  # warm, to be let go of
+    known = judge.evaluate(short_of_memory(0, 0), wrong, Fidelity.CHECK, {})
     moving = torch.calls_of_reference - PERTURBATIONS + 1  # the first of those runs
     task = short_of_memory(torch.calls_of_reference + moving, 1)
-    verdict = referee.evaluate(task, wrong, Fidelity.CHECK, {})
+    verdict = judge.evaluate(task, wrong, Fidelity.CHECK, {})
     assert verdict.status is known.status is Status.WRONG_VALUE
     assert "judged again" not in capfd.readouterr().err
     assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS) - 1
 
 
-def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(referee):
-    kept = weakref.ref(referee.warm(RELU_TASK).timed[0].check("task", 0).expected)
+def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(judge):
+    kept = weakref.ref(judge.warm(RELU_TASK).timed[0].check("task", 0).expected)
     assert kept() is not None
-    verdict = referee.evaluate(short_of_memory(0, 0), HONEST_CPP, Fidelity.CHECK, {})
+    verdict = judge.evaluate(short_of_memory(0, 0), HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert kept() is None
 
 
-def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(referee, monkeypatch):
-    launched, alive, most = Workshop.launched, [], []
+def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(judge, monkeypatch):
+    launched, alive, most = CandidateSession.launched, [], []
 
     def counted(*arguments, **options):
         runner = launched(*arguments, **options)
@@ -317,34 +317,34 @@ def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(referee, 
         most.append(sum(each.alive for each in alive))
         return runner
 
-    monkeypatch.setattr(Workshop, "launched", counted)
-    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+    monkeypatch.setattr(CandidateSession, "launched", counted)
+    verdict = judge.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.custom, verdict.labels
     assert most == [1]  # for its build, its checks, and without its kernels
 
 
 @pytest.mark.slow
-def test_a_device_that_is_full_beside_others_is_tried_again_alone(referee):
-    referee.device.refusals = 2  # as often as a process is tried to start
-    assert referee.noise(RELU_TASK)["half_width"] > 0
-    assert not referee.device.refusals
+def test_a_device_that_is_full_beside_others_is_tried_again_alone(judge):
+    judge.device.refusals = 2  # as often as a process is tried to start
+    assert judge.noise(RELU_TASK)["half_width"] > 0
+    assert not judge.device.refusals
 
 
-def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(referee):
+def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(judge):
     task = short_of_memory(1, float("inf"))
     for ask in (
-        lambda: referee.audit(task),
-        lambda: referee.noise(task),
-        lambda: referee.evaluate(task, HONEST_CPP, Fidelity.CHECK, {}),
+        lambda: judge.audit(task),
+        lambda: judge.noise(task),
+        lambda: judge.evaluate(task, HONEST_CPP, Fidelity.CHECK, {}),
     ):
         with pytest.raises(UsageError, match=r"task short.*does not fit"):
             ask()
-    verdict = referee.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
+    verdict = judge.evaluate(RELU_TASK, HONEST_CPP, Fidelity.CHECK, {})
     assert verdict.status is Status.CORRECT
 
 
 def loaded_case(device=None):
-    (case,) = WarmTasks(device or CpuDevice()).get(RELU_TASK, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(device or CpuDevice()).get(RELU_TASK, Fidelity.SEARCH).cases
     return case
 
 
@@ -393,11 +393,11 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
     monkeypatch.setattr(torch, "calls_of_reference", 0, raising=False)
     device = CpuDevice()
     device.warm_bytes = 0
-    (warm,) = WarmTasks(device).get(short_of_memory(0, 0), Fidelity.SEARCH).cases
+    (warm,) = PreparedTasks(device).get(short_of_memory(0, 0), Fidelity.SEARCH).cases
     case = TimedCase(warm=warm, calls=4, layouts={}, blocks=2, recorded=False, unshortened_s=0.0)
 
     def sitting(change=lambda y: y):
-        found = Sitting(PairTimes())
+        found = MeasurementRound(PairTimes())
         for side, number, at in itertools.product(("candidate", "best"), (3, 5), (0, 2)):
             (x,) = warm.block(number, 4).tree(at)
             right = torch.relu(x) * 2 + x
@@ -405,11 +405,11 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
             found.samples.append((side, case, Block(1.0, 1.0, number, samples, (0.0, 0.0, 0.0))))
         return found
 
-    sittings = [sitting() for _ in range(3)]
+    rounds = [sitting() for _ in range(3)]
     before = torch.calls_of_reference
-    assert judge_samples(sittings, contextlib.nullcontext) < 1
+    assert judge_samples(rounds, contextlib.nullcontext) < 1
     assert torch.calls_of_reference == before + 2 * 4  # as it is and in fp64, of four calls
-    assert not any(found.samples for found in sittings)
+    assert not any(found.samples for found in rounds)
     with pytest.raises(SideFault) as caught:
         judge_samples([sitting(), sitting(torch.neg)], contextlib.nullcontext)
     assert caught.value.side == "best"
@@ -419,7 +419,7 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
 def test_a_new_task_has_room_for_being_measured_until_it_is(processes):
     device = CpuDevice()
     device.pool_bytes = device.process_bytes = 0
-    task = WarmTasks(device).get(RELU_TASK, Fidelity.VERIFY)
+    task = PreparedTasks(device).get(RELU_TASK, Fidelity.VERIFY)
     new = room_to_check(task, device, processes)
     task.layouts = {"default": ()}
     known = room_to_check(task, device, processes)
@@ -435,7 +435,7 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
     device.pool_bytes = device.block_bytes = 0
     asking = "(x[:, None] * x) if float(x[0]) < 2 else x"  # so that it takes a call to know more
     task = Task(name="outer", source=task_source(asking, "[torch.rand(256)]"))
-    (case,) = WarmTasks(device).get(task, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(device).get(task, Fidelity.SEARCH).cases
     unseen = room_for([case], device, 2)
     assert case.output_bytes == 256 * case.input_bytes
     seen = room_for([case], device, 2)
@@ -449,7 +449,7 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
 def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usual):
     device = CpuDevice()
     device.pool_bytes = usual
-    cases = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    cases = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
     before = max(usual, trusted_bytes(cases, device))
     assert require_more(cases, device)
     assert working_bytes(cases, device) >= trusted_bytes(cases, device) >= 2 * before
@@ -457,7 +457,7 @@ def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usu
 
 def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
     device = CpuDevice()
-    cases = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    cases = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
     of_its_own = room_for(cases, device, 1)
     device.expecting_bytes = 1 << 40
     assert room_for(cases, device, 1) < of_its_own
@@ -467,7 +467,7 @@ def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
 def test_blocks_are_short_where_intervals_may_be_wide():
     device = CpuDevice()
     device.half_width, device.reward_bytes = 0.1, 1 << 10
-    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
     (case,) = task.timed
     task.calls[case.index], task.reference_s[case.index] = 64, 1.0
     assert largest_block(task, device, Fidelity.SEARCH) == case.known_bytes
@@ -479,7 +479,7 @@ def test_blocks_are_short_where_intervals_may_be_wide():
 def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recording():
     device = CpuDevice()
     device.block_bytes, device.has_profiler = 1 << 30, True
-    task = WarmTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
     (case,) = task.timed
     one, calls = case.output_bytes, 64
     task.calls[case.index] = calls

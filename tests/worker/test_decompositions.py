@@ -16,7 +16,7 @@ from evolve.core.compiled import WHOLE
 from evolve.core.errors import UsageError
 from evolve.worker.build.decompositions.norms import keep_norms
 from evolve.worker.build.inductor import compile_model, settings
-from tests.worker.whole_running import kept
+from tests.worker.decompositions_running import kept
 
 
 class Reference(nn.Module):

@@ -29,14 +29,14 @@ def judged(search):
 
 
 def test_the_first_program_has_no_bar(search):
-    assert search.request(search.ask()).bars == {}
+    assert search.request(search.ask()).target_speedups == {}
 
 
 def test_the_next_ones_have_the_lower_end_of_the_best(search):
     judged(search)
     best = search.leader.fitness
     asked = search.request(search.offer(ANOTHER))
-    assert asked.bars == {"eager": pytest.approx(math.exp(best.low))}
+    assert asked.target_speedups == {"eager": pytest.approx(math.exp(best.low))}
 
 
 class Screens:
@@ -53,11 +53,11 @@ def test_a_screen_has_none(store, run):
     first = search.offer(SEED_SOURCE)
     search.tell(first, SyntheticEvaluator().judge(search.request(first)))
     assert search.leader is not None
-    assert search.request(search.ask()).bars == {}
+    assert search.request(search.ask()).target_speedups == {}
 
 
 @pytest.mark.parametrize("fidelity", [Fidelity.SEARCH, Fidelity.VERIFY])
 def test_what_is_weighed_again_has_none(search, fidelity):
     judged(search)
-    ticket = search.again(search.leader, operator="again", fidelity=fidelity)
-    assert search.request(ticket).bars == {}
+    ticket = search.reevaluate(search.leader, operator="again", fidelity=fidelity)
+    assert search.request(ticket).target_speedups == {}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
-from evolve.worker.runner.profiling import Kernel, OwnCode, prove
+from evolve.worker.runner.profiling import Kernel, OwnCode, profile_of
 
 PTX = """
 .version 8.7
@@ -112,9 +112,9 @@ def test_the_descriptors_are_those_of_the_own_kernel_that_took_longest(tmp_path)
         Kernel("product", 80.0, registers=200, shared_bytes=65536, occupancy=0.25),
         Kernel("at::native::fill", 90.0, registers=16, shared_bytes=0),
     ]
-    proof = prove(kernels, OwnCode(str(tmp_path)))
-    assert proof is not None
-    assert proof.compiled == {
+    profile = profile_of(kernels, OwnCode(str(tmp_path)))
+    assert profile is not None
+    assert profile.compiled == {
         "registers": 200.0,
         "shared_bytes": 65536.0,
         "occupancy": 0.25,
@@ -128,10 +128,10 @@ def test_the_descriptors_are_those_of_the_own_kernel_that_took_longest(tmp_path)
 
 def test_what_is_not_known_of_a_kernel_is_left_out(tmp_path):
     (tmp_path / "gate.so").write_bytes(b"\x7fELF..\0_ZN4mine4gateIfEEvPT_\0..")
-    proof = prove([Kernel("mine::gate", 5.0, registers=40)], OwnCode(str(tmp_path)))
-    assert proof is not None
-    assert proof.compiled == {"registers": 40.0}
-    foreign = prove([Kernel("other", 5.0, registers=40)], OwnCode(str(tmp_path)))
+    profile = profile_of([Kernel("mine::gate", 5.0, registers=40)], OwnCode(str(tmp_path)))
+    assert profile is not None
+    assert profile.compiled == {"registers": 40.0}
+    foreign = profile_of([Kernel("other", 5.0, registers=40)], OwnCode(str(tmp_path)))
     assert foreign is not None
     assert foreign.compiled == {}
 

@@ -16,8 +16,8 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.session.candidate_session import Candidate
-from evolve.worker.session.exclusive_device import Seats
-from evolve.worker.session.prepared_task import WarmTasks
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.speed_of_light import BEATS, SpeedOfLight
 from tests.worker.judging import task_source
@@ -31,7 +31,7 @@ PRODUCT = task_source("a @ b", f"[torch.randn({N}, {N}), torch.randn({N}, {N})]"
 
 @pytest.fixture(scope="module")
 def warm():
-    return WarmTasks(CpuDevice()).get(Task(name="product", source=PRODUCT), Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(Task(name="product", source=PRODUCT), Fidelity.SEARCH)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def speed_of_light(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:  # a lock of its own
         patch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
         device = CpuDevice()
-        return SpeedOfLight(device, Seats(device, HostLock("cpu")))
+        return SpeedOfLight(device, DeviceLock(device, HostLock("cpu")))
 
 
 def judged(speed_of_light, warm, seconds):

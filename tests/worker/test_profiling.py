@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evolve.core.program import Language
 from evolve.worker.base.faults import CandidateFault
-from evolve.worker.runner.profiling import Kernel, OwnCode, prove, read_kernels, summarise
+from evolve.worker.runner.profiling import Kernel, OwnCode, profile_of, read_kernels, summarise
 from tests.worker.serving import forward
 from tests.worker.sharing import shared
 
@@ -68,10 +68,10 @@ def test_whatever_a_build_holds_is_no_error(build, content):
 
 
 def test_a_library_that_does_the_main_work_is_told_from_own_kernels(build):
-    proof = prove([Kernel(CUBLAS, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
-    assert proof.library_made
-    assert proof.coverage == pytest.approx(0.2)
-    labels = {label.name: label.evidence for label in proof.labels}
+    profile = profile_of([Kernel(CUBLAS, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
+    assert profile.library_made
+    assert profile.coverage == pytest.approx(0.2)
+    labels = {label.name: label.evidence for label in profile.labels}
     assert labels["library_call"] == f"{CUBLAS}: 80% of the device time"
     assert labels["kernels"] == f"{CUBLAS} 80%; product 20% (own)"
     assert labels["effective_precision"] == "product multiplies matrices in tf32"
@@ -79,16 +79,16 @@ def test_a_library_that_does_the_main_work_is_told_from_own_kernels(build):
 
 def test_an_own_kernel_with_a_librarys_name_stays_own(build):
     (build / "x.so").write_bytes(b"\0_Z12cutlass_gemmPf\0")
-    proof = prove([Kernel("cutlass_gemm(float*)", 9.0)], OwnCode(str(build)))
-    assert not proof.library_made
-    assert proof.coverage == 1.0
+    profile = profile_of([Kernel("cutlass_gemm(float*)", 9.0)], OwnCode(str(build)))
+    assert not profile.library_made
+    assert profile.coverage == 1.0
 
 
 def test_kernels_of_torch_are_neither_own_nor_a_vendors(build):
-    proof = prove([Kernel(ATEN, 90.0), Kernel("product", 10.0)], OwnCode(str(build)))
-    assert not proof.library_made
-    assert proof.coverage == pytest.approx(0.1)
-    assert [fact.is_own for fact in proof.facts] == [False, True]
+    profile = profile_of([Kernel(ATEN, 90.0), Kernel("product", 10.0)], OwnCode(str(build)))
+    assert not profile.library_made
+    assert profile.coverage == pytest.approx(0.1)
+    assert [fact.is_own for fact in profile.facts] == [False, True]
 
 
 RELU = (
@@ -102,9 +102,9 @@ CAST = (
 
 
 def test_torch_that_does_the_main_work_is_told_from_own_kernels(build):
-    proof = prove([Kernel(RELU, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
-    assert proof.library_made
-    labels = {label.name: label.evidence for label in proof.labels}
+    profile = profile_of([Kernel(RELU, 80.0), Kernel("product", 20.0)], OwnCode(str(build)))
+    assert profile.library_made
+    labels = {label.name: label.evidence for label in profile.labels}
     assert labels["aten_compute"].startswith("void at::native::vectorized_elementwise_kernel")
     assert labels["aten_compute"].endswith(": 80% of the device time")
 
@@ -118,15 +118,15 @@ def test_torch_that_does_the_main_work_is_told_from_own_kernels(build):
     ],
 )
 def test_a_small_part_of_torchs_is_not_the_main_work(build, kernels):
-    proof = prove(kernels, OwnCode(str(build)))
-    assert not proof.library_made
-    assert "aten_compute" not in [label.name for label in proof.labels]
+    profile = profile_of(kernels, OwnCode(str(build)))
+    assert not profile.library_made
+    assert "aten_compute" not in [label.name for label in profile.labels]
 
 
 def test_the_precision_in_a_librarys_name_is_said():
     (label,) = [
         found
-        for found in prove([Kernel(AMPERE, 5.0)], OwnCode(None)).labels
+        for found in profile_of([Kernel(AMPERE, 5.0)], OwnCode(None)).labels
         if found.name == "effective_precision"
     ]
     assert label.evidence.endswith("in bf16")
@@ -140,7 +140,7 @@ USED = {"registers per thread": 32, "shared memory": 0, "est. achieved occupancy
 
 
 def rows(*events, launched=()):
-    """Rows of a trace with these events, one after the other, as the referee reads them."""
+    """Rows of a trace with these events, one after the other, as the judge reads them."""
     timed = [{**each, "ts": 10 * place} for place, each in enumerate(events)]
     trace = {"traceEvents": [*timed[::-1], {"ph": "M", "name": "process_name"}]}
     return read_kernels(json.dumps(summarise(trace, {"gate", "pack"}, launched)))
@@ -190,13 +190,13 @@ def test_a_copy_reads_what_it_writes():
 
 def test_launches_of_one_kernel_are_one_in_labels_and_shares(build):
     launches = [Kernel("product", 30.0, 64), Kernel(RELU, 20.0), Kernel("product", 50.0, 32)]
-    proof = prove(launches, OwnCode(str(build)))
-    labels = [label.evidence for label in proof.labels if label.name == "kernels"]
+    profile = profile_of(launches, OwnCode(str(build)))
+    labels = [label.evidence for label in profile.labels if label.name == "kernels"]
     assert labels == [f"product 80% (own); {RELU[:56]} ... 20%"]
-    assert sum(label.name == "effective_precision" for label in proof.labels) == 1
-    assert proof.coverage == pytest.approx(0.8)
-    assert proof.compiled["registers"] == 32.0  # of the launch that takes longest
-    assert [fact.share for fact in proof.facts] == [0.3, 0.2, 0.5]
+    assert sum(label.name == "effective_precision" for label in profile.labels) == 1
+    assert profile.coverage == pytest.approx(0.8)
+    assert profile.compiled["registers"] == 32.0  # of the launch that takes longest
+    assert [fact.share for fact in profile.facts] == [0.3, 0.2, 0.5]
 
 
 def test_what_is_left_out_of_a_profile_still_counts():
@@ -213,8 +213,8 @@ def test_a_kernel_called_kernel_has_its_name():
 
 
 def test_an_empty_profile_proves_nothing():
-    assert prove([], OwnCode(None)) is None
-    assert prove(read_kernels("[]"), OwnCode(None)) is None
+    assert profile_of([], OwnCode(None)) is None
+    assert profile_of(read_kernels("[]"), OwnCode(None)) is None
 
 
 JSON = st.recursive(
@@ -231,8 +231,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_a_process_sends_is_read_or_dropped(data):
     kernels = read_kernels(json.dumps(data))
-    proof = prove(kernels, OwnCode(None))
-    assert proof is None or 0 <= proof.coverage <= 1
+    profile = profile_of(kernels, OwnCode(None))
+    assert profile is None or 0 <= profile.coverage <= 1
 
 
 def test_what_cannot_be_profiled_is_no_error_of_ours(launcher):

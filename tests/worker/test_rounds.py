@@ -1,4 +1,4 @@
-"""How many windows a sitting has, and how many sittings a comparison, on a device that tests set.
+"""How many windows a sitting has, and how many rounds a comparison, on a device that tests set.
 
 Invariants:
 - where the host is too busy for a clock, nobody is convicted; blocks that are short since the
@@ -22,20 +22,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CUT_SHORT, NO_ROOM, OPPONENT_FAILED, Fidelity, Status
-from evolve.core.measurement import CLEARLY_SLOWER, OUT_OF_REACH, middle
+from evolve.core.evaluation import DEVICE_OOM, EARLY_STOPPED, OPPONENT_FAILED, Fidelity, Status
+from evolve.core.measurement import CLEARLY_SLOWER, UNREACHABLE_SPEEDUP, middle
 from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.base.infra import CrowdedFault
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import TimedCase
-from evolve.worker.ipc.signals import MOST_ADDRESSES
-from evolve.worker.judge.referee import Referee
+from evolve.worker.ipc.signals import MAX_ADDRESSES
+from evolve.worker.judge.judge import Judge
 from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.timing import interleaved_blocks as clock
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.planning import planned, with_blocks
-from evolve.worker.timing.reference_profile import Yardstick
+from evolve.worker.timing.reference_profile import ReferenceProfile
 from evolve.worker.timing.results import Timing, label_mismatches
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, forward
 
@@ -58,7 +58,7 @@ class PliantDevice(CpuDevice):
         shown: what the clock shows for a block, and for the next; None: what it takes.
         faster: how many times as fast the candidate then is.
         idles: windows without calls so far.
-        sat: sittings so far; one whose candidate was slow in the checks only does not count.
+        sat: rounds so far; one whose candidate was slow in the checks only does not count.
         most_sides: that there is memory for.
         shortages: how many blocks of a side run out of memory.
         crowded: how many blocks of a side find the host too busy.
@@ -71,9 +71,9 @@ class PliantDevice(CpuDevice):
     calls = (3, 16)  # to bring inputs of many takes long, and times are mostly shown
     blocks = few_blocks = 8
     block_pool = 24
-    sittings = 1
+    rounds = 1
     gives_calls = False
-    glances = 0  # or there may be sittings for nothing else
+    stack_samples = 0  # or there may be rounds for nothing else
 
     def __init__(self):
         super().__init__()
@@ -126,29 +126,29 @@ class PliantWindow(CpuWindow):
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory):
+def device_judge(tmp_path_factory):
     device = PliantDevice()
-    referee = Referee(device, tmp_path_factory.mktemp("judge"))
-    yield device, referee
-    referee.close()
+    judge = Judge(device, tmp_path_factory.mktemp("judge"))
+    yield device, judge
+    judge.close()
 
 
 @pytest.fixture
-def pliant(judge):
+def pliant(device_judge):
     """The device, and how it judges."""
-    device, referee = judge
+    device, judge = device_judge
     device.reset()
-    return device, partial(referee.evaluate, RELU_TASK)
+    return device, partial(judge.evaluate, RELU_TASK)
 
 
 @pytest.fixture
-def unset(judge, monkeypatch):
+def unset(device_judge, monkeypatch):
     """The device with a real clock, for which blocks have many calls, and how it judges."""
-    device, referee = judge
+    device, judge = device_judge
     device.reset()
     monkeypatch.setattr(device, "calls", (3, 256))
     task = replace(RELU_TASK, source=RELU_TASK.source + "\n# of many calls\n")
-    return device, partial(referee.evaluate, task)
+    return device, partial(judge.evaluate, task)
 
 
 @pytest.mark.slow
@@ -177,13 +177,13 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     device, judged = pliant
     device.shown, device.half_width = (0.1, 0.1), -1.0  # as many pairs as the fidelity has
     pairs = {}
-    for bar in (1000.0, 0.001, OUT_OF_REACH):
-        bars = {"eager": bar, "somebody who left": 1000.0}
-        verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, bars)
+    for bar in (1000.0, 0.001, UNREACHABLE_SPEEDUP):
+        target_speedups = {"eager": bar, "somebody who left": 1000.0}
+        verdict = judged(forward("return right(x)"), Fidelity.SEARCH, {}, target_speedups)
         assert verdict.status is Status.CORRECT, verdict.feedback
-        assert (bar > 1) == (CUT_SHORT in {label.name for label in verdict.labels})
+        assert (bar > 1) == (EARLY_STOPPED in {label.name for label in verdict.labels})
         pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    assert pairs == {1000.0: 1, 0.001: 14, OUT_OF_REACH: 1}
+    assert pairs == {1000.0: 1, 0.001: 14, UNREACHABLE_SPEEDUP: 1}
 
 
 @pytest.mark.parametrize(
@@ -205,12 +205,14 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, 
 
 @pytest.mark.parametrize(("length", "blocks"), [(0.5, 8), (0.6, 8), (0.7, 4), (1.0, 4)])
 @pytest.mark.parametrize("times_as_long", [0.02, 1.0, 50])
-def test_long_blocks_are_few_whatever_a_candidate_takes(judge, length, blocks, times_as_long):
+def test_long_blocks_are_few_whatever_a_candidate_takes(
+    device_judge, length, blocks, times_as_long
+):
     """Lengths in those that a block is to have, of the reference's."""
-    device, referee = judge
+    device, judge = device_judge
     device.reset()
-    task = referee.warm(RELU_TASK)
-    own = Yardstick(referee.workshop, referee._seats).layouts(task)
+    task = judge.warm(RELU_TASK)
+    own = ReferenceProfile(judge.session, judge._device_lock).layouts(task)
     (case,) = task.timed
     task.calls[case.index], task.reference_s[case.index] = 64, length * device.block_s / 64
     candidate = Candidate(HONEST_CPP, layouts=own)
@@ -225,19 +227,21 @@ def test_long_blocks_are_few_whatever_a_candidate_takes(judge, length, blocks, t
     assert of_case.blocks == blocks
 
 
-def test_a_block_has_no_more_outputs_than_a_process_can_tell_the_places_of(judge, monkeypatch):
-    device, referee = judge
+def test_a_block_has_no_more_outputs_than_a_process_can_tell_the_places_of(
+    device_judge, monkeypatch
+):
+    device, judge = device_judge
     device.reset()
     monkeypatch.setattr(device, "calls", (1024, 1024))  # as a GPU may have of the shortest
     outputs = 250
     body = f"return [part * 2 for part in torch.cat([x[0], x[1]])[:{outputs}, None]]"
     source = RELU_TASK.source.replace("return torch.relu(x) * 2 + x", body)
-    task = referee.warm(replace(RELU_TASK, source=source))
-    (layout,) = Yardstick(referee.workshop, referee._seats).layouts(task).values()
+    task = judge.warm(replace(RELU_TASK, source=source))
+    (layout,) = ReferenceProfile(judge.session, judge._device_lock).layouts(task).values()
     assert len(layout) == outputs
     (calls,) = task.calls.values()
     assert calls == 512
-    assert calls * outputs <= MOST_ADDRESSES
+    assert calls * outputs <= MAX_ADDRESSES
 
 
 @pytest.mark.parametrize(("faster", "turn_blocks"), [(1, 1), (20, 4)])
@@ -268,10 +272,10 @@ def test_all_sides_have_as_many_blocks_and_the_reference_as_many_windows_without
     ],
 )
 def test_blocks_are_more_where_the_reference_is_unsteady_and_a_side_close(
-    judge, monkeypatch, candidate, eager, turn_blocks, blocks
+    device_judge, monkeypatch, candidate, eager, turn_blocks, blocks
 ):
-    device, referee = judge
-    (warm,) = referee.warm(RELU_TASK).timed
+    device, judge = device_judge
+    (warm,) = judge.warm(RELU_TASK).timed
     pair = PairTimes(blocks={warm.case.name: {CANDIDATE: candidate, EAGER: eager}})
     monkeypatch.setattr(device, "turn_blocks", turn_blocks)
     case = TimedCase(warm=warm, calls=1, layouts={}, blocks=8)
@@ -312,10 +316,10 @@ def test_opponents_without_room_beside_each_other_follow_one_another(pliant, roo
     assert set(row.times_ms) == sides
     assert set(row.ratios) == set(verdict.ratios) == sides - {CANDIDATE}
     sample = verdict.samples["default"]
-    sittings = [sample["ms"], *(later["ms"] for later in sample.get("apart", []))]
-    assert [len(times) for times in sittings] == together
-    assert set().union(*sittings) == sides
-    assert all(len(taken) == 3 for times in sittings for taken in times.values())
+    rounds = [sample["ms"], *(later["ms"] for later in sample.get("separate", []))]
+    assert [len(times) for times in rounds] == together
+    assert set().union(*rounds) == sides
+    assert all(len(taken) == 3 for times in rounds for taken in times.values())
     first = [middle(sitting) for sitting in sample["ms"][EAGER]]
     assert row.times_ms[EAGER].value == pytest.approx(statistics.median(first), rel=1e-3)
 
@@ -398,22 +402,22 @@ def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
     device.shown, device.most_sides = (0.1, 0.1), 1
     verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP})
     assert verdict.status is Status.INFRA
-    assert NO_ROOM in {label.name for label in verdict.labels}
+    assert DEVICE_OOM in {label.name for label in verdict.labels}
 
 
 def test_a_task_that_a_device_is_too_small_for_is_refused_when_memory_has_run_out(
-    judge, pliant, monkeypatch
+    device_judge, pliant, monkeypatch
 ):
     device, _ = pliant
     monkeypatch.setattr(device, "total_bytes", 1)  # fewer than it should take
     device.shown, device.most_sides = (0.1, 0.1), 1
     new = replace(RELU_TASK, source=RELU_TASK.source + "\n# new\n")
     with pytest.raises(UsageError, match="does not fit into the memory"):
-        judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {})
+        device_judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {})
     device.most_sides = 9
-    assert judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {}).status is Status.CORRECT
+    assert device_judge[1].evaluate(new, HONEST_CPP, Fidelity.SCREEN, {}).status is Status.CORRECT
     device.most_sides = 1  # so it is the candidate's doing
-    again = judge[1].evaluate(new, HONEST_CPP + "\n# 2\n", Fidelity.SCREEN, {})
+    again = device_judge[1].evaluate(new, HONEST_CPP + "\n# 2\n", Fidelity.SCREEN, {})
     assert again.status is Status.INFRA
 
 
