@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.app.database import location_of
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
@@ -44,7 +45,7 @@ def kind_of(config: Mapping[str, Any]) -> str:
     if device["kind"] == "replay":
         from evolve.store import Store
 
-        with Store.open(config["store"]["path"], read_only=True) as store:
+        with Store.open(location_of(config), read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
     return kind_here(device["kind"], device["python"])
 
@@ -127,7 +128,7 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
         raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
     if device["kind"] == "replay":
-        recorded = Store.open(config["store"]["path"], read_only=True)
+        recorded = Store.open(location_of(config), read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
     if not is_gpu and device["ids"] is not None:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
-from evolve.app.database import open_store
+from evolve.app.database import location_of, may_hold_runs, open_store
 from evolve.app.device import kind_of, require_language
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
@@ -135,8 +135,8 @@ def _warm_run(
     path, _, name = warm_start.rpartition(":")
     if not name:
         raise UsageError(f"warm_start={warm_start}: it names no run; give RUN or FILE.db:RUN")
-    path = path or config["store"]["path"]
-    if not Path(path).is_file():
+    path = path or location_of(config)
+    if not may_hold_runs(path):
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
     with open_store(path) as store:
         run = store.run(name)

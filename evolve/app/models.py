@@ -5,6 +5,7 @@ from typing import Any
 
 from evolve.app.config.diff import flatten
 from evolve.app.config.upgrade import complete
+from evolve.app.database import location_of
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
 from evolve.store import Store
@@ -150,7 +151,7 @@ def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> Lan
 
     if name is None:
         raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
-    store = Store.open(config["store"]["path"], read_only=True)
+    store = Store.open(location_of(config), read_only=True)
     run = store.run(name)
     recorded = _live(_recorded_settings(store, name, own))
     if recorded is None:

@@ -182,7 +182,7 @@ def _run(store: Store, run_id: int) -> RunRow:
     for run in store.runs():
         if run.id == run_id:
             return run
-    raise UsageError(f"there is no run number {run_id} in {store.path}; `evolve list` has them")
+    raise UsageError(f"there is no run number {run_id} in {store.location}; `evolve list` has them")
 
 
 def _value(ratio: Ratio) -> float:

@@ -225,7 +225,9 @@ def wait_until(process: forked.Forked, holds) -> None:
 def charged(folder: Path) -> int:
     """Calls that count as paid for, those of unknown outcome among them."""
     with Store.open(folder / "evolve.db") as store:
-        return single(store, "SELECT count(*) FROM call WHERE status NOT IN ('failed', 'unavailable')")
+        return single(
+            store, "SELECT count(*) FROM call WHERE status NOT IN ('failed', 'unavailable')"
+        )
 
 
 def check_early_kills(folder: Path, kills: int) -> None:

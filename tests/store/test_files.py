@@ -21,9 +21,9 @@ from evolve.core.errors import StoreError, UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.store import Store
+from evolve.store.database.schema import VERSION
 from evolve.store.sqlite.database import choose_journal
 from evolve.store.sqlite.filesystem import type_of
-from evolve.store.database.schema import VERSION
 from tests.nobody import as_nobody
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
 

@@ -12,6 +12,7 @@ from evolve.app.budget import run_s
 from evolve.app.compare.methods import OF_A_RUN
 from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.diff import flatten
+from evolve.app.database import location_of, store_word
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
@@ -72,7 +73,7 @@ def plan(
             these names with other settings, or what a run would refuse.
     """
     _check(settings, searches, seeds)
-    shared = [f"store.path={store}", "store.reuse=false", *settings]
+    shared = [store_word(store), "store.reuse=false", *settings]
     limits = _budget(shared)
     entries = []
     for seed in range(seeds):
@@ -203,7 +204,7 @@ async def search_all(
         judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
-        with Store.open(config["store"]["path"], create=True) as store:
+        with Store.open(location_of(config), create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:
                     found = await _findings(entry, judge, frontend)
@@ -240,6 +241,6 @@ async def _search(
     if entry.is_done:
         frontend.say(f"run {run.name} is finished: {run.reason}")
         return True
-    frontend.say(f"run {run.name} in {store.path}")
+    frontend.say(f"run {run.name} in {store.location}")
     # What is compared has to be verified, however late: the limit is one on the search here.
     return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

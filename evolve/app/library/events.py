@@ -152,8 +152,8 @@ class EventFrontend:
         yield
 
     def display(self, store: Store, run: RunRow, config: Mapping[str, Any], rule: Rule) -> Steps:
-        self.place = str(store.path), run.name
-        self._send(Started(run=run.name, store=str(store.path)))
+        self.place = store.location, run.name
+        self._send(Started(run=run.name, store=store.location))
         return Steps(store, run, self._send)
 
     @contextmanager

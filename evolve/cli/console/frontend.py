@@ -15,7 +15,7 @@ from evolve.cli.exit_status import INTERRUPTED
 from evolve.cli.signals import handling
 from evolve.core.errors import UsageError
 from evolve.report.run.facts import RunFacts, gather
-from evolve.report.run.html import default_path, render
+from evolve.report.run.html import render
 from evolve.report.text import one_line, write_text
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import Rule
@@ -86,13 +86,13 @@ class Terminal:
         whole = store.next_sequence(run.id) <= MAX_RECOUNTED
         facts = gather(store, run.name, whole=whole)
         report = _report(store, facts) if whole else ""
-        for line in summary(facts, outcome, store.path, report):
+        for line in summary(facts, outcome, store.location, report):
             print(wrapped(line))
 
 
 def _report(store: Store, facts: RunFacts) -> str:
     """Where the report has been written; in place of a path, why it could not be."""
     try:
-        return str(write_text(default_path(store.path, facts.run.name), render(facts)))
+        return str(write_text(store.folder / f"{facts.run.name}.html", render(facts)))
     except UsageError as error:
         return f"none: {error}"

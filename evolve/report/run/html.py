@@ -156,8 +156,3 @@ def trusted(text: str) -> Any:
     import markupsafe
 
     return markupsafe.Markup(text)
-
-
-def default_path(store: str | Path, run: str) -> Path:
-    """Where a run's report lies if no other place is named: beside the database."""
-    return Path(store).parent / f"{run}.html"
