@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 from sqlalchemy import Connection, QueuePool, create_engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from evolve.core.errors import StoreError
 from evolve.store import copying
@@ -81,9 +81,12 @@ class PostgresDatabase(Database):
             connection = self._connect()  # at once: a server that is not there is said, not awaited
             connection.close()
         if not upgrade:
-            begin = _READ if self._read_only else "BEGIN"
-            with self._explained(), self._transaction(begin) as made:
-                schema.prepare(made, self.location, create=create, accept_new=accept_new)
+            with self._explained():
+                patiently(lambda: self._prepare_once(create, accept_new))
+
+    def _prepare_once(self, create: bool, accept_new: bool) -> None:
+        with self._transaction(_READ if self._read_only else "BEGIN") as connection:
+            schema.prepare(connection, self.location, create=create, accept_new=accept_new)
 
     def close(self) -> None:
         """End all connections, and forget the numbers of this process."""
@@ -108,7 +111,7 @@ class PostgresDatabase(Database):
             return patiently(lambda: self._read_once(query, *args, **kwargs))
 
     def _read_once(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._transaction(_READ) as connection:
+        with self._view() as connection:
             return query(connection, *args, **kwargs)
 
     def _read_in(
@@ -130,7 +133,7 @@ class PostgresDatabase(Database):
             yield
             return
         with self._explained(), ExitStack() as stack:
-            opened = patiently(lambda: stack.enter_context(self._transaction(_READ)))
+            opened = patiently(lambda: stack.enter_context(self._view()))
             self._snapshot.connection = opened
             try:
                 yield
@@ -165,7 +168,7 @@ class PostgresDatabase(Database):
         with self._engine.connect() as connection, ExitStack() as on_failure:
             driver = _driver(connection)
             pid = driver.info.backend_pid
-            on_failure.callback(identities.forget, connection)
+            on_failure.callback(_forget, connection)
             try:
                 driver.execute(begin, prepare=False)
                 transaction = connection.begin()
@@ -220,7 +223,7 @@ class PostgresDatabase(Database):
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
         with self._engine.connect() as connection, ExitStack() as on_failure:
-            on_failure.callback(identities.forget, connection)
+            on_failure.callback(_forget, connection)
             try:
                 _driver(connection).execute(begin)
             except psycopg.Error:
@@ -229,6 +232,17 @@ class PostgresDatabase(Database):
             with connection.begin():
                 yield connection
             on_failure.pop_all()
+
+    @contextmanager
+    def _view(self) -> Iterator[Connection]:
+        """A transaction that only reads, whose end cannot fail."""
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._transaction(_READ))
+            try:
+                yield connection
+            finally:
+                with suppress(DBAPIError, InvalidRequestError):
+                    connection.rollback()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -281,6 +295,11 @@ def _upgrade(connection: Connection, location: str) -> int:
     migrations.migrate(connection, before)
     schema.put_version(connection, VERSION)
     return before
+
+
+def _forget(connection: Connection) -> None:
+    if not connection.invalidated:  # else it goes, and what was known of it
+        identities.forget(connection)
 
 
 def _driver(connection: Connection) -> "psycopg.Connection[tuple[object]]":
