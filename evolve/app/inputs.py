@@ -20,7 +20,6 @@ from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
 from evolve.search.archive_replay import project
 from evolve.store import Judge, RunRow, Store, Ticket
-from evolve.store.warm_start import judged_steps
 from evolve.tasks import find_task
 from evolve.tasks.files import read_text
 
@@ -168,12 +167,8 @@ def take_over(
         judged_by = judge or judge_of(store, run, config)
         if judged_by is None:
             return task, ()
-        steps = judged_steps(
-            store,
-            run,
-            task=task,
-            device_class=judged_by.device_class,
-            evaluator_version=judged_by.evaluator_version,
+        steps = store.judged_steps(
+            run.id, task.revision, Judge(judged_by.device_class, judged_by.evaluator_version)
         )
     held = {render(p.program.source, p.assignment) for step in steps if (p := step.proposal)}
     return replace(task, seeds=tuple(seed for seed in task.seeds if seed not in held)), steps

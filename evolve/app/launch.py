@@ -33,7 +33,6 @@ from evolve.report.text import count_text
 from evolve.search.execution.pipeline import LATE_S, Outcome
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
-from evolve.store.warm_start import create_from
 
 MAX_STEM = 40  # characters of a task's name in that of its run
 
@@ -224,13 +223,12 @@ def _create(
     store: Store, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
 ) -> RunRow:
     name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
-    return create_from(
-        store,
-        steps,
+    return store.create_run(
         name=_free_name(store, name or stem, numbered=name is None),
         task=task,
         config=config,
         seed=config["seed"],
+        steps=steps,
     )
 
 

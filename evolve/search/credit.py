@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Interval
 from evolve.core.protocols import Elite, Proposal
+from evolve.core.records import Credit
 from evolve.search.population import LivePopulation
 from evolve.store import Store, Ticket
-from evolve.store.rows import Credit
 from evolve.store.tables.evaluations import refutes
 
 _BASELINE = Interval(0.0, 0.0, 0.0)

@@ -13,7 +13,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment, instance_digest
-from evolve.store.rows import RunRow
+from evolve.core.records import RunRow
 from evolve.store.store import Store
 
 RUNNER_UP = "runner_up"
@@ -56,6 +56,12 @@ def champion(store: Store, run: RunRow) -> Champion | None:
         else:
             beaten = found
     return reigning or beaten or _unverified(store, run, refuted)
+
+
+def best_path(store: Store, run: RunRow) -> list[int]:
+    """The steps that made a run's champion and its main ancestors, in order; empty without one."""
+    winner = champion(store, run)
+    return [] if winner is None else store.line_to(run.id, winner.program)
 
 
 def refuted_instances(store: Store, run: RunRow) -> set[str]:

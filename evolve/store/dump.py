@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
+from evolve.core.records import Ticket
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
-from evolve.store.rows import Ticket
 from evolve.store.tables import archive, lineage, requests, runs, tickets
 
 _PAGE = 200

@@ -11,10 +11,11 @@ from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Offer, Progress, Trial
+from evolve.core.records import Arm, Cost, Credit, Judge, RunRow, Ticket
 from evolve.store import dump, maintenance
 from evolve.store.database.backend import Database
-from evolve.store.rows import Arm, Cost, Credit, Judge, RunRow, Ticket
 from evolve.store.tables import (
+    ancestry,
     archive,
     arms,
     attempts,
@@ -29,6 +30,7 @@ from evolve.store.tables import (
     requests,
     runs,
     tickets,
+    warm_start,
 )
 
 
@@ -241,6 +243,22 @@ class Queries:
     def ancestors(self, run: int, program: str) -> list[Step]:
         """The steps that first produced each ancestor, the program's own last."""
         return self._database.read(lineage.ancestors, run, program)
+
+    def line_to(self, run: int, program: str) -> list[int]:
+        """The steps that made a program and its main ancestors, in order."""
+        return self._database.read(ancestry.line_to, run, program)
+
+    def models_behind(self, program: str) -> frozenset[str]:
+        """The models that were asked for a program or one of its ancestors in any run."""
+        return self._database.read(ancestry.models_behind, program)
+
+    def judged_steps(self, run: int, task_revision: str, judge: Judge) -> list[Ticket]:
+        """The steps whose verdicts hold for such a judge, in the order of telling.
+
+        Without verifications and the user's own baseline, and without raw samples, which stay
+        where they were taken.
+        """
+        return self._database.read(warm_start.judged_steps, run, task_revision, judge)
 
     def evaluation(self, run: int, sequence: int) -> Evaluation | None:
         """The whole evaluation of a step, with samples; None if it has none (yet)."""

@@ -9,14 +9,14 @@ from evolve.core.compiled import Compiled
 from evolve.core.evaluation import Evaluation
 from evolve.core.model import ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
+from evolve.core.records import Credit, Pruned, RunRow, Ticket
 from evolve.core.task import Task
 from evolve.store import copying
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import VERSION
 from evolve.store.opening import open_database
 from evolve.store.queries import Queries
-from evolve.store.rows import Credit, Pruned, RunRow, Ticket
-from evolve.store.tables import runs, tickets
+from evolve.store.tables import runs, tickets, warm_start
 
 
 class Store(Queries):
@@ -61,9 +61,23 @@ class Store(Queries):
 
     # Runs
 
-    def create_run(self, *, name: str, task: Task, config: Mapping[str, Any], seed: int) -> RunRow:
-        """Add a run; its fitness is measured against `config["baseline"]` (default `eager`)."""
-        return self._database.write(runs.create, name=name, task=task, config=config, seed=seed)
+    def create_run(
+        self,
+        *,
+        name: str,
+        task: Task,
+        config: Mapping[str, Any],
+        seed: int,
+        steps: Sequence[Ticket] = (),
+    ) -> RunRow:
+        """Add a run; its fitness is measured against `config["baseline"]` (default `eager`).
+
+        With `steps` of another run (`judged_steps`) it has asked for these already, with their
+        numbers, and holds the verdicts, as after a crash: its next process tells them first, in
+        this order. They are no part of its budget.
+        """
+        described: dict[str, Any] = {"name": name, "task": task, "config": config, "seed": seed}
+        return self._database.write_alone(warm_start.create, **described, steps=steps)
 
     def claim(self, run: int) -> None:
         """Become the one process that continues the run, which then counts as running.

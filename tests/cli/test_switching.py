@@ -26,7 +26,6 @@ from evolve.search.archive_replay import project
 from evolve.search.engine import Search
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
-from evolve.store.warm_start import create_from
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
 from tests.search.conftest import make_search, variants
@@ -104,7 +103,7 @@ def taken_over(path: Path, store: Store, option: str, **changes) -> Search:
     config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.path}")
     config |= {"opponents": {}, "audit": []} | changes
     task, steps = take_over(config, synthetic_task(), SyntheticEvaluator())
-    run = create_from(store, steps, name="new", task=task, config=config, seed=1)
+    run = store.create_run(name="new", task=task, config=config, seed=1, steps=steps)
     return search_of(store, run, config, option)
 
 

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from evolve.store.rows import Pruned
+from evolve.core.records import Pruned
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from evolve.core.errors import StoreError
+from evolve.core.records import Pruned
 from evolve.store import copying
 from evolve.store.database import identities, lease, migrations
 from evolve.store.database.backend import Action, Database, P, T
@@ -24,7 +25,6 @@ from evolve.store.postgresql import address, maintenance, schema
 from evolve.store.postgresql.connections import connect, patiently
 from evolve.store.postgresql.explanations import explain, is_cut
 from evolve.store.postgresql.leases import Leases
-from evolve.store.rows import Pruned
 
 FOLDER = Path("runs")
 """Where files about runs go, which a server holds none of."""

@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection, text
 
+from evolve.core.records import Pruned
 from evolve.store.database import schema
 from evolve.store.maintenance import UNUSED_BLOBS, strip
-from evolve.store.rows import Pruned
 
 _SIZE = text("SELECT pg_total_relation_size(CAST(:name AS regclass))")
 _TEXTS = text("SELECT coalesce(sum(length(bytes)), 0) FROM blob")

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
 from evolve.core.errors import EvolveError, StoreError
+from evolve.core.records import Pruned
 from evolve.store.database import identities, lease
 from evolve.store.database.backend import Action, Database, P, T
 from evolve.store.database.migrations import migrate
-from evolve.store.rows import Pruned
 from evolve.store.sqlite import filesystem, maintenance, schema_check
 from evolve.store.sqlite.explanations import explain
 from evolve.store.sqlite.other_hosts import refuse_other_hosts

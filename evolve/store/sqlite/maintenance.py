@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from evolve.core.errors import UsageError
+from evolve.core.records import Pruned
 from evolve.store.maintenance import UNUSED_BLOBS, strip
-from evolve.store.rows import Pruned
 
 if TYPE_CHECKING:
     from evolve.store.sqlite.database import SqliteDatabase

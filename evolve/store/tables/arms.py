@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, case, select, update
 
 from evolve.core.measurement import Interval
+from evolve.core.records import Arm, Credit
 from evolve.store.database.dialect import total, upsert
 from evolve.store.database.schema import arm, call, credit, request, ticket
-from evolve.store.rows import Arm, Credit
 
 _KEY = ("run", "method", "operator", "model")
 

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, case, cast, func, or_, select
 
 from evolve.core.model import CallStatus
+from evolve.core.records import Cost
 from evolve.store.database.dialect import WHOLE, json_text, total
 from evolve.store.database.schema import call, evaluation, request, run, ticket
-from evolve.store.rows import Cost
 
 _pending = call.c.status == CallStatus.PENDING.value
 _unknown = call.c.status == CallStatus.UNKNOWN.value

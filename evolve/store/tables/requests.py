@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from evolve.core.digest import canonical_json
 from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
+from evolve.core.records import TicketState
 from evolve.store.database import blobs
 from evolve.store.database.dialect import unindexed
 from evolve.store.database.schema import blob, is_open, request, request_message, run, ticket
-from evolve.store.rows import TicketState
 from evolve.store.tables import runs
 
 _PUT = insert(request).returning(request.c.id)

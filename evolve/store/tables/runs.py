@@ -16,11 +16,11 @@ from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
+from evolve.core.records import RunRow
 from evolve.core.task import Task
 from evolve.store.database import blobs, lease, schema
 from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, run, run_operator
-from evolve.store.rows import RunRow
 
 _holder = schema.lease
 _ROWS: Select[Any] = (

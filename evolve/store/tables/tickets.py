@@ -19,6 +19,7 @@ from evolve.core.model import (
 )
 from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
+from evolve.core.records import Credit, Ticket, TicketState
 from evolve.store.database import blobs, lease, schema
 from evolve.store.database.schema import (
     blob,
@@ -29,7 +30,6 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import Credit, Ticket, TicketState
 from evolve.store.tables import (
     archive,
     arms,

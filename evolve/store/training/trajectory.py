@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment
+from evolve.core.records import RunRow, TicketState
 from evolve.store.database.schema import (
     archive_offer,
     evaluation,
@@ -22,7 +23,6 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import RunRow, TicketState
 from evolve.store.store import Store
 from evolve.store.tables import programs
 from evolve.store.training import bulk, conversations, program_history

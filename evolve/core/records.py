@@ -1,4 +1,4 @@
-"""Values of the store: runs and tickets, frozen."""
+"""What a store keeps of runs and gives back: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,11 +1,8 @@
-"""The steps that led to the champion of a run, and the models behind a program."""
+"""The steps that led to a program, and the models behind it."""
 
 from sqlalchemy import Connection, and_, bindparam, select
 
-from evolve.store.champion import champion
 from evolve.store.database.schema import instance, program, request, ticket, ticket_parent
-from evolve.store.rows import RunRow
-from evolve.store.store import Store
 from evolve.store.tables import lineage, programs
 
 _MAKER = (
@@ -41,15 +38,8 @@ _MODELS = (
 )
 
 
-def best_path(store: Store, run: RunRow) -> list[int]:
-    """The steps that made a run's champion and its main ancestors, in order; empty without one."""
-    winner = champion(store, run)
-    if winner is None:
-        return []
-    return store._database.read(_line_to, run.id, winner.program)
-
-
-def _line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
+def line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
+    """The steps of a run that made a program and its main ancestors, in order."""
     line: list[int] = []
     parent: int | None = programs.find(connection, digest)
     while parent is not None:
@@ -61,10 +51,6 @@ def _line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
     return line[::-1]
 
 
-def models_behind(store: Store, digest: str) -> frozenset[str]:
-    """The models that were asked for a program or one of its ancestors in any run of the file."""
-    return store._database.read(_models, digest)
-
-
-def _models(connection: Connection, digest: str) -> frozenset[str]:
+def models_behind(connection: Connection, digest: str) -> frozenset[str]:
+    """The models that were asked for a program or one of its ancestors in any run."""
     return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())
