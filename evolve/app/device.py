@@ -15,8 +15,9 @@ from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Evaluator
 
 if TYPE_CHECKING:
+    from evolve.core.run_store import RunStore
     from evolve.evaluation import LocalEvaluator
-    from evolve.store import RunRow, Store
+    from evolve.store import RunRow
 
 _LOGGER = logging.getLogger(__name__)
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
@@ -50,7 +51,7 @@ def kind_of(config: Mapping[str, Any]) -> str:
     return kind_here(device["kind"], device["python"])
 
 
-def as_judged(config: Mapping[str, Any], store: "Store", run: "RunRow") -> Mapping[str, Any]:
+def as_judged(config: Mapping[str, Any], store: "RunStore", run: "RunRow") -> Mapping[str, Any]:
     """The configuration with the kind of device that the run has been judged on so far.
 
     Raises:

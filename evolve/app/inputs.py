@@ -9,12 +9,13 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
-from evolve.app.database import location_of, may_hold_runs, open_store
+from evolve.app.database import location_of, open_store
 from evolve.app.device import kind_of, require_language
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
+from evolve.core.run_store import RunStore
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
@@ -125,7 +126,7 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
 @contextmanager
 def _warm_run(
     config: Mapping[str, Any], task: Task
-) -> Iterator[tuple[Store, RunRow] | tuple[None, None]]:
+) -> Iterator[tuple[RunStore, RunRow] | tuple[None, None]]:
     """The run that `warm_start` names, in its open database; nothing where none is named."""
     warm_start = config["warm_start"]
     if warm_start is None:
@@ -135,7 +136,7 @@ def _warm_run(
     if not name:
         raise UsageError(f"warm_start={warm_start}: it names no run; give RUN or FILE.db:RUN")
     path = path or location_of(config)
-    if not may_hold_runs(path):
+    if not Store.exists(path):
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
     with open_store(path) as store:
         run = store.run(name)
@@ -191,7 +192,7 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
         return {**config, "audit": run.config.get("audit")}, task
 
 
-def judge_of(store: Store, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
+def judge_of(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
     """What has judged a run, where that is a device of the kind that `config` asks for."""
     try:
         judge = store.judge(run.id)

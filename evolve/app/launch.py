@@ -26,6 +26,7 @@ from evolve.app.validation import read_request
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
@@ -220,7 +221,7 @@ def taken_over_text(steps: int) -> str:
 
 
 def _create(
-    store: Store, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
+    store: RunStore, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
 ) -> RunRow:
     name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
     return store.create_run(
@@ -232,7 +233,7 @@ def _create(
     )
 
 
-def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
+def _free_name(store: RunStore, stem: str, *, numbered: bool) -> str:
     """`stem`, or `stem-2`, ... where that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]

@@ -8,6 +8,7 @@ from evolve.app.config.upgrade import complete
 from evolve.app.database import location_of
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
+from evolve.core.run_store import RunStore
 from evolve.store import Store
 
 LIMITS = ("tokens", "usd")
@@ -163,7 +164,7 @@ def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> Lan
     )
 
 
-def _recorded_settings(store: Store, name: str, own: str | None) -> Mapping[str, Any]:
+def _recorded_settings(store: RunStore, name: str, own: str | None) -> Mapping[str, Any]:
     """Of the models behind a run's answers: a replay has answers of its own, and another's models.
 
     Raises:

@@ -12,14 +12,15 @@ from evolve.app.models import WHY_IDLE, idle_limits
 from evolve.app.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
+from evolve.core.run_store import RunStore
 from evolve.evaluation import LocalEvaluator
 from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.trackers import Feed
 
 
 async def search(
-    store: Store,
+    store: RunStore,
     run: RunRow,
     config: Mapping[str, Any],
     evaluator: Evaluator,
@@ -91,7 +92,7 @@ def _nothing() -> None:
     """What a judge has to end that starts no processes."""
 
 
-def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
+def keep(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> None:
     """What is changed of the run now holds from now on, for all that looks at it later."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:

@@ -10,10 +10,11 @@ from typing import Any
 from evolve.app import components
 from evolve.app.compatibility import refuse_unknown_cases
 from evolve.app.config.diff import refuse_differences
-from evolve.app.database import is_server, location_of, may_hold_runs
+from evolve.app.database import is_server, location_of
 from evolve.app.device import as_judged, kind_of
 from evolve.app.inputs import load_task, read_baseline, with_seeds
 from evolve.core.errors import UsageError
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from evolve.store.tables.runs import check_seed
@@ -110,9 +111,9 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
         )
     if name is not None:
         check_name(name)
-    if name is None or not may_hold_runs(path) or config["on_exists"] == "new":
+    if name is None or not Store.exists(path) or config["on_exists"] == "new":
         return None
-    with Store.open(path, create=True, read_only=True) as store:
+    with Store.open(path, read_only=True) as store:
         run = _stored(store, name)
     if run is not None and config["on_exists"] == "error":
         raise UsageError(
@@ -122,7 +123,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
     return run
 
 
-def _stored(store: Store, name: str) -> RunRow | None:
+def _stored(store: RunStore, name: str) -> RunRow | None:
     """One run of what may be hundreds, each with its task's text."""
     try:
         return store.run(name)

@@ -22,6 +22,7 @@ from evolve.app.validation import Request, read_request
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
+from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of
 from evolve.report.text import count_text, duration_text
 from evolve.store import Store
@@ -228,7 +229,7 @@ async def _findings(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
 
 
 async def _search(
-    store: Store,
+    store: RunStore,
     entry: Entry,
     audited: Mapping[str, Any],
     judge: Evaluator,

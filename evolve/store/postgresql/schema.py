@@ -20,6 +20,11 @@ from evolve.store.database import migrations
 from evolve.store.database import schema as shared
 from evolve.store.database.dialect import WHOLE
 
+
+class EmptyDatabase(UsageError):
+    """There are no tables in it yet."""
+
+
 _own = MetaData()
 
 stamp = Table("schema_version", _own, Column("version", WHOLE, primary_key=True))
@@ -48,7 +53,7 @@ def prepare(connection: Connection, location: str, *, create: bool, accept_new: 
         _own.create_all(connection)
         connection.execute(insert(stamp).values(version=shared.VERSION))
     elif not tables and not accept_new:
-        raise UsageError(f"{location} is empty; check the URL, or start a run there first")
+        raise EmptyDatabase(f"{location} is empty; check the URL, or start a run there first")
     elif tables:
         migrations.refuse_others(location, known_version(connection, location))
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evolve.app.database import folder_of, location_of, may_hold_runs, open_store
+from evolve.app.database import folder_of, location_of, open_store
 from evolve.app.text import table
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
@@ -96,9 +96,10 @@ def report(plan: "Plan") -> None:
         write_suite,
     )
     from evolve.report.suite.results import read_suite
+    from evolve.store import Store
 
     location = location_of(plan.config)
-    if not may_hold_runs(location):
+    if not Store.exists(location):
         return
     page = folder_of(location) / f"{plan.name}.html"
     with open_store(location) as store:
