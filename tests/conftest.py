@@ -1,5 +1,6 @@
-"""What holds for all tests: those marked `gpu` are skipped where there is no GPU to be seen."""
+"""Marks of all tests: `gpu` is skipped without a GPU; all but a `sample` of parameters is slow."""
 
+from collections import defaultdict
 from functools import cache
 
 import pytest
@@ -12,8 +13,21 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-@pytest.hookimpl(trylast=True)  # after the hooks that mark
+def _slow_but_for_samples(items: list[pytest.Item]) -> None:
+    """Of a test marked `sample(n)`, n parameter sets evenly apart stay as they are."""
+    groups = defaultdict(list)
+    for item in items:
+        if mark := item.get_closest_marker("sample"):
+            groups[item.nodeid.split("[")[0], mark.args[0]].append(item)
+    for (_, size), group in groups.items():
+        kept = {index * len(group) // size for index in range(size)}
+        for index, item in enumerate(group):
+            if index not in kept:
+                item.add_marker("slow")
+
+
 def pytest_collection_modifyitems(items):
+    _slow_but_for_samples(items)
     for item in items:
         if item.get_closest_marker("gpu") and not _has_gpu():
             item.add_marker(pytest.mark.skip(reason="no GPU here"))

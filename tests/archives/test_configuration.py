@@ -29,6 +29,7 @@ def held(archive: Archive, count: int = 100) -> int:
     return len(archive.slots())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("whole", ["islands", "novelty"])
 @pytest.mark.parametrize("part", PARTS)
 def test_any_archive_can_be_part_of_another(whole, part):

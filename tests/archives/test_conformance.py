@@ -70,6 +70,7 @@ def streams(draw):
     return [draw(elites(sequence)) for sequence in near]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", MAKERS)
 @settings(max_examples=25, deadline=None)
 @given(stream=streams(), data=st.data())

@@ -267,6 +267,7 @@ def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
         assert {run.state for run in store.runs()} == {"interrupted"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("slow_from", "state"), [(0, "interrupted"), (1, "finished")])
 def test_the_end_of_the_time_gives_up_what_is_under_way(slow_from: int, state: str):
     class Slow(SyntheticEvaluator):

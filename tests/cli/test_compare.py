@@ -117,12 +117,14 @@ def test_methods_with_the_same_settings_and_the_time_are_said_before_the_first_r
     assert time == "4 runs of 4 to go, about 2 min 0 s in all"
 
 
+@pytest.mark.slow
 def test_runs_that_are_done_take_no_time():
     search(planned(seeds=1))
     [time] = plan_notes(planned())
     assert time.startswith("2 runs of 4 to go, about ")
 
 
+@pytest.mark.slow
 def test_a_stop_ends_the_comparison_where_it_stands_and_the_command_goes_on_from_there():
     assert search(planned(), Stopping()) == RESUMABLE
     with Store.open(DB, read_only=True) as store:
@@ -135,6 +137,7 @@ def test_a_stop_ends_the_comparison_where_it_stands_and_the_command_goes_on_from
         assert len(store.runs()) == len(NAMES)
 
 
+@pytest.mark.slow
 def test_stored_runs_are_compared_with_seeds_of_one_method_together(capsys):
     search(planned())
     assert main([*NAMES, "-o", "page.html"]) == 0
@@ -156,12 +159,14 @@ def test_stored_runs_are_compared_with_seeds_of_one_method_together(capsys):
         assert spent[-1] == 4
 
 
+@pytest.mark.slow
 def test_a_method_of_one_run_is_called_by_its_name_and_others_by_what_they_share():
     search(planned(seeds=1))
     with Store.open(DB, read_only=True) as store:
         assert methods_of(store.runs()) == {name: [name] for name in NAMES[:2]}
 
 
+@pytest.mark.slow
 def test_runs_of_different_tasks_are_refused(capsys):
     search(planned(methods=["greedy"], seeds=1))
     Path("other.py").write_text(Path("synthetic.py").read_text() + "\nSIZE = 3\n")
@@ -189,6 +194,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("words", REFUSED, ids=" ".join)
 def test_what_cannot_be_is_refused_before_anything_is_written(words: tuple[str, ...]):
     with pytest.raises(UsageError) as refused:
@@ -197,6 +203,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(words: tuple[str, 
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_runs_of_the_same_names_with_other_settings_are_refused():
     search(planned(seeds=1))
     with pytest.raises(UsageError, match=r"mine-greedy-s0.*archive\.capacity"):

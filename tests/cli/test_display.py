@@ -198,6 +198,7 @@ def test_what_is_under_way_is_on_the_panel_and_ctrl_c_leaves_it_whole(tmp_path: 
         assert termios.tcgetattr(slave)[3] & termios.ECHOCTL
 
 
+@pytest.mark.slow
 def test_what_is_under_way_is_a_line_now_and_then_where_there_is_no_terminal(
     tmp_path: Path, monkeypatch, capsys
 ):

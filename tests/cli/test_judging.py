@@ -80,6 +80,7 @@ def test_a_correct_kernel_is_judged_and_its_times_have_intervals(evolve):
     assert verdict["audit"] == []
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
     (tmp_path / "zeros.py").write_text(ZEROS)
     done = evolve("eval", "zeros.py", *TINY)
@@ -99,6 +100,7 @@ def test_a_syntax_error_is_shown_with_its_line_whatever_else_is_missing(evolve, 
     assert "> " in done.stdout.partition("SyntaxError")[2]
 
 
+@pytest.mark.slow
 def test_a_class_of_another_name_is_named_with_the_remedy(evolve, tmp_path: Path):
     (tmp_path / "mine.py").write_text(ZEROS.replace("ModelNew", "Model"))
     done = evolve("eval", "mine.py", *TINY)

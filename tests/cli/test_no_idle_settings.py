@@ -63,6 +63,7 @@ def test_the_whole_configuration_starts_a_run(config):
     assert asyncio.run(launch(config)) == 0
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("leaf", [*LEAVES, "termination.stop_file"])
 def test_a_run_cannot_start_without_the_setting(config, leaf: str, monkeypatch):
     monkeypatch.setattr("evolve.evaluation.LocalEvaluator.start", _no_worker)

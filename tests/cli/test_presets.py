@@ -85,6 +85,7 @@ def store(tmp_path: Path):
         yield opened
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_searches_end_to_end_with_a_model(preset: str, store: Store):
     words = [f"search={preset}", *(["archive.interval=5"] if preset in LATE else [])]
@@ -159,6 +160,7 @@ def composed(*words: str) -> dict[str, Any]:
     return to_plain(compose(["task=any", *words]))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
 def test_an_option_that_is_typed_is_taken_whole_whatever_a_preset_says_of_its_group(preset: str):
     untouched = composed(f"search={preset}")
@@ -170,6 +172,7 @@ def test_an_option_that_is_typed_is_taken_whole_whatever_a_preset_says_of_its_gr
         assert all(both[other] == untouched[other] for other in groups - {group})
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_value_that_is_typed_wins_over_a_preset(preset: str):
     config = composed(f"search={preset}", "archive.capacity=7", "termination.proposals=3")

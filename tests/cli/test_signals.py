@@ -61,6 +61,7 @@ def state(database: Path) -> tuple[str, str]:
         return run.state, run.reason
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_drains_and_the_run_can_be_resumed(tmp_path: Path, number: signal.Signals):
     database = tmp_path / "evolve.db"
@@ -122,6 +123,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
     assert asked == sorted(set(asked))
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_at_once_also_where_the_run_was_taken_over(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 60)
@@ -137,6 +139,7 @@ def test_a_second_ctrl_c_leaves_at_once_also_where_the_run_was_taken_over(tmp_pa
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_signals_after_the_first_do_not_replace_the_exit_status(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 0.5)
@@ -206,6 +209,7 @@ def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = subprocess.Popen(
@@ -230,6 +234,7 @@ def test_a_search_whose_reader_went_away_goes_on(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
+@pytest.mark.slow
 def test_a_search_that_was_started_without_a_place_to_print_to_ends_well(tmp_path: Path):
     database = tmp_path / "evolve.db"
     command = f"exec {sys.executable} -m tests.cli.session {database} 0.0 >&- 2>&-"
@@ -259,6 +264,7 @@ def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     assert state(database) == ("interrupted", "stopped by SIGTERM")
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_display_is_taken_away_and_lines_break_between_words(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()

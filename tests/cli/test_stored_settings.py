@@ -42,6 +42,7 @@ def without(*names: str) -> dict:
     return config
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*LATER, "llm", "sandbox", "schedule", "knowledge", "opponents"])
 def test_what_a_stored_configuration_lacks_is_at_its_default(name: str):
     assert complete(without(name)) == settings()
@@ -76,6 +77,7 @@ def test_operators_that_have_moved_since_are_found_where_they_are_now(preset: st
     components.build_all(complete(old))
 
 
+@pytest.mark.slow
 def test_a_run_whose_operators_have_moved_since_is_continued(recorded: Path):
     with Store.open(recorded) as store:
         run = store.run("demo")

@@ -84,6 +84,7 @@ def stored(path: Path) -> tuple[Store, RunRow]:
     return store, store.run("demo")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_start(
     option: str, watched
@@ -117,6 +118,7 @@ def search_of(store: Store, run: RunRow, config, option: str) -> Search:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start(

@@ -196,6 +196,7 @@ def replay(evolve, tmp_path: Path, *words: str):
     )
 
 
+@pytest.mark.slow
 def test_a_replayed_run_is_the_recorded_one_again(evolve, recorded: Path, tmp_path: Path):
     done = replay(evolve, tmp_path, "name=again")
     assert done.returncode == 0, done.stderr
@@ -228,6 +229,7 @@ def test_a_run_that_another_process_continues_is_refused_at_once(evolve, recorde
     assert "is being continued by another process" in done.stderr
 
 
+@pytest.mark.slow
 def test_by_name_a_run_is_resumed_or_started_beside_the_old_one(evolve, recorded, tmp_path):
     assert replay(evolve, tmp_path, "name=x", "on_exists=resume").returncode == 0
     assert replay(evolve, tmp_path, "name=x", "on_exists=resume").returncode == 0

@@ -34,6 +34,7 @@ def weak(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("weak")
 @pytest.mark.parametrize("words", [["list"], ["show"], ["show", "demo:0"], ["best"]])
 def test_every_verb_says_that_it_does_not_count(evolve, words: list[str]):
@@ -49,6 +50,7 @@ def test_machines_get_what_was_found(evolve):
     assert json.loads(evolve("show", "--json").stdout)["audit"] == [FOUND]
 
 
+@pytest.mark.slow
 def test_a_replay_is_of_the_same_weak_task_and_its_summary_says_so(
     evolve, weak: Path, tmp_path: Path
 ):

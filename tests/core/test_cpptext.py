@@ -86,6 +86,7 @@ def test_any_text_at_all_is_read(text):
         assert function.text.count("{") >= 1
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("unit", ['"\\', '"', "'", "/*", "\n", "\n#", "; ", "\\\n", "a("])
 @pytest.mark.parametrize("last", ["", "\\", "b"])
 def test_the_time_for_a_hostile_text_is_in_proportion_to_it(unit, last):

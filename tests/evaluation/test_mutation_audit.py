@@ -98,6 +98,7 @@ def audited(cache):
     return {one.mutant.after: one for one in found}, places
 
 
+@pytest.mark.slow
 def test_every_mutant_gets_the_fate_that_it_deserves(audited):
     found, _ = audited
     assert {name: one.fate for name, one in found.items()} == {
@@ -202,6 +203,7 @@ def get_init_inputs():
     assert result["kinds"]["all"]["killed"] == result["kinds"]["all"]["wrong"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -212,6 +212,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("given", BAD)
 def test_what_no_text_can_stand_for_is_refused_in_one_line(given):
     model, inputs, said = BAD[given]

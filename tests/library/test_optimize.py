@@ -64,6 +64,7 @@ def test_after_a_verification_the_best_is_the_winner_as_verified(judge):
 ODD = ["a\tb", "a\nb", "~a", "a\\b", "a\\", 'a"b', "a\\\"b'", "a, b", "null", "1", "é"]
 
 
+@pytest.mark.slow
 def test_texts_arrive_as_they_are(judge):
     for number, name in enumerate(ODD):
         Path(f"{name}.py").write_text(Path("p2.py").read_text())

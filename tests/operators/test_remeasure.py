@@ -152,6 +152,7 @@ class Honest(SyntheticEvaluator):
         return replace(verdict, ratios={"eager": Ratio(value, value / factor, value * factor)})
 
 
+@pytest.mark.slow
 def test_under_noise_the_leader_is_not_the_luckiest(store, run):
     def leader(name: str, **more: Scheduled) -> Elite:
         which = store.create_run(name=name, task=run.task, config=dict(run.config), seed=3)

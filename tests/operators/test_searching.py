@@ -110,6 +110,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_reaches_the_planted_optimum(store, name):
     operator = OPERATORS[name]
@@ -118,12 +119,14 @@ def test_an_operator_reaches_the_planted_optimum(store, name):
     assert best_constants(search) == dict(OPTIMUM)
 
 
+@pytest.mark.slow
 def test_a_template_reaches_it_by_tuning(store):
     search, _ = search_with(store, {"template": Template(), "tune": Tune(breadth=4)})
     assert best_constants(search) == dict(OPTIMUM)
     assert "TUNABLE" in store.source(search.leader.program)
 
 
+@pytest.mark.slow
 def test_repairs_alone_reach_it_from_a_program_that_fails(store):
     """Two steps off it, where nothing but the seeds and the optimum itself is right."""
     judge = SyntheticEvaluator(slots=2, failures={Status.COMPILE_ERROR: 1.0})
@@ -135,6 +138,7 @@ def test_repairs_alone_reach_it_from_a_program_that_fails(store):
     assert search.leader.operator == "repair"
 
 
+@pytest.mark.slow
 def test_repairs_keep_to_their_share_and_bring_programs_back(store):
     failures = {Status.COMPILE_ERROR: 0.25, Status.WRONG_VALUE: 0.25}
     judge = SyntheticEvaluator(slots=2, failures=failures)
@@ -146,6 +150,7 @@ def test_repairs_keep_to_their_share_and_bring_programs_back(store):
     assert any(step.status is Status.CORRECT for step in repairs)
 
 
+@pytest.mark.slow
 def test_every_reply_is_stored_with_what_was_made_of_it(store):
     operators = {"rewrite_full": RewriteFull(), "edit": Edit()}
     search, model = search_with(store, operators, evaluations=80, target_speedup=100)
@@ -163,6 +168,7 @@ def test_every_reply_is_stored_with_what_was_made_of_it(store):
     assert all(ticket["failure"] for ticket in lost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["summarise", "notes"])
 def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(store, name):
     operators = {name: Summarise(every=6), "rewrite_full": RewriteFull()}
@@ -176,6 +182,7 @@ def test_summaries_are_carried_over_and_followed_by_a_program_that_knows_them(st
     assert any("larger blocks were faster" in r.messages[1].content for r in programs)
 
 
+@pytest.mark.slow
 def test_summaries_are_carried_over_and_quoted_by_other_operators(store):
     operators = {"summarise": Summarise(every=6), "edit": Edit()}
     _, model = search_with(store, operators)

@@ -39,6 +39,7 @@ def names_in(target: type) -> set[str]:
     }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_piece_adds_its_operator_to_the_defaults(piece):
     config = composed(f"operators=[default,{piece}]")

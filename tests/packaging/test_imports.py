@@ -88,6 +88,7 @@ def test_imports_point_downwards_only():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("module", "added", "contract"),
     [

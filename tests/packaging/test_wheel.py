@@ -126,6 +126,7 @@ def test_its_requirements_are_ranges(wheel: Path):
     assert meta["Requires-Python"] == "<3.14,>=3.11"
 
 
+@pytest.mark.slow
 def test_doctor_says_what_is_missing_from_an_empty_folder(installed: Path, tmp_path: Path):
     done = evolve(installed, tmp_path, "doctor")
     assert done.returncode == 1

@@ -25,6 +25,7 @@ NOT_CUSTOM = "not_custom"  # correct, but a class of its own that never wins
 ACCEPTED = (*(status.value for status in Status if status is not Status.INFRA),
             HONEST_SCORE, NOT_CUSTOM)  # fmt: skip
 _FIELD = re.compile(r"^(task|fidelity|verdict|device|hole): (.+(?:\n    .+)*)", re.M)
+_TIMED = 18  # entries of a test that `make test` times; `make test-all` times all
 _ROWS = re.compile(r"^Rows? ([\d, ]+):")
 
 
@@ -79,6 +80,8 @@ def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
     if entry.alone or entry.fidelity != "check":
         marks.append(pytest.mark.quiet)
+        if entry.device == "cpu":
+            marks.append(pytest.mark.sample(_TIMED))
     if entry.hole:  # what hangs on a time may go either way on a busy machine
         marks.append(pytest.mark.xfail(strict=entry.fidelity == "check", reason=entry.hole))
     return marks

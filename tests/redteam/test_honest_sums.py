@@ -26,6 +26,7 @@ def sequential_softmax(x: torch.Tensor) -> torch.Tensor:
     return powers / torch.from_numpy(sums.copy())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("family", CASE.families())
 def test_a_sequential_softmax_is_within_its_budget_for_any_seed(family):
     model = CASE.model(1)
@@ -44,6 +45,7 @@ def in_sequence(terms: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(sums.copy())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("family", ["scaled_up", "far_below"])
 def test_keys_that_nearly_tie_are_no_mistake_of_a_sequential_attention(family):
     """Scores near 10^5, so that a rounding of one moves a weight by percents."""

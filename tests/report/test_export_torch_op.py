@@ -93,6 +93,7 @@ def test_a_cpp_winner_becomes_an_operator_that_passes_its_own_tests(tmp_path: Pa
     }
 
 
+@pytest.mark.slow
 def test_a_triton_winner_passes_in_the_interpreter(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     task, source = shipped("softmax", "seed_triton.py", {"ROWS": 3, "COLUMNS": 7})
@@ -152,6 +153,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_the_written_tests_fail_for_dishonest_and_broken_winners(tmp_path: Path):
     folders = []
     for name, (forward, body, _) in BAD.items():
@@ -203,6 +205,7 @@ def test_a_winner_that_hangs_is_ended_at_the_deadline(tmp_path: Path):
     assert "6 s" in checks.fault
 
 
+@pytest.mark.slow
 def test_without_the_judged_device_the_kernel_is_not_loaded(tmp_path: Path):
     source = "raise RuntimeError('loaded')\n" + as_kernel(LINEAR)
     folder = exported(tmp_path / "elsewhere", example(LINEAR), source, ELSEWHERE)
@@ -243,6 +246,7 @@ def test_the_runs_precision_and_size_are_frozen(tmp_path: Path):
     assert failed_tests([folder], "kernel_is_right or accepts") == set()
 
 
+@pytest.mark.slow
 def test_a_module_that_depends_on_training_is_the_reference_while_it_trains(tmp_path: Path):
     exported(tmp_path / "norm", example(BATCH_NORM), as_kernel(BATCH_NORM))
     code = (
@@ -255,6 +259,7 @@ def test_a_module_that_depends_on_training_is_the_reference_while_it_trains(tmp_
     assert "training mode" not in (linear / "op.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_winner_replays_no_graph_of_its_own_for_parameters_that_may_differ(tmp_path: Path):
     call = "\n    def __call__(self, x):\n        print(self.replays_graph)\n"
     source = f"{as_kernel(LINEAR).rstrip()}\n{call}        return super().__call__(x)\n"
@@ -266,6 +271,7 @@ def test_a_winner_replays_no_graph_of_its_own_for_parameters_that_may_differ(tmp
     assert printed(code, tmp_path) == ["False"]
 
 
+@pytest.mark.slow
 def test_the_reason_for_a_fallback_is_said(tmp_path: Path):
     exported(tmp_path / "linear", example(LINEAR), as_kernel(LINEAR))
     code = """

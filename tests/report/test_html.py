@@ -102,6 +102,7 @@ def test_the_same_store_gives_the_same_bytes(searched: Filling, tmp_path: Path) 
     assert report(searched, tmp_path) == report(searched, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_thousand_programs_fit_into_two_megabytes(store: Store, tmp_path: Path) -> None:
     filled = Filling(store=store).search(1040, tuning=0.0)
     html = report(filled, tmp_path)

@@ -114,6 +114,7 @@ def test_a_server_that_is_nowhere_is_masked_when_patience_ends():
     assert "0.3 s" in outcome.message
 
 
+@pytest.mark.slow
 def test_a_restart_of_the_server_is_not_noticed(tmp_path):
     found = []
     with serving(tmp_path, slots=1, latency_s=0.2) as first:

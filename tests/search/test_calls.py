@@ -288,6 +288,7 @@ def test_a_stop_leaves_what_only_waited_to_be_sent_to_a_resume_at_no_cost(store,
     assert said == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("failing", "least"), [(0.0, 0.9), (0.3, 0.6)])
 def test_the_slot_is_busy_while_models_think_for_half_a_minute(store, run, failing, least):
     """30 s a call, 2 s an evaluation, one slot, 16 calls under way: real pipeline, simulated time.

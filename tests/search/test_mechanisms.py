@@ -202,6 +202,7 @@ def said(*words: str) -> list[str]:
     return list(too_late(built, components.build_termination(config)))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("preset", ASKING)
 def test_every_mechanism_of_a_preset_can_fire_within_its_budget(preset: str):
     assert said(f"search={preset}", *MODEL) == []
@@ -355,6 +356,7 @@ def test_only_what_is_as_fast_as_the_best_enters_the_lineage_of_avo(store: Store
     assert all(later >= before - 0.002 for before, later in pairwise(speeds))
 
 
+@pytest.mark.slow
 def test_a_supervisor_redirects_a_search_that_stands_still_and_then_rescues_it(store: Store):
     """Every 8 steps without a better program; after 3 redirections four programs at once."""
 

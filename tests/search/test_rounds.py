@@ -39,6 +39,7 @@ class Watching:
         return other_programs(request, number)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", BATCHES)
 def test_an_answer_knows_what_came_of_all_rounds_before_it(preset: str, store: Store):
     """With eight calls at once the lineage of Dr. Kernel was three deep in place of six."""

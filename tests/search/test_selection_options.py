@@ -30,6 +30,7 @@ def test_every_policy_is_an_option():
     assert built >= {*selection.__all__}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("option", sorted({*OPTIONS} - VARIANTS))
 def test_an_option_says_all_settings_as_the_class_has_them(option):
     node = configured(option)["selection"]

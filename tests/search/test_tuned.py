@@ -78,6 +78,7 @@ def best_of(store: Store, run: RunRow) -> float:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("preset", sorted({*PRESETS} - {"seeds"}))  # which takes them as written
 def test_a_better_value_of_a_declared_constant_is_found_in_every_preset(preset: str, store: Store):
     words = (f"search={preset}", "termination.proposals=24", "termination.wall_time=null")
@@ -90,6 +91,7 @@ def test_a_better_value_of_a_declared_constant_is_found_in_every_preset(preset: 
     assert best_of(store, run) > 1.5 * start
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("preset", PUBLISHED)
 def test_no_answer_with_other_values_is_lost(preset: str, store: Store):
     """24 of 24 were, and the best stayed at 0.63 of 4.0."""
@@ -138,6 +140,7 @@ def test_an_answer_whose_values_were_only_screened_is_measured_in_full(store, ru
     assert "was tried with the same values" in again.failure
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("serial", [True, False])
 def test_a_run_of_forty_answers_gets_forty_answers(serial: bool, store: Store):
     """The program to start from is none of Kernel-Smith's 40 rounds, nor is a tuning."""

@@ -353,6 +353,7 @@ def test_a_server_that_is_killed_loses_nothing(tmp_path):
         assert server.judged().count("job0") == 1
 
 
+@pytest.mark.slow
 def test_a_candidate_that_ends_every_server_is_given_up(tmp_path):
     for _ in range(2):
         with serving(tmp_path, attempts=2) as server:

@@ -104,6 +104,7 @@ class Auditor:
         return [{"name": name} for name in self.weaknesses.get(task.name, [])]
 
 
+@pytest.mark.slow
 def test_every_task_is_audited_once_and_told_in_order(tmp_path):
     names = ["a", "weak", "broken", "known"]
     candidates = [Candidate(name, task(MODEL.format(n), name)) for n, name in enumerate(names)]

@@ -43,6 +43,7 @@ def test_it_says_what_was_written_and_what_was_left_out(
     assert "KernelBench is not at hand" in said
 
 
+@pytest.mark.slow
 def test_a_bar_on_a_terminal_says_how_far_it_is(told: Searched, tmp_path: Path):
     words = ["export", "first", "--to", "trl-sft", "--store", told.store.location]
     ours, theirs = pty.openpty()

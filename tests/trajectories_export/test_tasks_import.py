@@ -139,6 +139,7 @@ def test_a_folder_without_python_is_refused(tmp_path: Path):
         tasks_import.main([str(tmp_path), "-o", str(tmp_path / "out")])
 
 
+@pytest.mark.slow
 def test_an_import_that_was_killed_before_its_end_has_every_prompt_once(
     folder: Path, tmp_path: Path
 ):

@@ -103,6 +103,7 @@ def test_requests_of_every_kind_are_answered(folder):
     assert totals["by_status"] == {"correct": 1, "wrong_value": 1, "answered": 1}
 
 
+@pytest.mark.slow
 def test_two_judges_share_one_queue(folder):
     requests = [evaluate(f"a:{i}", f"{WRONG}\n# {i}\n") for i in range(6)]
     folder.ask(requests)
@@ -145,6 +146,7 @@ def test_a_batch_ends_before_its_deadline_and_goes_on_with_the_next_start(folder
     assert read_answers(folder.out).of(requests[1]).failures == 0  # nobody's fault
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it_in_order_and_leaves_no_process(folder):
     folder.ask([evaluate("a:0", WRONG), evaluate("a:1", SLEEPER)])
     process = folder.start()
@@ -288,6 +290,7 @@ def kill_the_judge_under(process: subprocess.Popen, folder: Folder, name: str, t
     os.kill(int(child), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_was_under_way_at_two_kills_is_tried_alone_and_last(folder, tmp_path):
     requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT, fidelity="check")]
     folder.ask(requests)
@@ -314,6 +317,7 @@ def test_bad_options_are_said(folder, options, code, named):
     assert named in said
 
 
+@pytest.mark.slow
 def test_a_bad_task_is_refused_once(folder):
     task = {**RELU_TASK.to_json(), "source": "import nowhere"}
     request = evaluate("a:0", WRONG, task=task)

@@ -52,6 +52,7 @@ def kept(cache: BuildCache, folder: Path) -> Path:
         return Path(cache.keep("key", descriptor))
 
 
+@pytest.mark.slow
 def test_kernels_that_triton_has_compiled_are_found_in_the_next_process(tmp_path: Path) -> None:
     run(KEEPS, str(tmp_path / BUILD), tmp_path / "first")
     build = kept(BuildCache(tmp_path / "cache"), tmp_path)

@@ -262,6 +262,7 @@ def filters(terms, bias):
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("terms", "bias"), [(27, 0), (576, 0), (576, 14), (576, 28), (8192, 0)])
 def test_where_eager_cuts_operands_short_others_may_round_them(terms, bias):
     """However many terms, and whatever is cut off at zero (of 28 nearly all, and whole blocks):
@@ -363,6 +364,7 @@ def layernorm_with(eps=1e-5, unbiased=False):
     return candidate
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize(
     ("case", "candidate"),
     [

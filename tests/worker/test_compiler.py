@@ -60,6 +60,7 @@ def compiled(layer, steps):
     return compile_model(Recurrent(layer).eval(), [torch.randn(steps, 2, 8)], settings("default"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("layer", "steps", "all_steps"),
     [
@@ -74,6 +75,7 @@ def test_a_long_recurrence_is_refused_with_the_number_of_its_steps(layer, steps,
         compiled(layer, steps)
 
 
+@pytest.mark.slow
 def test_a_recurrence_whose_batch_comes_first_is_measured_along_its_steps():
     layer = nn.GRU(8, 8, batch_first=True)
     case = compile_model(
@@ -103,6 +105,7 @@ def kernels(code):
     return code.partition("def get_args")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "is_left"),
     [
@@ -121,6 +124,7 @@ def test_averages_over_large_windows_are_left_to_templates(layer, is_left):
         assert ("torch.ops.aten.avg_pool" in code) == (is_left and variant == WHOLE)
 
 
+@pytest.mark.slow
 def test_without_values_the_same_code_is_written_as_for_real_inputs():
     pair = {"scale": torch.rand(9, 1), "at": torch.arange(64) % 9}
     inputs = [torch.randn(64, 33)[:, 1:], pair]

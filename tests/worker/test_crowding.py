@@ -117,6 +117,7 @@ def neighbour(judge):
         judge._budget._queue.append(None)  # where nobody ever waited
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
 def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
     judge, neighbour, free, is_theirs
@@ -129,12 +130,14 @@ def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
     assert DEVICE_OOM not in labels(verdict)
 
 
+@pytest.mark.slow
 def test_a_device_is_asked_whether_it_works_after_each_violent_end(judge, neighbour):
     verdict = judge.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
     assert "judged_again" in labels(verdict)
     assert judge.device.asked == 2
 
 
+@pytest.mark.slow
 def test_nobody_talks_himself_into_a_second_judgement_where_nobody_else_was_there(judge):
     verdict = judge.evaluate(RELU_TASK, SHORT, Fidelity.SCREEN, {})
     assert verdict.status is Status.OOM, verdict.feedback
@@ -161,6 +164,7 @@ class UsedDevice(NarrowDevice):
         return frozenset({1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
 def test_nobody_is_convicted_even_alone_of_memory_that_a_foreign_process_has(
     tmp_path, seconds, is_believed
@@ -200,6 +204,7 @@ def test_a_full_device_is_what_torch_says_of_one(text, is_full):
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "is_believed"), [(0.0, True), (0.5, False)])
 def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
     judge, neighbour, seconds, is_believed
@@ -212,6 +217,7 @@ def test_who_has_been_timed_gets_no_second_times_by_what_he_says(
     assert ("judged_again" in labels(verdict)) == is_believed
 
 
+@pytest.mark.slow
 def test_what_a_first_judgement_has_cost_is_charged_with_the_second(judge):
     keeper = judge._timekeeper
     keeper.time = Fails(keeper.time, InfraFault("a fault of ours"), seconds=100.0)

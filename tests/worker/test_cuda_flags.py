@@ -52,6 +52,7 @@ def test_a_folder_that_is_not_there_is_refused():
         add_flags(["/nowhere"], [])
 
 
+@pytest.mark.slow
 def test_flags_in_force_change_the_judges_version(tmp_path):
     worker = Worker(tmp_path / "a", "--device", "cpu", "--cuda-flag=-O3")
     plain = Worker(tmp_path / "b", "--device", "cpu")
@@ -65,6 +66,7 @@ def test_flags_in_force_change_the_judges_version(tmp_path):
     assert flagged["evaluator_version"] != without["evaluator_version"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_asked_for_another_flag_says_so(tmp_path):
     words = ["-m", "evolve.worker", "serve", "--device", "cpu", "--cuda-flag=-ccbin=x"]
     done = subprocess.run(

@@ -226,6 +226,7 @@ def repeated(step, count):
     return mean
 
 
+@pytest.mark.sample(1)
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     ("step", "x", "operators"),
@@ -239,6 +240,7 @@ def test_ways_around_each_of_many_steps_are_not_walked_one_by_one(step, x, opera
     assert [name for name, _ in found(repeated(step, 28), x)] == operators
 
 
+@pytest.mark.slow
 def test_of_very_many_operations_in_a_row_the_last_are_taken():
     ((name, (term, *_)),) = found(repeated(torch.sigmoid, 300), A)
     assert name == "total"
@@ -304,6 +306,7 @@ class Convolved(nn.Module):
         return F.mse_loss(self.layers(x), y)
 
 
+@pytest.mark.slow
 def test_what_a_convolution_lays_out_as_it_likes_is_summed_in_order():
     inputs = torch.randn(4, 8, 40, 40), torch.randn(4, 16, 36, 36)
     code = compile_model(Convolved().eval(), inputs, settings(WHOLE)).code
@@ -349,6 +352,7 @@ def test_recurrent_layers_stay_whole_layer_by_layer(name):
     assert calls == [("recurrence", [kind])] * layer.num_layers
 
 
+@pytest.mark.slow
 def test_first_states_that_are_given_are_the_layers():
     states = torch.randn(2, 4, 5, 8)
 
@@ -360,6 +364,7 @@ def test_first_states_that_are_given_are_the_layers():
     assert calls == [("recurrence", ["lstm"])] * 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "layer", [nn.LSTM(6, 8, proj_size=3), nn.GRU(6, 8).double()], ids=["projected", "float64"]
 )

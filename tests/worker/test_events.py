@@ -36,6 +36,7 @@ def test_any_other_text_is_nothing(text):
     assert read(text) == {}
 
 
+@pytest.mark.slow
 def test_a_device_without_events_is_refused_in_words(tmp_path):
     worker = Worker(tmp_path, "--device", "cpu")
     try:

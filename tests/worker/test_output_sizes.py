@@ -45,6 +45,7 @@ def warm_case(outcome: str, inputs: str, **more: str):
     return case
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("outcome", "inputs", "setup"),
     [
@@ -73,6 +74,7 @@ def test_outputs_are_those_of_a_call(outcome, inputs, setup):
     assert (case.output_bytes, case.peak_bytes) == (found.outputs, found.peak)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("precision", ["task", "fp16"])
 @pytest.mark.parametrize(
     "setup", ["self.layer = nn.Linear(256, 32)", "self.layer = nn.GRU(256, 32)"]

@@ -197,6 +197,7 @@ def test_what_is_too_large_to_be_kept_is_there_until_the_next():
     assert made == ["a", "b", "a"]
 
 
+@pytest.mark.slow
 def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monkeypatch):
     """What was made for one check has gone when the next is made, be it of another case."""
     alive, most = weakref.WeakSet(), []
@@ -264,6 +265,7 @@ def judge(tmp_path, monkeypatch):
     judge.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", [1, 3], ids=["before", "while"])
 def test_memory_that_is_short_once_changes_no_verdict(judge, first):
     """Whether it is before a candidate is there or while it is judged."""
@@ -273,6 +275,7 @@ def test_memory_that_is_short_once_changes_no_verdict(judge, first):
     assert torch.calls_of_reference > first + 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("said", SAID_BY_LIBRARIES)
 def test_truth_is_from_fp64_though_memory_is_short_once_for_a_library(judge, said):
     """In fp32 it would be as coarse as the reference, and who is more exact would be wrong."""
@@ -285,6 +288,7 @@ def test_truth_is_from_fp64_though_memory_is_short_once_for_a_library(judge, sai
     assert torch.calls_of_reference > 2 * in_fp64
 
 
+@pytest.mark.slow
 def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_of_ours(
     judge, capfd
 ):
@@ -330,6 +334,7 @@ def test_a_device_that_is_full_beside_others_is_tried_again_alone(judge):
     assert not judge.device.refusals
 
 
+@pytest.mark.slow
 def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(judge):
     task = short_of_memory(1, float("inf"))
     for ask in (

@@ -59,6 +59,7 @@ def test_convolutions_that_might_round_and_do_not_are_exact(judge):
     assert said(judge, "torch.relu(self.layer(x))") == "ieee"
 
 
+@pytest.mark.slow
 def test_convolutions_that_round_are_told_by_the_error_of_the_outcome(judge):
     assert said(judge, f"torch.relu({ROUNDED})") == "tf32"
 
@@ -80,6 +81,7 @@ self.back = nn.ConvTranspose2d(16, 4, 5, groups=2)
 """
 
 
+@pytest.mark.slow
 def test_where_some_round_those_that_do_not_are_told(judge, monkeypatch):
     exact = (
         "convolution 2x8x12x12 16x8x3x3 2x2 0x0 1x1 0x0 1",
@@ -130,6 +132,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_is_found_has_the_key_of_the_call_that_the_compiler_writes(name):
     layer, shape = LAYERS[name]

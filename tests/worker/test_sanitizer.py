@@ -148,6 +148,7 @@ def apart_from(launcher, source, build=None, tool=("/usr/bin/env",)):
     return said, float(layer.weight.detach().float().sum())
 
 
+@pytest.mark.slow
 def test_the_call_is_the_candidates_on_inputs_that_end_where_their_memory_does(launcher):
     said, weights = apart_from(launcher, TALKING.format(before="", body=""))
     assert said.code == 0, said.text
@@ -155,6 +156,7 @@ def test_the_call_is_the_candidates_on_inputs_that_end_where_their_memory_does(l
     assert "behind 0" in said.text
 
 
+@pytest.mark.slow
 def test_what_was_built_is_not_built_again(launcher, tmp_path):
     tmp_path.chmod(0o755)
     source = TALKING.format(before=BUILDING.format(), body="assert kernels.one() == 1")

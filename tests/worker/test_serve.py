@@ -112,6 +112,7 @@ def test_a_sound_task_has_no_weak_spots(worker):
     assert worker.ask("audit", task=RELU_TASK.to_json()) == []
 
 
+@pytest.mark.slow
 def test_the_end_of_input_leaves_no_process_behind(own_worker):
     family = busy(own_worker)
     own_worker.process.stdin.close()
@@ -119,6 +120,7 @@ def test_the_end_of_input_leaves_no_process_behind(own_worker):
     assert own_worker.process.wait(10) == 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_no_process_behind(own_worker, kind):
     family = busy(own_worker)
@@ -126,6 +128,7 @@ def test_a_signal_leaves_no_process_behind(own_worker, kind):
     assert gone(family)
 
 
+@pytest.mark.slow
 def test_shutdown_is_answered_and_ends_the_worker(own_worker):
     family = family_of(own_worker.process.pid)
     assert own_worker.ask("shutdown") == {}
@@ -140,6 +143,7 @@ def test_a_worker_leaves_no_files_but_its_cache(own_worker, tmp_path):
     assert left == {"cache", "evolve-cpu.gate", "evolve-cpu.lock"}
 
 
+@pytest.mark.slow
 def test_a_zygote_that_was_killed_is_replaced(own_worker):
     (zygote,) = own_worker.ask("doctor")["zygotes"]
     os.kill(zygote["pid"], signal.SIGKILL)

@@ -319,6 +319,7 @@ def test_a_window_that_does_not_end_as_it_should_has_no_pieces(windows, kind, ou
     assert not windows[kind]["right"]
 
 
+@pytest.mark.slow
 def test_a_driver_without_a_call_is_told_of_by_its_name(run):
     assert run(DRIVER) == {"code": -1, "failed": "cuStreamWriteValue32_v2"}
 

@@ -103,6 +103,7 @@ def test_one_that_died_ahead_is_replaced(led):
 HAS_COMPILER = forward("return x", "import sys; assert 'torch._inductor.lowering' in sys.modules")
 
 
+@pytest.mark.slow
 def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_does(led):
     launcher = led([start({}), start(WITH_COMPILER)])
     with launcher.start(Language.TORCH, compiles=True) as runner:
@@ -189,6 +190,7 @@ def importing(led):
         yield launcher, runner, slow.process
 
 
+@pytest.mark.slow
 def test_one_that_still_imports_holds_up_nobody_else(importing):
     launcher, waiting, zygote = importing
     with launcher.start(Language.TORCH) as runner:
