@@ -13,8 +13,8 @@ from evolve.core.records import Credit, Pruned, RunRow, Ticket
 from evolve.core.run_store import RunWrites, TicketWrites, Upkeep
 from evolve.core.task import Task
 from evolve.store import copying
+from evolve.store.database import schema
 from evolve.store.database.backend import Database
-from evolve.store.database.schema import VERSION
 from evolve.store.opening import exists, open_database
 from evolve.store.queries import Queries
 from evolve.store.tables import runs, tickets, warm_start
@@ -180,6 +180,6 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
             before = database.upgrade()
         finally:
             database.close()
-        if before == VERSION:
-            return f"{database.location} has schema {VERSION}, the current one; nothing to do"
-        return f"{database.location} had schema {before} and has {VERSION} now"
+        if before == schema.VERSION:
+            return f"{database.location} has schema {before}, the current one; nothing to do"
+        return f"{database.location} had schema {before} and has {schema.VERSION} now"

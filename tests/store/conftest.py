@@ -41,5 +41,6 @@ def store(location: str) -> Iterator[Store]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Modules with `BACK_ENDS` run on each of them."""
     kinds = getattr(metafunc.module, "BACK_ENDS", ())
-    if kinds and "location" in metafunc.fixturenames:
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if kinds and "location" in metafunc.fixturenames and "location" not in chosen:
         metafunc.parametrize("location", kinds, indirect=True)

@@ -117,6 +117,10 @@ def test_a_server_that_is_killed_under_searches_loses_nothing_and_they_go_on(
 def test_connections_that_are_cut_again_and_again_lose_nothing(server: Server, url: str) -> None:
     Store.open(url, create=True).close()
     processes, results = searches_at_once(url, 2)
+    deadline = time.monotonic() + 60
+    with Store.open(url, read_only=True) as store:
+        while sum(store.next_sequence(run.id) for run in store.runs()) < 2:
+            assert time.monotonic() < deadline
     cut = 0
     while any(process.is_alive() for process in processes):
         cut += server.cut()
@@ -299,9 +303,7 @@ def test_a_schema_that_does_not_exist_is_named_with_the_remedy(server: Server) -
         Store.open(f"{server.url}&options=-csearch_path%3Dnowhere", create=True)
 
 
-@pytest.mark.parametrize(
-    ("version", "remedy"), [(7, "pip install -U"), (5, "evolve db upgrade"), (1, "start a new one")]
-)
+@pytest.mark.parametrize(("version", "remedy"), [(7, "pip install -U"), (5, "start a new one")])
 def test_another_schema_version_is_refused_with_what_to_do(
     server: Server, url: str, version: int, remedy: str
 ) -> None:

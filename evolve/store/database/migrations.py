@@ -16,7 +16,7 @@ def _tunings(connection: Connection) -> None:
     for place in ("run.tunings", "ticket.tuning", "ticket.tunings", "archive_offer.tunings"):
         table, column = place.split(".")
         connection.exec_driver_sql(
-            f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
+            f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT '0'"
         )
 
 
@@ -43,14 +43,17 @@ STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions}
 OLDEST = min(STEPS) - 1
 
 
-def refuse_others(location: str, version: int) -> None:
-    """Raise UsageError for a schema that this version does not read, with the remedy."""
+def refuse_others(location: str, version: int, oldest: int = OLDEST) -> None:
+    """Raise UsageError for a schema that this version does not read, with the remedy.
+
+    Those from `oldest` on can be brought up to date.
+    """
     if version > schema.VERSION:
         raise UsageError(
             f"{location} has schema {version}, this version of evolve-kernels reads schema "
             f"{schema.VERSION}; upgrade with `pip install -U evolve-kernels`"
         )
-    if version < OLDEST:
+    if version < oldest:
         raise UsageError(
             f"{location} has schema {version} of an earlier development version, which schema "
             f"{schema.VERSION} cannot take over; keep the database and start a new one"
@@ -66,8 +69,6 @@ def migrate(connection: Connection, version: int) -> None:
     """Take all steps from a version to the current one; nothing may be continuing a run."""
     if version == schema.VERSION:
         return
-    if version > schema.VERSION:
-        refuse_others("the database", version)
     for holder in connection.execute(lease.HOLDERS).all():
         if not lease.is_gone(holder):
             raise lease.refusal(holder)

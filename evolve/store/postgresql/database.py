@@ -19,8 +19,8 @@ from evolve.core.errors import StoreError
 from evolve.core.records import Pruned
 from evolve.store import copying
 from evolve.store.database import identities, lease, migrations
+from evolve.store.database import schema as shared
 from evolve.store.database.backend import Action, Database, P, T
-from evolve.store.database.schema import VERSION
 from evolve.store.postgresql import address, maintenance, schema
 from evolve.store.postgresql.connections import connect, patiently
 from evolve.store.postgresql.explanations import explain, is_cut
@@ -292,8 +292,10 @@ class PostgresDatabase(Database):
 
 def _upgrade(connection: Connection, location: str) -> int:
     before = schema.known_version(connection, location)
+    if not schema.FIRST <= before <= shared.VERSION:
+        migrations.refuse_others(location, before, schema.FIRST)
     migrations.migrate(connection, before)
-    schema.put_version(connection, VERSION)
+    schema.put_version(connection)
     return before
 
 

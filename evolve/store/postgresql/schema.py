@@ -37,6 +37,9 @@ writer = Table(  # the newest transaction of each process: whether one was commi
     Column("seen", WHOLE, nullable=False),  # seconds since 1970
 )
 
+FIRST = 6
+"""The schema that the first databases on a server had."""
+
 FORGET = delete(writer).where(
     or_(writer.c.token == bindparam("of"), writer.c.seen < bindparam("before"))
 )
@@ -55,7 +58,7 @@ def prepare(connection: Connection, location: str, *, create: bool, accept_new: 
     elif not tables and not accept_new:
         raise EmptyDatabase(f"{location} is empty; check the URL, or start a run there first")
     elif tables:
-        migrations.refuse_others(location, known_version(connection, location))
+        migrations.refuse_others(location, known_version(connection, location), FIRST)
 
 
 def known_version(connection: Connection, location: str) -> int:
@@ -70,6 +73,6 @@ def known_version(connection: Connection, location: str) -> int:
     return found
 
 
-def put_version(connection: Connection, number: int) -> None:
-    """Stamp a number."""
-    connection.execute(update(stamp).values(version=number))
+def put_version(connection: Connection) -> None:
+    """Stamp the current number."""
+    connection.execute(update(stamp).values(version=shared.VERSION))
