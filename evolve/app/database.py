@@ -1,14 +1,18 @@
 """The database that a user names: a file, or the URL of a PostgreSQL server."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evolve.core.errors import UsageError
+
 if TYPE_CHECKING:
     from evolve.store import Store
 
 DEFAULT_STORE = "runs/evolve.db"
+_PLAIN = re.compile(r"[\w:/@.+-]+")  # what Hydra reads without quotes
 SERVER_FOLDER = Path("runs")  # where files about runs on a server go
 
 
@@ -30,8 +34,19 @@ def is_server(location: str) -> bool:
 
 
 def location_of(config: Mapping[str, Any]) -> str:
-    """The database of a configuration."""
-    return str(config["store"].get("url") or config["store"]["path"])
+    """The database of a configuration.
+
+    Raises:
+        UsageError: the configuration names none, or a URL that is not of a server.
+    """
+    url, path = config["store"].get("url"), config["store"]["path"]
+    if url is not None and not is_server(url):
+        raise UsageError(f"store.url={url}: write postgresql://USER@HOST:PORT/DATABASE")
+    if url is None and path is None:
+        raise UsageError(
+            "store=postgresql needs the server: store.url=postgresql://USER@HOST:PORT/DATABASE"
+        )
+    return str(url or path)
 
 
 def place(location: str) -> dict[str, str | None]:
@@ -42,8 +57,9 @@ def place(location: str) -> dict[str, str | None]:
 
 def store_word(location: str) -> str:
     """The location as a word of a command, `store.path=...`."""
-    name = "url" if is_server(location) else "path"
-    return f"store.{name}={location}"
+    if not is_server(location):
+        return f"store.path={location}"
+    return f"store.url={location}" if _PLAIN.fullmatch(location) else f'store.url="{location}"'
 
 
 def may_hold_runs(location: str) -> bool:
@@ -52,5 +68,8 @@ def may_hold_runs(location: str) -> bool:
 
 
 def folder_of(location: str) -> Path:
-    """Where files about the runs are written."""
-    return SERVER_FOLDER if is_server(location) else Path(location).parent
+    """Where files about the runs are written; that of a server is made if it is missing."""
+    if not is_server(location):
+        return Path(location).parent
+    SERVER_FOLDER.mkdir(exist_ok=True)
+    return SERVER_FOLDER

@@ -23,13 +23,16 @@ class Database(ABC):
 
     Attributes:
         location: how a person names the database; never with a password.
-        folder: where files about its runs are written, such as reports.
         notices: lines that a person should see once.
     """
 
     location: str
-    folder: Path
     notices: list[str]
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """Where files about its runs are written, such as reports."""
 
     @abstractmethod
     def read(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -6,7 +6,7 @@ from typing import Any
 from evolve.core.errors import UsageError
 
 _SCHEME = re.compile(r"postgres(ql)?(\+psycopg)?://", re.IGNORECASE)
-_PASSWORD = re.compile(r"(?<=://)(?P<user>[^/@?#]*?):(?P<password>[^/?#]*)@|[?&]password=[^&]*")
+_PASSWORD = re.compile(r"(?<=://)(?P<user>[^/@?#]*?):(?P<password>[^/?#\s]*)@|[?&]password=[^&\s]*")
 
 
 def is_url(location: str) -> bool:
@@ -14,9 +14,9 @@ def is_url(location: str) -> bool:
     return _SCHEME.match(location) is not None
 
 
-def shown(url: str) -> str:
-    """The URL without the password that it may hold."""
-    return _PASSWORD.sub(lambda found: f"{found['user']}@" if found["user"] else "", url)
+def shown(text: str) -> str:
+    """A URL, or a text with some, without the passwords that they may hold."""
+    return _PASSWORD.sub(lambda found: f"{found['user']}@" if found["user"] else "", text)
 
 
 def checked(url: str) -> str:

@@ -55,7 +55,6 @@ class PostgresDatabase(Database):
     ) -> None:
         self._url = address.checked(url)
         self.location = address.shown(url)
-        self.folder = FOLDER
         self.notices = []
         self._token = secrets.token_hex(16)
         self._name = f"evolve {self._token}"
@@ -72,6 +71,12 @@ class PostgresDatabase(Database):
             on_failure.callback(self._engine.dispose)
             self._prepare(create=create and not read_only, accept_new=create, upgrade=to_upgrade)
             on_failure.pop_all()
+
+    @property
+    def folder(self) -> Path:
+        """`FOLDER`, made if it is missing."""
+        FOLDER.mkdir(exist_ok=True)
+        return FOLDER
 
     def _connect(self) -> "psycopg.Connection[tuple[object]]":
         return connect(self._url, self._name, read_only=self._read_only)

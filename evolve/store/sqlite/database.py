@@ -51,7 +51,6 @@ class SqliteDatabase(Database):
     ) -> None:
         self.path = path
         self.location = str(path)
-        self.folder = path.parent
         self.notices: list[str] = []
         self._create = create and not read_only
         self._accept_new = create
@@ -70,6 +69,11 @@ class SqliteDatabase(Database):
             self._prepare()
             self._identity = opened(path)
             on_failure.pop_all()
+
+    @property
+    def folder(self) -> Path:
+        """That of the file."""
+        return self.path.parent
 
     def _connect(self) -> sqlite3.Connection:
         if self._read_only:

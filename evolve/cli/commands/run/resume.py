@@ -86,7 +86,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
 
 def _location(overrides: Sequence[str]) -> str:
     named = [word.partition("=")[2] for word in overrides if word.startswith(_PLACES)]
-    return named[-1] if named else DEFAULT_STORE
+    return named[-1].strip("'\"") if named else DEFAULT_STORE
 
 
 def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
