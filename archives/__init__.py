@@ -2,7 +2,7 @@
 
 - `TopK`: the best programs, one line of them.
 - `MapElites`: the best program of every cell of a grid over descriptors.
-- `Priority`: a queue by what repeated evaluations say (POLCA).
+- `Priority`: a queue by repeated evaluations (POLCA).
 - `Lineage`: versions, each as fast as the best before it (AVO).
 - `Tree`: programs with the ancestors that lead to them.
 - `Pareto`: speed against other ends.

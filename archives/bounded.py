@@ -12,9 +12,9 @@ from evolve.core.protocols import AddStatus, Elite, Offer
 class Bounded(ABC):
     """Holds up to `capacity` programs in numbered places, which have no meaning.
 
-    Once it is full, a newcomer takes the place of the weakest program, or is refused where it is
-    the weakest itself. Subclasses choose it by `_weakest`, and may keep books by `_added`,
-    `_removed` and `_restored`; what they keep has to follow from the elites held.
+    Once it is full, a newcomer takes the place of the weakest program, or is refused if it is the
+    weakest itself. Subclasses choose it by `_weakest`, and may keep books by `_added`, `_removed`
+    and `_restored`; their state has to follow from the elites held.
 
     Raises:
         UsageError: the capacity is out of range.

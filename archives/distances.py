@@ -1,4 +1,4 @@
-"""How far apart two programs are, by what their descriptors say of them."""
+"""Distances between two programs, from their descriptors."""
 
 import base64
 import binascii
@@ -24,8 +24,8 @@ _BY_MATCHES = np.array([1 - overlap(matches) for matches in range(BINS + 1)])
 class Distance(Protocol):
     """A distance between programs, 0 (the same) to 1, without regard to their fitness.
 
-    Every program that it can tell has a row of `width` numbers of type `dtype`. What it has to know
-    of texts is in `describes` (`evolve.core.protocols.Archive`).
+    Every program that it can place has a row of `width` numbers of type `dtype`. The descriptors
+    that it needs of texts are in `describes` (`evolve.core.protocols.Archive`).
     """
 
     @property
@@ -47,7 +47,7 @@ class Distance(Protocol):
 
 
 class Text:
-    """The share of what one of two texts has and not the other, estimated from their sketches.
+    """The share of one text's tokens that the other lacks, estimated from their sketches.
 
     Comments, layout, values of tunables and names of variables do not count; see
     `evolve.core.source.sketch`.
@@ -103,11 +103,11 @@ class Numbers:
 
 
 class Embedding:
-    """One minus the cosine of what a function of yours makes of two sources, at most 1.
+    """One minus the cosine of the vectors that your function returns for two sources, at most 1.
 
-    The function is called once for a new program, where the search runs; what it says is recorded
-    with the elite, so that a resume does not call it again. POLCA (arXiv 2603.14769) and
-    ShinkaEvolve tell programs apart by embeddings of a language model.
+    The function is called once for a new program, in the process of the search; its value is
+    recorded with the elite, so that a resume does not call it again. POLCA (arXiv 2603.14769) and
+    ShinkaEvolve compare programs by embeddings of a language model.
 
     Args:
         function: gives `width` numbers for a source; by its dotted name, `package.module.name`.

@@ -33,14 +33,14 @@ class Islands:
     in turn. A program without a parent here settles on every empty island, else on the next in
     turn.
 
-    Every `interval` steps each island sends copies of its best to others, all at once; what stands
-    on several islands is not sent on, or one program would come to hold them all (OpenEvolve sends
-    no migrant on, `database.py`; here one may once its other copies are gone). It is at the first
-    newcomer that is kept after so many numbers, so that it also happens in short runs, and at
-    a refused one whose number is a multiple. The islands that the newcomer settled on receive
-    none then. For every `patience` steps that the best program has stood there is an island
-    more than at the start, until there are `most`; it is founded with a copy of some elite, at the
-    next newcomer, kept or not (ShinkaEvolve founds islands on stagnation too).
+    Every `interval` steps each island sends copies of its best to others, all at once; a program on
+    several islands is not sent on, or one program would come to hold them all (OpenEvolve sends no
+    migrant on, `database.py`; here one may once its other copies are gone). It is at the first
+    newcomer that is kept after so many numbers, so that it also happens in short runs, and at a
+    refused one whose number is a multiple. The islands that the newcomer settled on receive none
+    then. For every `patience` steps that the best program has stood there is an island more than at
+    the start, until there are `most`; it is founded with a copy of some elite, at the next
+    newcomer, kept or not (ShinkaEvolve founds islands on stagnation too).
 
     Args:
         of: makes the archive of an island; called with its capacity.

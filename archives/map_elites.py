@@ -14,9 +14,9 @@ class MapElites:
     """Keeps the `depth` best programs of every cell.
 
     A program is replaced in its cell only by one with a strictly higher fitness value. A program
-    holds one slot: where its best instance falls into another cell by now, it moves there, unless
-    that cell is full of better ones; then it stays where it is. If all cells are more than
-    `capacity`, a full archive gives up its worst program for a better newcomer.
+    holds one slot: if its best instance falls into another cell by now, it moves there, unless that
+    cell is full of better ones; then it stays where it is. If all cells are more than `capacity`, a
+    full archive gives up its worst program for a better newcomer.
 
     Args:
         axes: bins by descriptor name, see `archives.descriptors.Axis`; None leaves one out.

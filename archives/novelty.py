@@ -18,8 +18,8 @@ class Novelty:
     A newcomer that is near a program at least as fast is refused; otherwise those near it give way,
     if the archive takes it (clearing, Pétrowski 1996). The same holds for a program that is held
     when its best instance is another one by now. With `before_judging` a new program near one that
-    is held is not even evaluated, where its text says so (the net of POLCA, arXiv 2603.14769,
-    which knows no fitness): that saves evaluations, and loses what is faster by a small change.
+    is held is not even evaluated, if its text says so (the net of POLCA, arXiv 2603.14769, which
+    knows no fitness): that saves evaluations, and loses programs that a small change made faster.
     Exact duplicates never come this far. Programs of which the distance knows nothing are near
     none.
 
@@ -27,7 +27,7 @@ class Novelty:
         of: makes the archive; called with its capacity.
         capacity: the most programs held.
         epsilon: programs this near, or nearer, are told apart by fitness only.
-        distance: what near means; None for that of the texts.
+        distance: the measure of similarity; None for that of the texts.
         before_judging: whether near ones are turned away before they are evaluated.
 
     Raises:

@@ -28,9 +28,9 @@ class Pareto(Bounded):
     """Keeps the programs that are beaten least often in fitness and further objectives.
 
     A program is beaten by one that is as good in every objective and better in one. A full archive
-    gives up the program beaten by most others (Fonseca and Fleming 1993), the slowest of them;
-    where none is dominated, the one with the nearest neighbours (crowding distance, Deb and others
-    2002). The fastest program is lost to a faster one only.
+    gives up the program beaten by most others (Fonseca and Fleming 1993), the slowest of them; if
+    none is dominated, the one with the nearest neighbours (crowding distance, Deb and others 2002).
+    The fastest program is lost to a faster one only.
 
     Args:
         objectives: by descriptor `max`, `min`, or its words, best first; None leaves it out.

@@ -13,11 +13,11 @@ PRIORITIES = ("mean", "ucb", "time")
 class Priority(Bounded):
     """Keeps the `capacity` programs of the highest priority, and always the best.
 
-    POLCA's queue has no bound; this one gives up what its head would come to last. The priority is
-    the pooled mean of a program's evaluations (`mean`), its upper bound (`ucb`):
-    mean + exploration * noise * sqrt(ln(T + 1) / n), with n evaluations of the program and T of all
-    that are held (OpenTrace, `priority_search.py`), or the newest first (`time`). Under `ucb` a
-    program with one unlucky measurement outlives one that was measured often and is as slow.
+    POLCA's queue has no bound; this one drops the last of the queue. The priority is the pooled
+    mean of a program's evaluations (`mean`), its upper bound (`ucb`): mean + exploration * noise *
+    sqrt(ln(T + 1) / n), with n evaluations of the program and T of all that are held (OpenTrace,
+    `priority_search.py`), or the newest first (`time`). Under `ucb` a program with one unlucky
+    measurement outlives one that was measured often and is as slow.
 
     Args:
         capacity: the most programs held.

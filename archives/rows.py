@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 class Rows:
     """A growing array of rows, in no order; adding and dropping a row costs the row.
 
-    Columns are what lies together in memory: comparing them is many times faster than rows.
+    Columns are contiguous in memory: comparing them is many times faster than rows.
 
     Args:
         width: numbers in a row.

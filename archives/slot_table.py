@@ -64,7 +64,7 @@ class SlotTable:
         return True
 
     def follow(self, elite: Elite, offer: Offer) -> dict[str, Elite | None]:
-        """Take over what another archive, which never holds a program twice, did with an elite.
+        """Apply the decision of another archive, which never holds a program twice, on an elite.
 
         See `Offer`. Returns the former holders of the slots that changed.
         """
@@ -86,7 +86,7 @@ class SlotTable:
         return before
 
     def slots(self) -> dict[str, Elite]:
-        """A copy, best elite first: the order depends on what is held, not on how it came in."""
+        """A copy, best elite first: the order depends on the elites, not on their arrival."""
         places = [self._slot_of[program] for _, _, program in self._ranks]
         return {slot: self._elites[slot] for slot in places}
 

@@ -11,7 +11,7 @@ from evolve.core.protocols import Elite, rank
 
 
 class Tree(Bounded):
-    """Keeps paths: what has children that are held goes only after them.
+    """Keeps paths: a program with held children leaves only after them.
 
     For searches along the lineage (MCTS, a single line), which have to find their way from a root
     through steps that were no gain. A full tree gives up its worst leaf for a newcomer that is

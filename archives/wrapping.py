@@ -11,7 +11,7 @@ def make_inner(of: Callable[..., Archive], capacity: int) -> Archive:
     """An empty archive of at most `capacity` programs, each of which it holds at one place.
 
     Args:
-        of: makes it; a `capacity` that is set for it and not None holds where it is the lower one.
+        of: makes it; a `capacity` that is set for it and not None holds if it is the lower one.
         capacity: the outer archive's share for it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`python -m evolve`: the `evolve` command, where its script is not on the path."""
+"""`python -m evolve`: the `evolve` command, if its script is not on the path."""
 
 import sys
 

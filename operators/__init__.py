@@ -3,24 +3,24 @@
 Without a model:
 
 - `Seed`: the user's initial programs and the task's own.
-- `Tune`: assignments of a program's tunables, by a model of what was measured.
+- `Tune`: assignments of a program's tunables, by a model of measurements.
 - `Recombine`: whole functions and tunable values of two relatives.
 - `Structural`: other loops, grids and kernels for a Triton program, by rewriting it.
-- `Remeasure`: known programs once more, where that may change which one leads.
+- `Remeasure`: known programs once more, if that may change which one leads.
 - `RemeasureHead`: those once more that the selection policy is about to develop.
 
 With one, each a few lines over the prompts of `operators.prompting.composition`:
 
 - `Universal`: one prompt whose context makes the difference (KernelEvolve).
 - `RewriteFull`, `Edit`: a whole program, or search/replace edits of one.
-- `Crossover`, `Contrastive`: from several programs and what was measured of them.
+- `Crossover`, `Contrastive`: from several programs and their measurements.
 - `MacroMicro`: one typed action on one region (QiMeng-Kernel).
 - `WorldModel`: programs follow a tree of intents that a model keeps (K-Search).
-- `Supervise`: other directions where the search stands still (AVO).
+- `Supervise`: other directions if the search stands still (AVO).
 - `Milestone`: the goal that the program has come near to, and no other (CUDA Agent).
 - `Review`: large jumps in speed, read and measured again (CUDA-L1).
 - `Template`: a program with open constants, for `Tune`.
-- `Summarise`: what the search has taught so far, for all prompts (POLCA).
+- `Summarise`: the lessons of the search so far, for all prompts (POLCA).
 - `Repair`: failed programs, out of a budget of its own.
 - `CleanUp`: the compiler's programs in readable form, as training data (AutoTriton).
 """

@@ -40,12 +40,12 @@ class Base:
 
     @classmethod
     def recall(cls, exchanges: Sequence[Exchange]) -> "Base":
-        """What the first request of a ticket was about."""
+        """The subject of the first request of a ticket."""
         return cls.of_request(exchanges[0].request)
 
     @classmethod
     def of_request(cls, request: ModelRequest) -> "Base":
-        """What a request was about."""
+        """The subject of a request."""
         stored = json.loads(str(request.memo[_KEY]))
         return cls(tuple((program, assignment) for program, assignment in stored))
 
@@ -62,7 +62,7 @@ class Base:
         return tuple(program for program, _ in self.programs)
 
     def source(self, facts: Facts) -> str:
-        """The text to be changed, as the prompt showed it; empty where there is none."""
+        """The text to be changed, as the prompt showed it; empty if there is none."""
         if not self.programs:
             return ""
         program, assignment = self.programs[0]

@@ -1,9 +1,9 @@
 """Text of unknown origin, made fit to stand in a prompt.
 
-Programs, error messages and earlier replies were written by models, or by the authors of what the
-models had read. In a prompt they are material and never instructions: each stands between two marks
-that hold a digest of the text itself, which no text can foresee, and loses the characters that hide
-or reorder text and the tokens by which chat templates tell who speaks.
+Programs, error messages and earlier replies were written by models, or by the authors of texts that
+the models had read. In a prompt they are material and never instructions: each stands between two
+marks that hold a digest of the text itself, which no text can foresee, and loses the characters
+that hide or reorder text and the tokens by which chat templates tell who speaks.
 """
 
 import re
@@ -15,7 +15,9 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
 )
-_TURN = re.compile(r"<(?=[|\uff5c])|\[(?=/?INST\])|<(?=/?(?:think|start_of_turn|end_of_turn)>)")
+_TURN = re.compile(
+    r"<(?=[|\uff5c])|\[(?=/?(?:INST|THINK)\])|<(?=/?(?:think|start_of_turn|end_of_turn)>)"
+)
 
 
 def visible(text: str) -> str:
@@ -29,7 +31,7 @@ def visible(text: str) -> str:
 
 
 class Quoted(str):
-    """Text that may stand in a prompt as it is: `quote` made it, or a template of ours."""
+    """Text that may stand in a prompt as it is: `quote` made it, or one of our templates."""
 
     __slots__ = ()
 
@@ -39,7 +41,7 @@ def quote(text: str, what: str) -> Quoted:
 
     Args:
         text: of unknown origin.
-        what: what it is, in a word or two of ours.
+        what: the kind of text, in a word or two.
     """
     shown = visible(text).strip("\n")
     mark = framed_digest("quote", shown)[:8]
@@ -59,8 +61,8 @@ def one_line(text: str, limit: int = 200) -> str:
 def shortened(text: str, limit: int) -> str:
     r"""At most `limit` characters: the first and the last lines of a longer text.
 
-    A line is never cut inside, where it would change a number; one that is too long by itself is
-    cut between words.
+    A line is never cut inside, if it would change a number; one that is too long by itself is cut
+    between words.
 
     >>> shortened("first line\nsecond line\nthird line\nlast line", 45)
     'first line\n[... 2 lines left out ...]\nlast line'

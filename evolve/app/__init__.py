@@ -1,1 +1,1 @@
-"""The application: what a run, a suite, a comparison and an estimate are."""
+"""The application: runs, suites, comparisons and estimates."""

@@ -36,7 +36,7 @@ def attach(store: RunStore, run: RunRow, *, model: LanguageModel | None = None) 
 
 
 def expected_device(store: RunStore, run: RunRow) -> str:
-    """Where the run is to be judged, as its configuration says; empty where verdicts say more."""
+    """Where the run is to be judged, as its configuration says; empty if verdicts say more."""
     return "" if store.environment(run.id) else kind_of(run.config)
 
 
@@ -45,7 +45,7 @@ def _traces(store: RunStore, run: RunRow) -> tuple[int, Progress]:
 
 
 def _standing(store: RunStore, run: RunRow, before: tuple[int, Progress]) -> tuple[str, str]:
-    """State and reason for afterwards: as they were where nothing has come of it."""
+    """State and reason for afterwards: as they were if nothing has come of it."""
     if run.state != "running" and _traces(store, run) == before:
         return run.state, run.reason
     waiting = len(store.open_tickets(run.id))

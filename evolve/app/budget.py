@@ -1,4 +1,4 @@
-"""What a budget is likely to buy, said before it is spent."""
+"""The likely result of a budget, shown before it is spent."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def budget_notes(config: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def run_s(config: Mapping[str, Any], kind: str) -> float:
-    """About how long a run takes by its limits, with its verification; infinite where none tells.
+    """About how long a run takes by its limits, with its verification; infinite if none tells.
 
     A limit on wall time includes the verification; the others are counted in usual evaluations.
     """

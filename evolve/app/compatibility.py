@@ -1,4 +1,4 @@
-"""Whether a configuration's parts go together: what cannot work is refused before it is tried."""
+"""Whether a configuration's parts fit together: impossible combinations are refused at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def check_method(node: Any, where: str) -> None:
 
 
 def refuse_policies(archive: Archive, policies: Mapping[str, SelectionPolicy]) -> None:
-    """Raise UsageError for a selection policy that needs what the archive does not have.
+    """Raise UsageError for a selection policy that needs a feature the archive lacks.
 
     `policies` are by the setting that each stands under.
     """
@@ -83,7 +83,7 @@ def refuse_idle_operators(
 
 
 def refuse_late_migration(config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the run ends before islands would exchange anything."""
+    """Raise UsageError if the run ends before islands would exchange anything."""
     ends = _last_steps(config)
     for where, node in _nodes(config["archive"], "archive"):
         interval = node.get("interval")
@@ -130,7 +130,7 @@ def refuse_unknown_cases(config: Mapping[str, Any], task: Task) -> None:
 
 
 def _asked_descriptors(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What archives are told to look at: the setting, and the name of the descriptor."""
+    """The descriptors that archives are configured with: the setting, and the descriptor's name."""
     return [
         (f"{where}.{setting}", name)
         for where, node in _nodes(config["archive"], "archive")
@@ -155,7 +155,7 @@ def refuse_missing_descriptors(config: Mapping[str, Any]) -> None:
 
 
 def _named(setting: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """The descriptors that a setting lists, or maps to what is not null."""
+    """The descriptors that a setting lists, or maps to a value other than null."""
     if isinstance(setting, Mapping):
         return [name for name, given in setting.items() if given is not None]
     return [setting] if isinstance(setting, str) else list(setting)

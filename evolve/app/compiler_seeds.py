@@ -28,10 +28,10 @@ _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
 def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the compiler is to be asked for.
+    """The requests to the compiler.
 
-    On the CPU, where one C++ program costs as much to judge as a search may last, only where there
-    is nothing else to start from.
+    On the CPU, where one C++ program costs as much to judge as a search may last, only if there is
+    nothing else to start from.
     """
     names = wanted(config)
     if device_kind(kind_of(config)).is_gpu:
@@ -43,7 +43,7 @@ def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def wanted(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Variants that operators take on this kind of device, whatever the task."""
+    """Variants that operators take on this kind of device, for any task."""
     kinds = _KINDS if device_kind(kind_of(config)).is_gpu else (CompilerSeed,)
     return tuple(dict.fromkeys(name for kind in kinds for name in _taken(config, kind)))
 
@@ -59,7 +59,7 @@ def _taken(config: Mapping[str, Any], kind: type) -> list[str]:
 
 
 def _operators(config: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The operators of a class, whatever they are called: where each is set, and its settings."""
+    """The operators of a class under any name: where each is set, and its settings."""
     for name, node in config["operators"].items():
         where = f"operators.{name}"
         if node is not None:
@@ -75,14 +75,14 @@ async def with_compiled(
     say: Callable[[str], None],
     during: Callable[[str], AbstractContextManager[None]],
 ) -> Task:
-    """The task with what the compiler makes of it.
+    """The task with the compiler's output for it.
 
     Args:
         task: whose reference is compiled.
         config: of the run.
         evaluator: the judge.
         say: takes a line for each variant that there is not.
-        during: says what is done while it is.
+        during: names the current work.
     """
     names = variants(task, config)
     why = ""
@@ -126,7 +126,7 @@ def usable(
 
 
 def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tuple[str, str]:
-    """What is equal for variants of which the same is made, and why nothing is made of this one."""
+    """A key that equal variants share, and why this variant produces nothing."""
     try:
         identity, reason = normalised_digest(convert(task.source, task.name, compiled)), ""
     except NotConvertible as error:
@@ -139,7 +139,7 @@ def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tupl
 
 
 def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
-    """Raise UsageError where a run would have nothing to start from; `why` is said of it."""
+    """Raise UsageError if a run would have nothing to start from; `why` is said of it."""
     if task.seeds or task.compiled or has_model(config):
         return
     raise UsageError(

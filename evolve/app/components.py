@@ -56,7 +56,7 @@ def build_operators(config: Mapping[str, Any]) -> dict[str, Scheduled]:
 
 
 def build_methods(config: Mapping[str, Any]) -> dict[str, Method]:
-    """A portfolio's arms by name; none where the run is one method.
+    """A portfolio's arms by name; none if the run is one method.
 
     An arm whose `selection` is null takes parents by the run's own policy. Operators that are null
     are left out of all arms, and arms that are null or have none left.
@@ -87,9 +87,9 @@ def asks_models(operators: Mapping[str, Scheduled]) -> bool:
 
 
 def build_schedule(config: Mapping[str, Any]) -> Schedule:
-    """What decides which operator is asked next, and of which model.
+    """The choice of the next operator and of its model.
 
-    A bandit is told the run's limits: its costs are counted in what the run is short of.
+    A bandit is told the run's limits: its costs are counted in the run's scarcest resource.
     """
     schedule: Schedule = build(config["schedule"], "schedule")
     if isinstance(schedule, Bandit):
@@ -115,8 +115,8 @@ def build_trackers(config: Mapping[str, Any]) -> dict[str, Tracker]:
 def build_termination(config: Mapping[str, Any]) -> Rule:
     """The rule that ends the run; `stop_file` is watched by the pipeline.
 
-    Without the limits on scores where the task's audit found it weak: what is reached there may be
-    no work at all.
+    Without the limits on scores if the task's audit found it weak: a score may be reached there
+    without any work.
 
     Raises:
         UsageError: a bad limit, or none that the run can reach.
@@ -146,7 +146,7 @@ def _limits(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weak_limits(config: Mapping[str, Any]) -> list[str]:
-    """Limits on scores that are set, by dotted name, where the audit found the task weak."""
+    """Limits on scores that are set, by dotted name, if the audit found the task weak."""
     if not findings_of(config):
         return []
     return [
@@ -192,10 +192,10 @@ def build_all(config: Mapping[str, Any], *, run: str | None = None, by_hand: boo
     Args:
         config: of a run.
         run: the name of the stored run that has it.
-        by_hand: whether a person or an agent may answer what operators ask.
+        by_hand: whether a person or an agent may answer operators' requests.
 
     Raises:
-        UsageError: what cannot be built, or parts that do not go together.
+        UsageError: a part that cannot be built, or parts that do not go together.
     """
     archive, selection = build_archive(config), build_selection(config)
     operators, methods = build_operators(config), build_methods(config)
@@ -218,7 +218,7 @@ def build_all(config: Mapping[str, Any], *, run: str | None = None, by_hand: boo
 
 
 def _check_requests(operators: Mapping[str, Scheduled], model: LanguageModel) -> None:
-    """Raise UsageError for what else is found when a model is first asked: prompts, and roles."""
+    """Raise UsageError for errors found when a model is first asked: prompts, and roles."""
     from operators.prompting.composition import Prompted
     from operators.prompting.templates import check_prompts
 

@@ -1,4 +1,4 @@
-"""Where candidates are judged: what `device` says, and what this machine has."""
+"""The device that judges candidates: the setting `device`, and the hardware of this machine."""
 
 import functools
 import logging
@@ -30,12 +30,12 @@ def _idle(kind: DeviceKind) -> tuple[str, ...]:
 
 
 def device_words() -> tuple[str, ...]:
-    """What `--device` takes."""
+    """The values of `--device`."""
     return ("auto", *device_kinds())
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """The kind of device that judges candidates by `config`, or did where it replays.
+    """The kind of device that judges candidates by `config`, or did if it replays.
 
     Raises:
         UsageError: settings of `device` that cannot be, or a recorded run that does not exist.
@@ -72,7 +72,7 @@ def as_judged(config: Mapping[str, Any], store: "RunStore", run: "RunRow") -> Ma
 
 @functools.cache
 def kind_here(kind: str, python: str | None = None) -> str:
-    """`auto` resolved: a GPU where the worker's torch sees one, else the CPU.
+    """`auto` resolved: a GPU if the worker's torch sees one, else the CPU.
 
     Raises:
         EvaluatorUnavailable: the worker's interpreter does not answer.
@@ -95,7 +95,7 @@ def _has_driver_node() -> bool:
 
 
 def require_language(source: str, what: str, kind: str) -> None:
-    """Raise UsageError where a program's language cannot run on a kind of device."""
+    """Raise UsageError if a program's language cannot run on a kind of device."""
     language, is_gpu = detect_language(source), device_kind(kind).is_gpu
     if is_gpu and language is Language.CPP:
         raise UsageError(
@@ -111,7 +111,7 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
 
     Args:
         config: of the run.
-        compiles: whether it will be asked what the compiler makes of references.
+        compiles: whether the compiler's output for references will be requested.
 
     Raises:
         UsageError: a device or a sandbox tier that this host does not offer, or no such recorded
@@ -152,7 +152,7 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
 async def start_local(
     kind: str, *, ids: Sequence[int] = (0,), python: str | None = None, **settings: Any
 ) -> "LocalEvaluator":
-    """`LocalEvaluator.start`; where a GPU is not to be had, the error says all that is known.
+    """`LocalEvaluator.start`; if a GPU is not to be had, the error says all that is known.
 
     Raises:
         UsageError: a device or a sandbox tier that this host does not offer.

@@ -1,4 +1,4 @@
-"""What `evolve doctor` says: one fact a line."""
+"""The facts of `evolve doctor`, one a line."""
 
 from dataclasses import dataclass
 

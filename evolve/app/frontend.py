@@ -19,11 +19,11 @@ class Display(AbstractContextManager[object], Protocol):
         """Take over one step that has a verdict."""
 
     def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
-        """From now on `under_way` says what the search is at, a line each."""
+        """From now on `under_way` gives the current work of the search, a line each."""
 
 
 class Frontend(Protocol):
-    """What the application tells of, and asks, while it works."""
+    """Receives the application's reports and questions while it works."""
 
     def say(self, line: str) -> None:
         """A line of the result."""
@@ -34,10 +34,10 @@ class Frontend(Protocol):
     def doing(
         self, what: str | Callable[[], str], *, plain: bool = True
     ) -> AbstractContextManager[None]:
-        """Say what is done for as long as the block lasts.
+        """Show the current work for as long as the block lasts.
 
         Args:
-            what: in words; a callable is asked anew whenever they are shown.
+            what: the work, in words; a callable is asked anew whenever they are shown.
             plain: whether it is a line of the output if that is no terminal.
         """
 
@@ -49,7 +49,7 @@ class Frontend(Protocol):
         Args:
             store: the open database.
             run: as it stands.
-            config: of the run, with what may differ for now.
+            config: of the run, with the overrides of this session.
             rule: ends the run.
         """
 

@@ -1,4 +1,4 @@
-"""GPUs in words: what is there, what is wrong with it, and what to do about it.
+"""GPUs in words: devices, errors, and remedies.
 
 All functions read the plain data of `evolve.worker.base.host_facts`.
 """
@@ -16,7 +16,7 @@ NO_DRIVER = (
     "use device=cpu"
 )
 BUSY_PERCENT = 10
-BUSY_MIB = 2048  # beyond what a desktop or an idle context holds
+BUSY_MIB = 2048  # more than a desktop or an idle context holds
 
 WITHOUT = {
     "nvcc": "CUDA C++ candidates cannot be built, Triton's can; install the CUDA toolkit of "
@@ -27,7 +27,7 @@ WITHOUT = {
 
 
 def why_no_gpu(facts: Facts) -> str:
-    """Why torch can use no GPU, and the remedy, in a sentence; empty where it can use one."""
+    """Why torch can use no GPU, and the remedy, in a sentence; empty if it can use one."""
     torch, driver = facts["torch"], facts["driver"]
     if torch["gpus"] and not torch["hip"]:
         return ""
@@ -55,7 +55,7 @@ def why_no_gpu(facts: Facts) -> str:
 
 
 def why_not_these(facts: Facts, ids: Sequence[int]) -> str:
-    """Which of the numbers name no GPU; empty where all do."""
+    """Which of the numbers name no GPU; empty if all do."""
     known = [gpu["index"] for gpu in facts["torch"]["gpus"]]
     unknown = [str(number) for number in ids if number not in known]
     if not unknown:
@@ -65,10 +65,10 @@ def why_not_these(facts: Facts, ids: Sequence[int]) -> str:
 
 
 def findings(facts: Facts, *, wanted: bool) -> Iterator[Finding]:
-    """The GPUs and what they need.
+    """The GPUs and their requirements.
 
     Args:
-        facts: what the worker's interpreter finds.
+        facts: the findings of the worker's interpreter.
         wanted: whether a search is to run on one, so that its lack is no side note.
     """
     lacking = MISSING if wanted else NOTE
@@ -161,5 +161,5 @@ def _major_of(architecture: str) -> str:
 
 
 def _number(text: str) -> int:
-    """The whole number that a text is; 0 where the driver does not tell (`[N/A]`)."""
+    """The whole number that a text is; 0 if the driver does not tell (`[N/A]`)."""
     return int(text) if text.strip().isdigit() else 0

@@ -1,4 +1,4 @@
-"""What a configuration names and a run must hold for ever: task, programs, the user's baseline."""
+"""Inputs that a configuration names and a run must keep: task, programs, the user's baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -127,7 +127,7 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
 def _warm_run(
     config: Mapping[str, Any], task: Task
 ) -> Iterator[tuple[RunStore, RunRow] | tuple[None, None]]:
-    """The run that `warm_start` names, in its open database; nothing where none is named."""
+    """The run that `warm_start` names, in its open database; nothing if none is named."""
     warm_start = config["warm_start"]
     if warm_start is None:
         yield None, None
@@ -156,8 +156,8 @@ def take_over(
     Without a `judge` the new run is to have the one of that run, if it is of the kind asked for.
 
     Told to any archive, they make it what it would be had it watched that run from the start. There
-    are none where the verdicts mean something else here (another judge, device or baseline) or
-    are not to be reused (`store.reuse`): then elites are among the seeds, and are judged anew.
+    are none if the verdicts mean something else here (another judge, device or baseline) or are not
+    to be reused (`store.reuse`): then elites are among the seeds, and are judged anew.
 
     Returns:
         The task, without seeds that the steps are about, and the steps.
@@ -176,11 +176,11 @@ def take_over(
 
 
 def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], Task]:
-    """What the run that `warm_start` names knows of the same task, in no need of a judge.
+    """The results of the run that `warm_start` names for the same task, which need no judge.
 
     Returns:
-        The configuration with what an audit of the task found, and the task with what a compiler
-        made of its reference, where it was asked for the same.
+        The configuration with the findings of the task's audit, and the task with its compiled
+        reference, if the same variants were requested.
     """
     with _warm_run(config, task) as (store, run):
         if store is None or run is None or run.task.revision != task.revision:
@@ -193,7 +193,7 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
 
 
 def judge_of(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
-    """What has judged a run, where that is a device of the kind that `config` asks for."""
+    """The device that judged a run, if it is of the kind that `config` asks for."""
     try:
         judge = store.judge(run.id)
     except UsageError:  # nothing is judged yet

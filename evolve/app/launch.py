@@ -97,7 +97,7 @@ async def launch(
 async def _in_time(
     config: Mapping[str, Any], began: float, judges: Sequence[Evaluator]
 ) -> AsyncIterator[None]:
-    """What has to be ready before a run begins, as long as a limit on wall time leaves time.
+    """Preparations before a run begins, as far as a limit on wall time leaves time.
 
     Raises:
         UsageError: it does not.
@@ -122,7 +122,7 @@ async def _in_time(
 
 
 def _opens(config: Mapping[str, Any]) -> bool:
-    """Whether a new run verifies its first program at once: on a GPU, and as what it replays did.
+    """Whether a new run verifies its first program at once: on a GPU, and if the replayed run did.
 
     On a CPU, where nothing is timed beside anything else, that would cost others their turns.
     """
@@ -135,10 +135,10 @@ def _opens(config: Mapping[str, Any]) -> bool:
 async def _prepared(
     config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
 ) -> tuple[Findings, Task]:
-    """What the audit of a task finds, and the task with what the compiler makes of it.
+    """The findings of a task's audit, and the task with the compiler's output for it.
 
-    Both at the same time, as a compiler takes seconds to be imported. Where the judge ends under
-    them it may have been either: only a task that does it alone is to blame.
+    Both at the same time, as a compiler takes seconds to be imported. If the judge ends under them
+    it may have been either: only a task that does it alone is to blame.
 
     Raises:
         UsageError: the task is bad, or weak and nothing would end the run.
@@ -198,9 +198,9 @@ def create(config: Mapping[str, Any]) -> Created:
 async def audit(
     config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
 ) -> Findings:
-    """What computes nothing and passes the task's check all the same; said, and kept with the run.
+    """Null candidates that pass the task's check; reported, and kept with the run.
 
-    Replay has no device to find that out on: what was found when the recorded run began holds.
+    Replay has no device for this: the findings at the start of the recorded run apply.
     """
     findings: Findings
     if isinstance(evaluator, LocalEvaluator):
@@ -216,7 +216,7 @@ async def audit(
 
 
 def taken_over_text(steps: int) -> str:
-    """What is said of so many steps of another run that a new one begins with."""
+    """The line about the steps of another run that a new one begins with."""
     return f", with {count_text(steps, 'verdict')} of another run" if steps else ""
 
 
@@ -234,7 +234,7 @@ def _create(
 
 
 def _free_name(store: RunStore, stem: str, *, numbered: bool) -> str:
-    """`stem`, or `stem-2`, ... where that is taken; `stem-1` if it is no chosen name."""
+    """`stem`, or `stem-2`, ... if that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]
     return next(name for name in names if name not in taken)

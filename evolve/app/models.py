@@ -24,7 +24,7 @@ PRICES = ("prompt", "completion", "cached")
 
 
 def build_model(config: Mapping[str, Any], *, run: str | None = None) -> LanguageModel | None:
-    """Who answers operators; None where no model is configured. Sends nothing.
+    """Who answers operators; None if no model is configured. Sends nothing.
 
     `run` is the name of the stored run that is to go on so; it cannot replay itself.
 
@@ -93,7 +93,7 @@ def _given(limits: Mapping[str, Any]) -> set[str]:
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Limits on what models use that are set, by dotted name."""
+    """The limits on models' use that are set, by dotted name."""
     for name, limit in flatten(config["termination"], "termination"):
         if limit is not None and name.rpartition(".")[2] in LIMITS:
             yield name, limit
@@ -122,7 +122,7 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
 
 
 def _refuse_keys(given: Mapping[str, Any]) -> None:
-    """Raise UsageError where a key is spelled out, without repeating it; hide all others."""
+    """Raise UsageError if a key is spelled out, without repeating it; hide all others."""
     from evolve.llm.secrets import hide_taken, literal_secret
 
     if name := literal_secret(given):
@@ -135,7 +135,7 @@ def _refuse_keys(given: Mapping[str, Any]) -> None:
 
 
 def _refuse_unpriced(config: Mapping[str, Any], model: LanguageModel) -> None:
-    """Raise UsageError where a limit in USD could not be held."""
+    """Raise UsageError if a limit in USD could not be held."""
     unpriced = [card.name for card in model.models if not card.priced]
     for name, limit in _limits(config):
         if name.endswith("usd") and unpriced:

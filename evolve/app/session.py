@@ -34,11 +34,11 @@ async def search(
     Args:
         store: the open database.
         run: the run to continue from where it stands.
-        config: its configuration with what is overridden for now.
+        config: its configuration with the overrides of this session.
         evaluator: the judge.
         frontend: shows progress.
         began: when the command began, on the clock of `time.monotonic` (None: now).
-        late_s: how long behind a limit on wall time what is under way may end.
+        late_s: how long after a limit on wall time running work may end.
 
     Returns:
         How it ended: a run that is not finished can be resumed, also if the judge failed.
@@ -89,11 +89,11 @@ def is_done(run: RunRow, config: Mapping[str, Any]) -> bool:
 
 
 def _nothing() -> None:
-    """What a judge has to end that starts no processes."""
+    """Stands for a judge without processes to end."""
 
 
 def keep(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> None:
-    """What is changed of the run now holds from now on, for all that looks at it later."""
+    """A resume's changes of the run are stored, and hold for every later reader."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:
         store.claim(run.id)

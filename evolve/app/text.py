@@ -1,4 +1,4 @@
-"""What the terminal shows that a report does not: speedups on one line, and tables."""
+"""Formats of the terminal that reports do not use: speedups on one line, and tables."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def interval_text(time_ms: Interval) -> str:
 
 
 def calls_text(progress: Progress) -> str:
-    """What models were asked and took: `3 model calls, 1,200 tokens, 0.04 USD`."""
+    """Calls and their cost: `3 model calls, 1,200 tokens, 0.04 USD`."""
     cost = "cost unknown" if progress.usd is None else f"{progress.usd:.2f} USD"
     return f"{count_text(progress.calls, 'model call')}, {progress.tokens:,} tokens, {cost}"
 

@@ -1,4 +1,4 @@
-"""What a search is at, in words."""
+"""The current work of a search, in words."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What is asked for, checked: all that can be wrong with the words, before minutes of work."""
+"""Requests, checked: every error in the words is found before minutes of work."""
 
 import os
 import re
@@ -24,7 +24,7 @@ MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run to begin, or to continue where it is `existing`.
+    """A run to begin, or to continue if it is `existing`.
 
     `recorded` is the configuration as a new run keeps it, with the sources of its opponents; of an
     existing run, with the kind of device that it has been judged on.
@@ -44,10 +44,10 @@ def read_request(
 ) -> Request:
     """Everything that a search needs but its judge; writes nothing.
 
-    `has_parts` says that the configuration's parts are known to go together: of a hundred runs
-    that have the same ones, the first need be asked. Baselines `beside` are timed with every
-    program of a new run; one that has begun goes on with those that it began with. `by_hand` says
-    that what operators ask of a model, the first program too, may be answered by files.
+    `has_parts` says that the configuration's parts are known to go together: of a hundred runs that
+    have the same ones, the first need be asked. Baselines `beside` are timed with every program of
+    a new run; a started run keeps its own. `by_hand` says that operators' requests to a model, also
+    for the first program, may be answered by files.
 
     Raises:
         UsageError: the run that `config` describes cannot be.
@@ -74,7 +74,7 @@ def read_request(
 
 
 def _check_place(location: str) -> None:
-    """Raise UsageError where the database cannot be, without creating anything yet."""
+    """Raise UsageError if the database cannot be, without creating anything yet."""
     if is_server(location):
         Store.open(location, create=True, read_only=True).close()
         return
@@ -91,7 +91,7 @@ def _check_place(location: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what a run, and the files that are named after it, cannot be called."""
+    """Raise UsageError for invalid names of a run, and so of the files named after it."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
     if len(name.encode()) > MAX_NAME:
@@ -102,7 +102,7 @@ def check_name(name: str) -> None:
 
 
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
-    """The stored run to continue; None where a new one is to be made."""
+    """The stored run to continue; None if a new one is to be made."""
     name, path = config["name"], location_of(config)
     if name is None and config["on_exists"] == "resume":
         raise UsageError(
@@ -124,7 +124,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
 
 
 def _stored(store: RunStore, name: str) -> RunRow | None:
-    """One run of what may be hundreds, each with its task's text."""
+    """One of possibly hundreds of runs, each with its task's text."""
     try:
         return store.run(name)
     except UsageError:
@@ -132,7 +132,7 @@ def _stored(store: RunStore, name: str) -> RunRow | None:
 
 
 def _refuse_another(run: RunRow, task: Task, config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the words describe another run than the stored one."""
+    """Raise UsageError if the words describe another run than the stored one."""
     refuse_differences(run, config)
     if run.task.revision != task.revision:
         raise UsageError(

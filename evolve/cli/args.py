@@ -1,4 +1,4 @@
-"""What the verbs with --flags share: the parser, the database option, and RUN:SEQ."""
+"""The common part of verbs with --flags: the parser, the database option, and RUN:SEQ."""
 
 import argparse
 import re
@@ -56,7 +56,7 @@ def _name(text: str) -> str:
 
 
 def split_step(run: str | None) -> tuple[str | None, int | None]:
-    """`NAME:SEQ` as a name and a sequence number; the newest run where the name is empty.
+    """`NAME:SEQ` as a name and a sequence number; the newest run if the name is empty.
 
     Raises:
         UsageError: SEQ is not a number that a step could have.

@@ -9,10 +9,10 @@ from typing import Any, TextIO, cast
 
 
 class Forgiving:
-    """A text stream that falls silent where its target goes away, instead of raising.
+    """A text stream that falls silent if its target goes away, instead of raising.
 
     Args:
-        stream: what to write to; None where the process was started without.
+        stream: the output; None if the process was started without.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -39,7 +39,7 @@ class Forgiving:
 
 
 def silence(stream: TextIO) -> None:
-    """Send nowhere what the stream still holds and gets from now on."""
+    """Discard the stream's buffer and all further output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

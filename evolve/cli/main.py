@@ -28,23 +28,23 @@ GROUPS = {
         "run": "search for a fast kernel",
         "resume": "continue a run after any end",
         "bench": "search every task of a suite, one report over all",
-        "prompt": "what would be sent to a model next, without sending it",
+        "prompt": "the next request to a model, without sending it",
         "ask": "write a run's next prompts as files, for a person or an agent",
         "batch": "write a run's next evaluations to a file, for a device elsewhere",
-        "tell": "take into a run what came back: verdicts, or replies to prompts",
+        "tell": "take results into a run: verdicts, or replies to prompts",
     },
     "look": {
         "list": "the runs of a database",
         "compare": "several searches with equal budgets, or stored runs, side by side",
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
-        "cost": "what runs have cost, in USD, tokens and device seconds",
+        "cost": "costs of runs, in USD, tokens and device seconds",
         "tasks": "the tasks that ship; `tasks import`: a folder of them as prompts",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",
         "serve": "the evaluation service behind HTTP, with rewards for training",
-        "doctor": "what this machine offers, and what is missing",
+        "doctor": "check this machine: capabilities, and missing parts",
     },
     "data": {
         "export": "the steps of runs as training data, in a trainer's format",
@@ -69,7 +69,7 @@ LONG = {  # work that does not depend on who reads what it prints; what a stop c
     "export": "the export was complete; the same command goes on with it",
 }
 
-# Full, not to be written, broken, or gone from the network, also where no file is named.
+# Full, not to be written, broken, or gone from the network, also if no file is named.
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
 
 HELP = """\
@@ -82,10 +82,10 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 `run`, `resume`, `bench` and `serve` take configuration as key=value words, all
 others --flags; `compare` takes both:
 
-  evolve run task=softmax                          search on what this machine has
+  evolve run task=softmax                          search on this machine
   evolve run task=softmax llm.model=anthropic/NAME    with a language model
   evolve run task=./mine.py termination.wall_time=10m archive=topk
-  evolve run task=softmax --dry-run                what the budget will buy
+  evolve run task=softmax --dry-run                forecast the result of the budget
   evolve resume RUN termination.wall_time=2h       go on, with more time
   evolve best RUN -o kernel.py                     the winner, ready to use
   evolve eval kernel.py --task softmax --json      judge one file

@@ -23,7 +23,7 @@ class Stopped(KeyboardInterrupt):
 def stoppable(*, for_good: bool = False) -> Iterator[None]:
     """Within this block the first of `STOP_SIGNALS` raises `Stopped`; a search sets its own.
 
-    Afterwards they do what they did before, or `for_good`, where the process is about to exit,
+    Afterwards they do what they did before, or `for_good`, if the process is about to exit,
     nothing: one that came now would replace the exit status.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
@@ -45,7 +45,7 @@ def stoppable(*, for_good: bool = False) -> Iterator[None]:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, where the first of `STOP_SIGNALS` cancels the coroutine and raises `Stopped`.
 
-    An exception raised by a signal's handler would come between any two instructions, and where it
+    An exception raised by a signal's handler would come between any two instructions, and if it
     hits the entry or exit of a lock, the lock stays locked.
     """
     import asyncio  # takes a moment, and `evolve --help` imports this module
@@ -76,8 +76,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Within this block the running loop calls `handler` for each of `STOP_SIGNALS`.
 
-    Then what is left of the command is not to be interrupted (`give_up`). If a
-    program that uses this as a library handles them itself, they do what they did before.
+    Then the rest of the command must not be interrupted (`give_up`). If a program that uses this as
+    a library handles them itself, they do what they did before.
     """
     is_alone = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with _heard(handler):
@@ -92,8 +92,8 @@ def handling(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
 def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Within this block the running loop calls `handler`; then it is as before, or given up.
 
-    What `loop.add_signal_handler` sets can be taken away by way of SIG_DFL only, and a signal that
-    comes at that moment kills: another thread takes it, whatever this one's mask.
+    A handler of `loop.add_signal_handler` can be removed by way of SIG_DFL only, and a signal that
+    comes at that moment kills: another thread takes it, in spite of this one's mask.
     """
     import asyncio
 
@@ -107,7 +107,7 @@ def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     with reading, writing:
         for end in (reading, writing):
             end.setblocking(False)
-        # Where another thread has taken the signal nothing else wakes the loop, which sleeps.
+        # If another thread has taken the signal nothing else wakes the loop, which sleeps.
         woken = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
         loop.add_reader(reading, reading.recv, 4096)
         before = {number: signal.getsignal(number) for number in STOP_SIGNALS}

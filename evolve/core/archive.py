@@ -23,12 +23,12 @@ class Offer:
     1. The program that lost its last place (`evicted`) leaves all places, and in an accepted offer
        so does the program that was offered.
     2. The elite takes `slot`.
-    3. `moves` says for any other place what stands there now: a program that is held (digest), with
-       its elite, or None if the place is empty.
+    3. `moves` gives the new content of any other place: a program that is held (digest), with its
+       elite, or None if the place is empty.
 
     So a copy of the offered program that stays is in `moves`, and so is one that migrates. A
-    refused offer has no slot, but may have `moves`, and `evicted` where a program that was held
-    cannot stay with what is known of it now.
+    refused offer has no slot, but may have `moves`, and `evicted` if a held program cannot stay
+    with its new facts.
     """
 
     status: AddStatus
@@ -49,16 +49,16 @@ class Archive(Protocol):
     `slots()`, or follows from the elites in it. A program may hold several slots, with the same
     elite.
 
-    An offer of a program that the archive holds brings what is known of it by now and replaces its
-    elite, also downwards: a lucky first measurement must not stay. The same elite again (equal in
-    all fields) changes nothing and is refused.
+    An offer of a program that the archive holds brings its present facts and replaces its elite,
+    also downwards: a lucky first measurement must not stay. The same elite again (equal in all
+    fields) changes nothing and is refused.
 
     Any part of a search with a mechanism that waits has an attribute `fires_at`: the first step at
     which it can act, by the name of the setting. A run that ends before says so when it starts.
 
-    An archive may have an attribute `offers`, a frozenset of what its slots give to selection
-    policies that need it: "islands" (slots are named `island/...`), "tree" (programs are kept
-    together with their ancestors).
+    An archive may have an attribute `offers`, a frozenset of features of its slots that selection
+    policies may need: "islands" (slots are named `island/...`), "tree" (programs are kept together
+    with their ancestors).
 
     An archive that reads the text of programs has an attribute `describes`: a function (`Describe`)
     for each descriptor that is computed from the source. It is called once for a program, and its
@@ -103,7 +103,7 @@ def described(
         elite: as it was judged.
         archive: which it will be offered.
         source: reads the text.
-        known: the same program as it was offered before: what was said of it then, stands.
+        known: the same program as it was offered before: its descriptors from then are kept.
     """
     describes: Mapping[str, Describe] = getattr(archive, "describes", {})
     missing = [name for name in describes if name not in elite.descriptors]

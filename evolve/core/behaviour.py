@@ -24,12 +24,13 @@ def known_descriptors(kind: str) -> frozenset[str]:
 def behaviour(evaluation: Evaluation, baseline: str) -> dict[str, float | str]:
     """Descriptors of a correct program by name.
 
-    The judge's own; of these, `error` is the largest error of its outcomes over what is allowed (at
-    most 1), and `memory_bytes` the most that a call takes beyond weights, inputs and outputs. Of
-    this evaluation `compile_s` (seconds, little where the build was kept), the log speedup against
-    `baseline` in every timed case (`case_NAME`) and in the slowest of them (`worst_case`) and over
-    all (`log_speedup`). What is not known is left out. What texts are like costs more, and is only
-    there for archives that read it (`evolve.core.protocols.Archive`).
+    The judge's own; of these, `error` is the largest error of its outcomes over the tolerance (at
+    most 1), `longest_sum` the terms of the reference's longest sum, and `memory_bytes` the most
+    that a call takes beyond weights, inputs and outputs. Of this evaluation `compile_s` (seconds,
+    little if the build was kept), the log speedup against `baseline` in every timed case
+    (`case_NAME`) and in the slowest of them (`worst_case`) and over all (`log_speedup`). Unknown
+    ones are left out. Descriptors of texts cost more, and are only there for archives that read it
+    (`evolve.core.protocols.Archive`).
     """
     found: dict[str, float | str] = dict(evaluation.descriptors)
     if "compile" in evaluation.durations_s:

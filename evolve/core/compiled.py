@@ -12,7 +12,7 @@ VARIANTS = (
     *("default", "products", "looped", "tiled", "unsplit", "same_layout", "unfused"),
     WHOLE,
 )
-"""Settings of the compiler by name; `evolve.worker.build.inductor` says what each is."""
+"""Settings of the compiler by name; `evolve.worker.build.inductor` describes each."""
 
 EXACT_CONVOLUTIONS = "exact_convolutions"
 """The fact of a device (`Compiled.device`) that lists those of a task, by `convolution_key`, which
@@ -20,13 +20,13 @@ do not round float32 there although torch lets them; separated by semicolons."""
 
 
 def convolution_key(x: Sequence[int], weight: Sequence[int], settings: Sequence[Any]) -> str:
-    """What a convolution is told from others by, of those of one task.
+    """The parameters that distinguish a convolution from the others of its task.
 
     Args:
         x: shape of its input, with the batch.
         weight: shape of its weight.
-        settings: what follows the bias in `aten::convolution`, where one number may stand for every
-            dimension in space.
+        settings: the arguments after the bias in `aten::convolution`, in which one number may stand
+            for every dimension in space.
     """
     *sizes, transposed, padded, groups = settings
     kind = "transposed" if transposed else "convolution"
@@ -74,7 +74,7 @@ class CompiledCase:
         code: the output code.
         arguments: of the code, in order.
         mutated: names of buffers that the first outputs are the new values of.
-        outcome: an expression of what forward returns, over `output[0]`, the first after those, ...
+        outcome: an expression of forward's result, over `output[0]`, the first after those, ...
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Kinds of devices that programs are judged on, and what differs between them.
+"""Kinds of devices that judge programs, and their differences.
 
 A kind is a folder of `evolve/worker/devices`, an entry here and an option of `conf/device`. Another
 package adds one by an entry point of the group `evolve.devices`: a name and a `DeviceKind`.
@@ -25,7 +25,7 @@ class DeviceKind:
         factory: `module:Class` of `evolve.worker.devices.base.Device`, imported by the worker only.
         is_gpu: whether there may be several of them, each with a worker, and whether compiling on
             the host leaves timing undisturbed.
-        size: of a task's `SIZES`, taken where none is asked for.
+        size: of a task's `SIZES`, taken if none is asked for.
         languages: that are timed there.
         baselines: that `evolve bench` measures winners beside, besides eager.
         descriptors: that verdicts have on no other kind.

@@ -50,12 +50,12 @@ class Visits:
         asked: tickets of the program, those under way too.
         told: tickets of the program that are finished.
         failed: of these, without a program that counts: none at all, a duplicate, a wrong one, one
-            without kernels of its own. What failed by our own fault is not counted here.
+            without kernels of its own. Failures by our own fault are not counted here.
         subtree: finished tickets in the subtree.
         scored: of these, with a fitness (a full, strict evaluation).
         value: sum of the fitness values of the scored ones.
         best: highest fitness value, as known by now, of the programs that they made or tuned; None
-            without any. It falls where that program is measured again, or refuted.
+            without any. It falls if that program is measured again, or refuted.
         stale: finished tickets of the subtree since `best` last rose.
         pending: tickets of the subtree that are under way.
     """
@@ -88,7 +88,7 @@ class Population(Sequence[Elite]):
     def islands(self) -> Mapping[str, Sequence[Elite]]:
         """Elites by the part of their slots' names before the first `/`, best first.
 
-        In the order of these names, islands without an elite left out. One island `""` where slots
+        In the order of these names, islands without an elite left out. One island `""` if slots
         have no such part.
         """
 
@@ -122,8 +122,8 @@ class Population(Sequence[Elite]):
 def rank(elite: Elite) -> tuple[float, int, str]:
     """Sort key: the highest fitness value first, the earlier one first among equals.
 
-    A total order over the programs of a run, so that what is selected or dropped depends on what
-    is held and not on how it came in.
+    A total order over the programs of a run, so that selection depends on the programs held and not
+    on their order of arrival.
     """
     return -elite.fitness.value, elite.sequence, elite.program
 

@@ -1,8 +1,8 @@
 """The few exceptions that this project raises on purpose.
 
-A kernel's fault is never one of them: it is an `Evaluation` with a status. Exceptions are for what
-a person has to mend (`UsageError`), and for our own machinery (`EvaluatorUnavailable`,
-`ModelUnavailable`, `StoreError`).
+A kernel's fault is never one of them: it is an `Evaluation` with a status. Exceptions are for
+errors that a person has to correct (`UsageError`), and for our own machinery
+(`EvaluatorUnavailable`, `ModelUnavailable`, `StoreError`).
 """
 
 

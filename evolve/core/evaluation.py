@@ -53,10 +53,10 @@ class Stage(IntEnum):
 class Fidelity(StrEnum):
     """How far up the ladder an evaluation goes.
 
-    `CHECK` judges correctness and what made the outcome, and takes no time; `SCREEN` times a few
-    pairs only and never crowns a program; `REWARD` is for training: the whole ladder, its interval
-    only as narrow as a decision needs; `SEARCH` is the whole ladder; `VERIFY` repeats it in fresh
-    processes with fresh seeds and more pairs.
+    `CHECK` judges correctness and which kernels made the outcome, and takes no time; `SCREEN` times
+    a few pairs only and never crowns a program; `REWARD` is for training: the whole ladder, its
+    interval only as narrow as a decision needs; `SEARCH` is the whole ladder; `VERIFY` repeats it
+    in fresh processes with fresh seeds and more pairs.
     """
 
     CHECK = "check"
@@ -106,9 +106,9 @@ class CaseResult:
 
     `times_ms` has the median time per call of each side (`candidate`, `eager`, ...), `ratios` the
     speedup of the candidate against each other side; both empty if the case was not timed.
-    `speed_of_light` is the share reached of what the device can do: the time that the reference's
-    bytes and operations would take at measured rates over the candidate's time; `bound` says which
-    of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.
+    `speed_of_light` is the share of the device's limits that is reached: the time that the
+    reference's bytes and operations would take at measured rates over the candidate's time; `bound`
+    says which of them takes longer (`memory`, `fp32 arithmetic`). An estimate: above 1 is possible.
     """
 
     name: str
@@ -127,12 +127,12 @@ class Evaluation:
 
     `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
-    produced the outcome (None: not established). `suite` is the suite's own verdict, where the
-    task has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in
-    every block of a side, of which one side may have more than another. `durations_s` are seconds
-    by stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
-    processes, waiting for the `lock`, `judging` outputs, `closing`.
-    `device_time_s` is the cost of the evaluation in exclusive device seconds.
+    produced the outcome (None: not established). `suite` is the suite's own verdict, if the task
+    has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in every
+    block of a side, of which one side may have more than another. `durations_s` are seconds by
+    stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
+    processes, waiting for the `lock`, `judging` outputs, `closing`. `device_time_s` is the cost of
+    the evaluation in exclusive device seconds.
     """
 
     status: Status
@@ -164,7 +164,7 @@ class Evaluation:
 
     @property
     def is_worth_another_try(self) -> bool:
-        """Whether the judge failed, and not by what it has tried alone as well, without success.
+        """Whether the judge failed, except for failures that it has already retried alone.
 
         Not for want of memory, then, nor because others keep the device busy.
         """
@@ -217,7 +217,7 @@ class Evaluation:
         fields["labels"] = tuple(Label(label_name(name), said) for name, said in data["labels"])
         fields["samples"] = {
             case: {_FORMER_SAMPLES.get(name, name): value for name, value in row.items()}
-            for case, row in data["samples"].items()
+            for case, row in data.get("samples", {}).items()
         }
         return cls(**fields)
 

@@ -26,7 +26,7 @@ class Step:
     """One ticket of a run, as reports, resumes and trajectories read it (bounded, no texts).
 
     `elapsed_s` is the run's active time in seconds when the step was told, over all resumes.
-    `method` is whose turn it was, "" where the run has but one. `tuning`: an operator made it that
+    `method` is whose turn it was, "" if the run has but one. `tuning`: an operator made it that
     tries values of known programs; such a step is no proposal.
     """
 

@@ -39,7 +39,7 @@ class ModelRequest:
         samples: how many independent answers; each becomes a ticket of its own. Only of what
             `propose` returns.
         max_tokens: bound on the answer, reasoning included; None is the configuration's.
-        purpose: what the answer is for, one word (`propose`, `repair`, `plan`, `summarise`).
+        purpose: one word (`propose`, `repair`, `plan`, `summarise`).
         memo: plain facts that the operator needs again when it reads the answer. Stored, never
             sent, no part of `key`.
     """
@@ -124,7 +124,7 @@ class ReplyStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTrace:
-    """Token ids and log-probabilities, where the endpoint gives them."""
+    """Token ids and log-probabilities, if the endpoint gives them."""
 
     prompt_ids: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
@@ -138,14 +138,14 @@ class ModelReply:
     Attributes:
         status: never `PENDING` or `UNAVAILABLE` (`LanguageModel.complete` raises for the latter).
         text: the answer, without reasoning.
-        reasoning: the reasoning text, where the endpoint shows it.
+        reasoning: the reasoning text, if the endpoint shows it.
         finish_reason: as the endpoint worded it.
         usage: None if the endpoint gave no count.
         cost_usd: None if the price or the usage is unknown.
         latency_s: from the first send to the end, retries included.
         attempts: how many times the request was sent; 0 of a recorded answer that is given again.
-        model: as the endpoint names what answered.
-        error: a phrase for people, where the call did not complete.
+        model: the endpoint's name of the model that answered.
+        error: a phrase for people, if the call did not complete.
     """
 
     status: CallStatus
@@ -186,7 +186,7 @@ class Exchange:
 class ModelCard:
     """A model that may be chosen. `name` is how requests, tickets and accounts call it.
 
-    `weight` is its share where several may be picked (0: only by name or role). `context_tokens`
+    `weight` is its share if several may be picked (0: only by name or role). `context_tokens`
     bounds prompt and answer together, `output_tokens` the answer; None if unknown.
     """
 
@@ -210,7 +210,7 @@ class LanguageModel(Protocol):
 
     `complete` commits a call, with `reserve`'s worst case, right before it sends the request, and
     the engine stores the reply before anything reads it. Cancelling `complete` gives the call up at
-    once; it ends in `ModelUnavailable` then where nothing was under way that could be billed.
+    once; it ends in `ModelUnavailable` then if nothing was under way that could be billed.
     """
 
     @property
@@ -247,7 +247,7 @@ class LanguageModel(Protocol):
 
         Raises:
             ModelUnavailable: not accepted within the deadline, and surely not billed.
-            UsageError: what a person has to mend: a refused key, an unknown model.
+            UsageError: an error for the user to correct: a refused key, an unknown model.
         """
         ...
 

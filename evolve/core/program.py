@@ -29,7 +29,7 @@ class Language(StrEnum):
 
 
 _TRITON = frozenset({"jit", "autotune", "heuristics"})
-_SOURCES = {  # what a compiler of inline sources calls its argument
+_SOURCES = {  # names of the source argument of inline compilers
     "cuda_source": Language.CUDA,
     "cuda_sources": Language.CUDA,
     "cpp_source": Language.CPP,
@@ -39,7 +39,7 @@ _SOURCES = {  # what a compiler of inline sources calls its argument
 
 @lru_cache(maxsize=256)  # a text is asked about by its prompt, its judge and its store
 def detect_language(source: str) -> Language:
-    """The language of the kernels that a source defines; `torch` where it defines none.
+    """The language of the kernels that a source defines; `torch` if it defines none.
 
     By the syntax tree: comments and strings say nothing. A text that does not parse defines none.
     """
@@ -72,7 +72,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 def _triton_kernels(tree: ast.Module) -> set[str]:
-    """Names of what `triton.jit` and the like decorate, or of what their calls are assigned to."""
+    """Names of functions that `triton.jit` and the like decorate or are called on."""
     found = set()
     for node in ast.walk(tree):
         match node:
@@ -114,7 +114,7 @@ _CLASS = re.compile(r"^class (\w{1,60})\b", re.MULTILINE)
 
 
 def without_model(source: str) -> str:
-    """What is missing in a text that never names `ModelNew`, and the remedy; empty for others."""
+    """The error of a text that never names `ModelNew`, with the remedy; empty for others."""
     if "ModelNew" in source:
         return ""
     classes = _CLASS.findall(source)

@@ -30,8 +30,8 @@ class SelectionPolicy(Protocol):
     """Choice of parents. Pure in its arguments: same elites, same generator, same parents.
 
     Most policies look at the sequence of elites only, and take any `Sequence[Elite]`. One that
-    looks at more says so by an attribute `needs`, a frozenset of what the archive has to offer
-    (`Archive`): "tree" or "islands".
+    looks at more says so by an attribute `needs`, a frozenset of features of the archive
+    (`Archive.offers`): "tree" or "islands".
     """
 
     def select(self, population: Population, count: int, rng: random.Random) -> tuple[Elite, ...]:
@@ -87,7 +87,7 @@ class Facts(Protocol):
     """Bounded read access to the run's recorded facts, for operators.
 
     Every method is an indexed query whose cost does not grow with the length of the run; a `limit`
-    bounds what comes back.
+    bounds the number of results.
     """
 
     def source(self, program: str) -> str:
@@ -160,12 +160,12 @@ class Context:
         tunings: of the tickets up to it that are tunings; `step` leaves them out.
         tunes: whether the run tunes declared constants.
         baseline: the program that fitness and every `Attempt.ratio` are measured against.
-        device: what is known of the device that judges, e.g. `device_class`, and the names and
-            versions of `Evaluation.environment`; empty until it is known. What compiled references
-            say of it is known from the start, and holds for the task.
+        device: facts about the device that judges, e.g. `device_class`, and the names and versions
+            of `Evaluation.environment`; empty until it is known. Those from compiled references are
+            known from the start, and holds for the task.
         model: answers a request that names no model; None if none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
-        recalled: what finished runs have found, as it was known when the run began.
+        recalled: results of finished runs, as known at the start of the run.
     """
 
     task: Task
@@ -286,9 +286,9 @@ class ModelOperator(Operator, Protocol):
         """Read the newest reply of a ticket.
 
         Pure, like `propose`; called only for `COMPLETED` and `TRUNCATED` replies, perhaps by
-        another process, much later, and more than once. `context` has the ticket's own parents
-        and number, but elites and facts as they are by now; what has to be as it was when the
-        request was made belongs into `ModelRequest.memo`.
+        another process, much later, and more than once. `context` has the ticket's own parents and
+        number, but elites and facts as they are by now; values that must not change after the
+        request belong into `ModelRequest.memo`.
 
         Args:
             context: the readable state of the run.
@@ -301,19 +301,17 @@ class ModelOperator(Operator, Protocol):
 class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.
 
-    `proposals` are what operators and models came up with; `tunings`, tickets of operators that try
-    values of known programs, are none, nor are verifications, nor, for limits, programs to start
-    from (`Search`). `evaluations` counts full evaluations, `screens` the cheap ones, of both.
-    `best` is the ratio with the highest lower bound among the archive's best, pooled where it was
-    measured several times.
-    `evaluations_at_best` is the number of full evaluations when one last improved on all before by
-    a disjoint interval.
-    `speed_of_light` is the share that the archive's best program reaches, None if unknown.
-    `usd` is None if a price is unknown. `tokens` and `usd` hold what calls were charged,
-    unknown outcomes at their reservation; `tokens_reserved` and `usd_reserved` what those under way
-    may come to at most. `wall_time_s` includes the start of the command. `wall_time_reserved_s` and
-    `device_time_reserved_s` are kept back: for another evaluation, and for the verification of the
-    best program.
+    `proposals` counts the programs of operators and models; `tunings`, tickets of operators that
+    try values of known programs, are none, nor are verifications, nor, for limits, programs to
+    start from (`Search`). `evaluations` counts full evaluations, `screens` the cheap ones, of both.
+    `best` is the ratio with the highest lower bound among the archive's best, pooled if it was
+    measured several times. `evaluations_at_best` is the number of full evaluations when one last
+    improved on all before by a disjoint interval. `speed_of_light` is the share that the archive's
+    best program reaches, None if unknown. `usd` is None if a price is unknown. `tokens` and `usd`
+    hold the charges of calls, unknown outcomes at their reservation; `tokens_reserved` and
+    `usd_reserved` the upper bound for running calls. `wall_time_s` includes the start of the
+    command. `wall_time_reserved_s` and `device_time_reserved_s` are kept back: for another
+    evaluation, and for the verification of the best program.
     """
 
     proposals: int = 0

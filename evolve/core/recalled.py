@@ -1,4 +1,4 @@
-"""What finished runs have found and another run is told: with where it was measured."""
+"""Results of finished runs that another run is given, with the device of each measurement."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What is recalled."""
+    """The kinds of recalled facts."""
 
     RULE = "rule"  # a failure that came again and again
-    IDEA = "idea"  # what made the best program of a run, or made a program faster
-    SKILL = "skill"  # what a model concluded from a run
+    IDEA = "idea"  # a change that made the best program of a run, or made a program faster
+    SKILL = "skill"  # a model's conclusion from a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,10 @@ class Recalled:
     """One finding of finished runs.
 
     Attributes:
-        kind: what it is.
-        about: in our words, which runs, tasks and devices, and what was measured there.
-        words: what the judge or a model said; never an instruction.
-        language: of the programs that it is about; empty where it is about all.
+        kind: of the fact.
+        about: in our words, the runs, tasks and devices, and the measurements.
+        words: of the judge or a model; never an instruction.
+        language: of the programs that it is about; empty if it is about all.
     """
 
     kind: Kind

@@ -13,7 +13,7 @@ class Problem:
     """One task of a suite.
 
     Attributes:
-        spec: what `task=` takes, `SUITE:LABEL` as a rule.
+        spec: the value of `task=`, `SUITE:LABEL` as a rule.
         label: how the suite calls it, such as `1/40` or `softmax`.
         title: a short description.
         level: of difficulty, as in the suite; empty if it has none.
@@ -31,7 +31,7 @@ class TaskText:
 
     Attributes:
         source: a module of the KernelBench convention.
-        category: what kind of task it is; empty if the suite does not say.
+        category: the kind of task; empty if the suite gives none.
         cases: shapes that it is judged and timed at; none for those of the file.
         seeds: sources of programs that solve it.
     """
@@ -49,7 +49,7 @@ class Suite(Protocol):
         name: `evolve bench suite=NAME`; its tasks are `task=NAME:LABEL`.
         variable: environment variable with the folder of the user's checkout; empty for a suite
             that needs none.
-        levels: those that `evolve bench` takes where none is named; empty for all.
+        levels: those that `evolve bench` takes if none is named; empty for all.
     """
 
     name: str

@@ -39,8 +39,8 @@ class Task:
 
     `source` is the text of a self-contained module with `Model`, `get_inputs` and
     `get_init_inputs`; only the worker executes it. `size` picks an entry of its optional `SIZES`.
-    `seeds` are sources of programs that a search may start from, and `compiled` is what a compiler
-    made of the reference, to the same end; they take no part in `revision`.
+    `seeds` are sources of programs that a search may start from, and `compiled` the output of a
+    compiler for the reference, for the same purpose; they take no part in `revision`.
     """
 
     name: str

@@ -11,23 +11,32 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, TokenTrace, Usage
-from evolve.llm.faults import Fault, FaultKind, classify
+from evolve.core.thoughts import split_thought
+from evolve.llm.faults import Fault, FaultKind, classify, one_line
+from evolve.llm.prices import prompt_estimate
+from evolve.llm.quirks import Quirks
 from evolve.llm.secrets import scrub
 from evolve.llm.settings import ModelSettings
+from evolve.llm.wire import Sending, install, sending
 
 LOADING = "evolve-loading"  # name of the thread; a command ends without it (`evolve.cli.main`)
 CONNECT_S = 20.0
 MAX_TOKENS = 10**9
 """Of one call: an endpoint that counts more counts wrongly, and is charged as reserved."""
 
+MAX_COST_USD = 1e4
+"""Of one call: an endpoint that charges more is misread, and the call is charged by its tokens."""
+
+_CRASHES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What LiteLLM raises by mistake, on replies that it does not expect."""
+
 _log = logging.getLogger(__name__)
-_sent: ContextVar[list[bool]] = ContextVar("sent")
 
 # Set before the import, which reads them: no list is fetched, no .env file of the folder is read
 # into the environment, nothing is printed.
@@ -54,6 +63,7 @@ def load() -> Any:
     litellm.telemetry = False
     litellm.num_retries = None
     litellm.input_callback = [_marker()]
+    install()
     importlib.import_module("openai.resources")  # else it comes with the first call: a second
     _rehearse(litellm)
     return litellm
@@ -71,12 +81,12 @@ def _rehearse(litellm: Any) -> None:
 
 
 def _marker() -> Any:
-    """Notes in `_sent` that LiteLLM has come as far as sending a request."""
+    """Notes in `sending` that LiteLLM has come as far as sending a request."""
     base: Any = importlib.import_module("litellm.integrations.custom_logger").CustomLogger
 
     class Marker(base):
         def log_pre_api_call(self, model: str, messages: object, kwargs: object) -> None:
-            _sent.get([]).append(True)
+            sending.get(Sending()).sent = True
 
     return Marker()
 
@@ -108,36 +118,48 @@ async def close() -> None:
 
 
 async def send(
-    settings: ModelSettings, request: ModelRequest, sample: int, timeout_s: float
+    settings: ModelSettings, arguments: Mapping[str, Any], timeout_s: float
 ) -> ModelReply | Fault:
     """One attempt without retries, also of the SDK's: the answer, or why there is none.
 
     Cancelling it closes the connection.
+
+    Args:
+        settings: how the model is reached.
+        arguments: of LiteLLM's call, by `arguments_of`.
+        timeout_s: seconds for all of it.
     """
     litellm = load()
     openai = importlib.import_module("openai")
-    arguments = arguments_of(settings, request, sample)
-    arguments["timeout"] = _timeout(settings.deadline_s)
-    passed_on = arguments.get("allowed_openai_params") or []
-    arguments["allowed_openai_params"] = [*passed_on, *_to_be_passed_on(settings.provider)]
-    sent: list[bool] = []
-    _sent.set(sent)
+    passed_on = [*(arguments.get("allowed_openai_params") or ()), *_passed_on(settings.provider)]
+    timeout = _timeout(settings.deadline_s)
+    arguments = dict(arguments) | {"timeout": timeout, "allowed_openai_params": passed_on}
+    state = Sending()
+    sending.set(state)
     start = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s):
             response = await _answer(litellm, arguments)
     except TimeoutError:
-        kind = FaultKind.LOST if sent else FaultKind.UNREACHABLE
+        kind = FaultKind.LOST if state.sent else FaultKind.UNREACHABLE
         return Fault(kind, f"no answer within {timeout_s:.0f} s")
-    except openai.OpenAIError as error:  # the base of all that LiteLLM raises
-        return classify(error, sent=bool(sent))
+    except (openai.OpenAIError, *_CRASHES) as error:  # the base of all that LiteLLM raises
+        return classify(error, sent=state.sent)
     if response is None:
         return Fault(FaultKind.LOST, "the stream ended before the answer did")
-    return read(litellm, settings, response, time.monotonic() - start)
+    reply = read(litellm, settings, response, time.monotonic() - start)
+    return _broken_off(reply, state.failure) if state.failure else reply
+
+
+def _broken_off(reply: ModelReply, failure: str) -> ModelReply:
+    """An answer that an error of the endpoint ended: what was said so far, and charged."""
+    status = CallStatus.TRUNCATED if reply.text.strip() else CallStatus.EMPTY
+    why = f"the endpoint failed while it answered: {one_line(failure)}"
+    return replace(reply, status=status, error=why)
 
 
 @cache
-def _to_be_passed_on(provider: str) -> list[str]:
+def _passed_on(provider: str) -> list[str]:
     """Parameters that LiteLLM has to be told to pass on to the SDK.
 
     For some OpenAI-compatible providers it drops `max_retries=0` (nvidia_nim, deepinfra, zai and
@@ -197,7 +219,9 @@ def _say_once(model: str, complaint: str) -> None:
     _log.warning("%s does not take all parameters, these are left out: %s", model, complaint)
 
 
-def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) -> dict[str, Any]:
+def arguments_of(
+    settings: ModelSettings, request: ModelRequest, sample: int, quirks: Quirks
+) -> dict[str, Any]:
     """Arguments of LiteLLM's call. Equal requests with a seed get seeds of their own."""
     sampling = request.sampling
     given: dict[str, Any] = {
@@ -206,7 +230,7 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
         "reasoning_effort": sampling.reasoning_effort,
         "seed": None if sampling.seed is None else sampling.seed + sample,
         "stop": list(sampling.stop) or None,
-        "max_tokens": request.max_tokens,
+        "max_tokens": request.max_tokens or settings.max_tokens,
         "api_base": settings.api_base,
         "api_key": _key(settings),
     }
@@ -216,7 +240,7 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
         given |= {"logprobs": True, "extra_body": {"return_token_ids": True}}
     if "extra_body" in given and "extra_body" in settings.options:
         given["extra_body"] |= settings.options["extra_body"]
-    return {
+    arguments = {
         "model": settings.model,
         "messages": [
             {"role": message.role, "content": message.content} for message in request.messages
@@ -226,6 +250,7 @@ def arguments_of(settings: ModelSettings, request: ModelRequest, sample: int) ->
         **settings.options,
         **{name: value for name, value in given.items() if value is not None},
     }
+    return quirks.arguments(arguments, prompt_estimate(request.messages))
 
 
 def _key(settings: ModelSettings) -> str | None:
@@ -238,7 +263,7 @@ def _key(settings: ModelSettings) -> str | None:
 def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float) -> ModelReply:
     """A LiteLLM response in our words."""
     choice = next(iter(response.choices), None)
-    text = _valid(choice.message.content) if choice else ""
+    thought, text = split_thought(_valid(choice.message.content) if choice else "")
     usage = _usage(getattr(response, "usage", None), is_answered=bool(text))
     common: dict[str, Any] = {
         "usage": usage,
@@ -250,11 +275,13 @@ def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float)
         return ModelReply(status=CallStatus.EMPTY, error="the answer holds no choice", **common)
     finish = str(choice.finish_reason or "")
     refusal = "" if text.strip() else str(_beside(choice.message, "refusal") or "")
-    status, why = _status(text, finish, refusal)
+    kept = _valid(getattr(choice.message, "reasoning_content", None))
+    reasoning = "\n".join(filter(None, (kept, thought)))
+    status, why = _status(text, finish, refusal, reasoning)
     return ModelReply(
         status=status,
         text=text or _valid(refusal),
-        reasoning=_valid(getattr(choice.message, "reasoning_content", None)),
+        reasoning=reasoning,
         finish_reason=finish,
         error=why,
         trace=_trace(response, choice),
@@ -273,13 +300,15 @@ def _beside(part: Any, name: str) -> Any:
     return fields.get(name) if isinstance(fields, Mapping) else None
 
 
-def _status(text: str, finish: str, refusal: str) -> tuple[CallStatus, str]:
+def _status(text: str, finish: str, refusal: str, reasoning: str) -> tuple[CallStatus, str]:
+    before = " before its first word, while it reasoned" if reasoning and not text.strip() else ""
     if finish == "length":
-        return CallStatus.TRUNCATED, "the answer reached max_tokens"
+        return CallStatus.TRUNCATED, f"the answer reached max_tokens{before}"
     if finish == "content_filter" or refusal:
         return CallStatus.REFUSED, "the model or a filter refused to answer"
     if not text.strip():
-        return CallStatus.EMPTY, "the answer holds no text"
+        beside = ", but reasoning beside it" if reasoning else ""
+        return CallStatus.EMPTY, f"the answer holds no text{beside}"
     return CallStatus.COMPLETED, ""
 
 
@@ -308,7 +337,9 @@ def _detail(counted: Any, group: str, name: str, *, most: int) -> int | None:
 
 
 def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | None) -> float | None:
-    """By the user's price, else by LiteLLM's, which knows of tiers and cache writes.
+    """By the user's price, else as OpenRouter says that it charged, else by LiteLLM's.
+
+    LiteLLM's knows of tiers and cache writes, and not which provider OpenRouter took.
 
     Of the counts that were found possible, and None rather than an error: the answer is paid for.
     """
@@ -316,6 +347,8 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
         return None
     if settings.own_price is not None:
         return settings.own_price.cost(usage)
+    if settings.provider == "openrouter" and (charged := _charged(counted)) is not None:
+        return charged
     if settings.listing is None or settings.ceiling is None:
         return None
     left = usage.prompt - (usage.cached or 0)
@@ -335,6 +368,12 @@ def _cost(litellm: Any, settings: ModelSettings, counted: Any, usage: Usage | No
         said = scrub(str(error)).partition("\n")[0]
     _log.warning("%s: the cost of a call is not known: %s", settings.model, said)
     return None
+
+
+def _charged(counted: Any) -> float | None:
+    """`usage.cost` in USD; None if it is not given, or cannot be."""
+    cost = getattr(counted, "cost", None)
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < MAX_COST_USD else None
 
 
 def _trace(response: Any, choice: Any) -> TokenTrace | None:

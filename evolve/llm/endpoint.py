@@ -1,9 +1,11 @@
 """One model behind one address: its limits, its retries, and whether it is there at all."""
 
 import asyncio
+import logging
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import (
@@ -15,16 +17,24 @@ from evolve.core.model import (
     Usage,
     not_committed,
 )
-from evolve.llm.client import ready, send
+from evolve.llm.client import arguments_of, ready, send
 from evolve.llm.faults import FOR_PEOPLE, RETRIED, Fault, FaultKind
 from evolve.llm.limits import Gate
 from evolve.llm.outage import Circuit
 from evolve.llm.prices import prompt_bound, prompt_estimate
+from evolve.llm.quirks import Quirks, learned
+from evolve.llm.remedies import remedy
 from evolve.llm.settings import ModelSettings
 
 FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 60.0
-MAX_BAD_REQUESTS = 3
+MAX_REFUSALS = {FaultKind.BAD_REQUEST: 3, FaultKind.TOO_LONG: 2}
+"""In a row; then it is the settings' fault."""
+
+MAX_CUT = 5  # answers in a row that end before their first word
+MAX_FORMS = 6  # of one request, that are tried where the endpoint refuses the first
+
+_log = logging.getLogger(__name__)
 
 _BILLS_FILTERED = frozenset({"azure", "azure_ai"})
 """Providers that charge for prompt and answer where their filter refuses the prompt.
@@ -49,14 +59,18 @@ class _Call:
     commit: Commit
     start: float = 0.0
     attempts: int = 0
+    forms: int = 0
     is_sent: bool = False
+    quirks: Quirks = field(default_factory=Quirks)
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class Endpoint:
     """The only owner of retries: those of LiteLLM and of the SDKs below it are off.
 
     A request that was surely not billed is sent again, with exponential waits (or as long as the
-    endpoint asks), until its deadline. One that may have been is not: its outcome is unknown.
+    endpoint asks), until its deadline. One that may have been is not: its outcome is unknown. Where
+    the endpoint names what it does not take, the request is sent again without, as are later ones.
 
     Args:
         name: how the search calls the model.
@@ -80,7 +94,9 @@ class Endpoint:
         self._ceiling = settings.ceiling
         self._circuit = circuit or Circuit()
         self._first_wait_s = first_wait_s
-        self._bad_requests = 0  # in a row
+        self._refusals: dict[FaultKind, int] = {}  # in a row
+        self._cut = 0  # answers in a row that end before their first word
+        self._quirks = Quirks()
         self._slots = asyncio.Semaphore(settings.slots)
         self._gate = gate or Gate(
             requests_per_minute=settings.requests_per_minute,
@@ -101,6 +117,13 @@ class Endpoint:
     ) -> ModelReply:
         """As `LanguageModel.complete`."""
         call = _Call(request, sample, commit)
+        if self._cut >= MAX_CUT:
+            self._cut = 0
+            raise UsageError(
+                f"{self.name}: {MAX_CUT} answers in a row reached llm.max_tokens="
+                f"{self.settings.max_tokens} before their first word; raise llm.max_tokens, or "
+                "set llm.reasoning_effort=low; then `evolve resume` goes on"
+            )
         try:
             await ready()
             return await self._complete(call)
@@ -122,6 +145,10 @@ class Endpoint:
                     taken.amount = outcome.usage.total
             if isinstance(outcome, ModelReply):
                 self._answered()
+                is_cut = outcome.status is CallStatus.TRUNCATED and not outcome.text.strip()
+                self._cut = self._cut + 1 if is_cut else 0
+            elif self._has_other_form(call, outcome):
+                continue
             elif outcome.kind in RETRIED:
                 await self._wait(outcome, call.attempts, call.start)
                 continue
@@ -137,9 +164,27 @@ class Endpoint:
         if call.attempts == 1:
             call.commit()
         call.is_sent = True
-        outcome = await send(self.settings, call.request, call.sample, left_s)
+        call.quirks = self._quirks
+        call.arguments = arguments_of(self.settings, call.request, call.sample, call.quirks)
+        outcome = await send(self.settings, call.arguments, left_s)
         call.is_sent = False
         return outcome
+
+    def _has_other_form(self, call: "_Call", fault: Fault) -> bool:
+        """Whether the request can be sent in another form, after a refusal that says so."""
+        if call.forms >= MAX_FORMS:
+            return False
+        estimate = prompt_estimate(call.request.messages)
+        found = learned(call.quirks, fault, call.arguments, estimate)
+        if found is None:
+            return False
+        if call.quirks is self._quirks:  # else another call has learned meanwhile
+            said = "%s refused a request: %s; from now on %s"
+            _log.warning(said, self.name, fault.message, found.news(self._quirks))
+            self._quirks = found
+        call.forms += 1
+        self._answered()
+        return True
 
     def _left_s(self, start: float) -> float:
         """Seconds until the deadline of a call."""
@@ -180,18 +225,19 @@ class Endpoint:
         if fault.kind is FaultKind.LOST:
             self._circuit.fault(fault.message)
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
-        self._answered(with_complaint=fault.kind is FaultKind.BAD_REQUEST)
-        if fault.kind in FOR_PEOPLE or self._bad_requests >= MAX_BAD_REQUESTS:
-            remedy = _remedy(fault, self.settings)
-            raise UsageError(f"{self.name}: {remedy}; then `evolve resume` goes on")
+        self._answered(fault.kind)
+        tries = self._refusals.get(fault.kind, 0)
+        if fault.kind in FOR_PEOPLE or tries >= MAX_REFUSALS.get(fault.kind, tries + 1):
+            said = remedy(fault, self.settings, tries)
+            raise UsageError(f"{self.name}: {said}; then `evolve resume` goes on")
         reply = ModelReply(status=_ENDED[fault.kind], error=f"{fault.kind.value}: {fault.message}")
         if fault.kind is FaultKind.FILTERED and self.settings.provider not in _BILLS_FILTERED:
             return replace(reply, usage=Usage(prompt=0, completion=0), cost_usd=0.0)
         return reply
 
-    def _answered(self, *, with_complaint: bool = False) -> None:
+    def _answered(self, refusal: FaultKind | None = None) -> None:
         self._circuit.answer()
-        self._bad_requests = self._bad_requests + 1 if with_complaint else 0
+        self._refusals = {refusal: self._refusals.get(refusal, 0) + 1} if refusal else {}
 
     def _down(self) -> ModelUnavailable:
         where = f" at {self.settings.api_base}" if self.settings.api_base else ""
@@ -200,25 +246,3 @@ class Endpoint:
             f"{self._circuit.down_for_s:.0f} s, the last one: {self._circuit.last}",
             retry_after_s=self._circuit.wait_s,
         )
-
-
-def _remedy(fault: Fault, settings: ModelSettings) -> str:
-    said = fault.message
-    match fault.kind:
-        case FaultKind.AUTHENTICATION:
-            where = settings.expected_variable
-            remedy = f"export a valid one as {where}" if where else "export what is missing"
-            if settings.is_keyless:
-                remedy = "name the variable that holds one: llm.key_variable=NAME"
-            return f"the key is missing or refused: {said}; {remedy}"
-        case FaultKind.QUOTA:
-            return f"the account's quota is used up: {said}; raise it"
-        case FaultKind.NO_SUCH_MODEL:
-            return f"no such model there: {said}; mend llm.model or llm.api_base"
-        case FaultKind.SET_UP:
-            page = f"https://docs.litellm.ai/docs/providers/{settings.provider}"
-            return f"it cannot be asked: {said}; {page} says what LiteLLM needs for it"
-    return (
-        f"{MAX_BAD_REQUESTS} requests in a row were refused as bad: {said}; mend llm.options, "
-        "llm.temperature or the like"
-    )

@@ -6,20 +6,19 @@ decides two things that must not be guessed: whether the request reached the end
 it may have been billed.
 """
 
-import math
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 
+from evolve.llm.bodies import said
 from evolve.llm.secrets import scrub
+from evolve.llm.waits import wait_of
 
 MAX_MESSAGE = 300
-MAX_RETRY_AFTER_S = 3600.0  # what an endpoint may ask for; a search asks again then
+_MAX_BODY = 20_000
 
 
 class FaultKind(StrEnum):
@@ -52,11 +51,15 @@ FOR_PEOPLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failed attempt: the reason, the endpoint's words without keys, and when to come again."""
+    """A failed attempt: the reason, the endpoint's words without keys, and when to come again.
+
+    `body` is the text of the refusal as it came, for `evolve.llm.quirks`.
+    """
 
     kind: FaultKind
     message: str
     retry_after_s: float | None = None
+    body: str = field(default="", repr=False)
 
 
 _NEVER_SENT = frozenset(
@@ -90,7 +93,9 @@ _CERTAINLY_SENT = frozenset(
 )
 _TOO_LONG = re.compile(
     r"context[_ ](length|window|limit|size)|maximum context|prompt is too long|too many tokens|"
-    r"input (is )?too long|input tokens exceed|maximum number of tokens",
+    r"input (is )?too long|input tokens exceed|maximum number of tokens|maximum allowed length|"
+    r"exceed[a-z]* (the )?(available |model.s )?context|too large for model|"
+    r"max_new_tokens. must be <=|must have less than \d+ tokens",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
@@ -99,7 +104,29 @@ _FILTERED = re.compile(
     re.IGNORECASE,
 )
 # Not "exceeded your current quota": Gemini says so of requests per minute, too.
-_QUOTA = re.compile(r"insufficient[_ ](quota|balance|funds|credit)|credit balance", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"insufficient[_ ](quota|balance|funds|credit)|credit balance|key limit exceeded|"
+    r"billing_hard_limit|spend(ing)?[_ ]limit|credit_balance|api usage limits|"
+    r"余额不足",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"api[_ ]?key[_ ](not valid|invalid)|(invalid|incorrect) api[_ ]?key", re.I)
+_NO_MODEL = re.compile(
+    r"model[_ ]not[_ ](found|exist)|invalid model\b|not a valid model|model .{0,80}does not exist|"
+    r"(no|invalid) such model|model identifier is invalid|on-demand throughput|no models? loaded|"
+    r"deploymentnotfound",
+    re.IGNORECASE,
+)
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
+_REFUSALS = (400, 403, 422, 429)
+_BY_WORDS = (  # the first that fits; llama.cpp before b6500 says 500 of a prompt that is too long
+    (FaultKind.QUOTA, _REFUSALS, _QUOTA),
+    (FaultKind.FILTERED, _REFUSALS, _FILTERED),
+    (FaultKind.TOO_LONG, (400, 422, 500), _TOO_LONG),
+    (FaultKind.TOO_LONG, (429,), _TOO_LARGE),  # than a minute's tokens: no waiting helps
+    (FaultKind.AUTHENTICATION, (400,), _BAD_KEY),
+    (FaultKind.NO_SUCH_MODEL, (400, 422), _NO_MODEL),
+)
 _KEY = re.compile(r"api[_ ]?key|credential", re.IGNORECASE)
 
 
@@ -112,13 +139,17 @@ def classify(error: BaseException, *, sent: bool) -> Fault:
     """
     causes = list(_chain(error))
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    message = _message(error, causes)
+    response = next(filter(None, map(_real_response, causes)), None)
+    body = _body(response)
+    message = _message(error, causes, body)
     if names & _NEVER_SENT:
         return Fault(FaultKind.UNREACHABLE, message)
-    response = next(filter(None, map(_real_response, causes)), None)
     if response is not None:
-        kind = _by_status(response.status_code, message)
-        return Fault(kind, message, _retry_after(response))
+        kind = _by_status(response.status_code, f"{message} {said(body).words}")
+        wait_s = wait_of(response.headers, body)
+        if response.status_code == HTTPStatus.PAYMENT_REQUIRED and wait_s is not None:
+            kind = FaultKind.RATE_LIMIT  # OpenRouter, while calls under way hold the money
+        return Fault(kind, message, wait_s, body)
     if "Empty or invalid response from LLM endpoint" in message:
         return Fault(FaultKind.NOT_A_MODEL, message)
     if sent or names & _CERTAINLY_SENT:
@@ -140,14 +171,18 @@ def _real_response(error: BaseException) -> Any | None:
     return response if getattr(response, "status_code", 0) >= HTTPStatus.BAD_REQUEST else None
 
 
-def _by_status(status: int, message: str) -> FaultKind:
-    by_words = status in (400, 403, 422, 429)
-    if by_words and _QUOTA.search(message):
-        return FaultKind.QUOTA
-    if by_words and _FILTERED.search(message):
-        return FaultKind.FILTERED
-    if status in (400, 422) and _TOO_LONG.search(message):
-        return FaultKind.TOO_LONG
+def _body(response: Any) -> str:
+    """The text of a response's body; empty if it was not read."""
+    try:
+        return str(response.text)[:_MAX_BODY] if response is not None else ""
+    except RuntimeError:  # of httpx: a stream that was not read
+        return ""
+
+
+def _by_status(status: int, words: str) -> FaultKind:
+    for kind, statuses, pattern in _BY_WORDS:
+        if status in statuses and pattern.search(words):
+            return kind
     other = FaultKind.OVERLOADED if status >= 500 else FaultKind.BAD_REQUEST
     return _STATUSES.get(status, other)
 
@@ -162,47 +197,22 @@ def _before_sending(names: set[str], message: str) -> FaultKind:
     return FaultKind.SET_UP
 
 
-def _message(error: BaseException, causes: list[BaseException]) -> str:
+def _message(error: BaseException, causes: list[BaseException], body: str) -> str:
     """The endpoint's message, in one line and without keys."""
-    for cause in causes:
-        body = getattr(cause, "body", None)
-        if isinstance(body, dict) and isinstance(body.get("message"), str):
-            code = body.get("code")
-            said = f"{body['message']} ({code})" if code else body["message"]
-            return _one_line(said)
-    return _one_line(str(error) or str(causes[-1]) or type(causes[-1]).__name__)
+    told = said(body)
+    message, code = told.message, told.code
+    for cause in causes if not message else ():
+        held = getattr(cause, "body", None)
+        if isinstance(held, dict) and isinstance(held.get("message"), str):
+            message, code = held["message"], str(held.get("code") or "")
+            break
+    if message:
+        return one_line(f"{message} ({code})" if code and code not in message else message)
+    return one_line(str(error) or str(causes[-1]) or type(causes[-1]).__name__)
 
 
-def _one_line(text: str) -> str:
-    """The first line: LiteLLM adds tracebacks and the prompt in further ones."""
+def one_line(text: str) -> str:
+    """The first line without keys: LiteLLM adds tracebacks and the prompt in further ones."""
     text = scrub(text.strip().partition("\n")[0].partition("Traceback (most recent")[0].strip())
     text = re.sub(r"^((litellm\.)?\w+(Error|Exception)(: | - ))+", "", text)
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."
-
-
-def _retry_after(response: Any) -> float | None:
-    """Seconds that the endpoint asks to wait, as a number or as a date."""
-    headers = response.headers
-    if "retry-after-ms" in headers:
-        wait = _number(headers["retry-after-ms"])
-        return None if wait is None else _within(wait / 1e3)
-    value = headers.get("retry-after", "")
-    wait = _number(value)
-    if wait is None:
-        try:
-            wait = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return _within(wait)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number
-
-
-def _within(seconds: float) -> float:
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

@@ -150,7 +150,7 @@ def best_path(
 
     Args:
         steps: in sequence order.
-        baseline: what speedups are against.
+        baseline: of speedups.
         champion: the sequence number of the step to arrive at; None for the fastest one.
     """
     first: dict[str, Step] = {}

@@ -1,4 +1,4 @@
-"""A plain client of `evolve serve`: candidates in, outcomes out, whatever happens between."""
+"""A plain client of `evolve serve`: candidates in, outcomes out, in spite of failures between."""
 
 import asyncio
 import json
@@ -31,15 +31,15 @@ class Client:
     A text that is empty or too long to be read is sent as a reply without a program: a failure of
     the model's, and no reason to stop.
 
-    What is sent again after a lost answer is not judged again. If the server cannot be reached,
-    is full or restarts, the client waits; only after `patience_s` it says so in the outcome.
+    A request repeated after a lost answer is not judged again. If the server cannot be reached, is
+    full or restarts, the client waits; only after `patience_s` it says so in the outcome.
 
     Args:
         url: of the server, e.g. `http://127.0.0.1:8642`.
         token: that it asks for; None for the content of EVOLVE_SERVE_TOKEN.
         token_file: a file whose first line is the token instead.
-        rewards: what to compute for every candidate, pinned: `kevin@1`.
-        baseline: what speedups are over, whatever a submission says; None to leave it to them.
+        rewards: of every candidate, pinned: `kevin@1`.
+        baseline: of speedups, overriding that of submissions; None to keep it.
         pins: whose verdicts are wanted, by `evaluator` and `device_class`; see `GET /v1/service`.
         patience_s: how long to wait for the outcome of a call.
         again: how often to submit a candidate anew that the server has given up for its own fault.
@@ -78,7 +78,7 @@ class Client:
 
         Args:
             submissions: each as `POST /v1/jobs` takes it: `task` or `reference`, `source` or
-                `completion`, and what else is wanted.
+                `completion`, and further fields.
 
         Raises:
             UsageError: the server refuses a submission or the token; the message says why.
@@ -132,7 +132,7 @@ class Client:
         orders: Sequence[Mapping[str, Any]],
         outcomes: dict[str, Outcome],
     ) -> None:
-        """Ask for what is still open until nothing is."""
+        """Ask for the open ones until none is left."""
         while waiting := [o for o in orders if outcomes[o["id"]].fault == UNREACHABLE]:
             some = waiting[:MAX_AT_ONCE]
             wanted = {"ids": [order["id"] for order in some], "wait_s": WAIT_S}
@@ -154,7 +154,7 @@ class Client:
     ) -> Any:
         """The answer to a request, as often as it takes.
 
-        None if what it names is not there, if `may_lack` says that this can be.
+        None if the named object is missing and `may_lack` allows it.
         """
         import httpx
 
@@ -202,7 +202,7 @@ class Client:
 
 
 def _without_user(url: str) -> str:
-    """An address may hold a token (`http://any:TOKEN@host`), and what is said ends in logs."""
+    """An address may hold a token (`http://any:TOKEN@host`), and messages end in logs."""
     scheme, mark, rest = url.partition("://")
     return scheme + mark + rest.rpartition("@")[2]
 

@@ -14,7 +14,7 @@ NO_VERDICT = math.nan
 """Score of a row that our own side failed to judge."""
 
 NO_SCORE = math.inf
-"""Score of a row whose verdict does not say what it is worth."""
+"""Score of a row whose verdict does not give one."""
 
 _EPSILON = 1e-6
 

@@ -16,7 +16,7 @@ class TooManyMasked(EvolveError):
 
 
 class MaskedRows:
-    """Counts the rows of a step that have no score, and stops training where they are too many.
+    """Counts the rows of a step that have no score, and stops training if they are too many.
 
     A row is `infra_masked` if it has no verdict, which is never its own doing. It is `unscored`
     if it has one that the reward cannot tell the worth of: nothing to compare with was measured,
@@ -55,7 +55,7 @@ class MaskedRows:
             infra_masked: how many of them have no verdict.
             unscored: how many have a verdict and no score.
             step: which one they are of; None for a step of their own.
-            why: what the first missing verdict's fault was.
+            why: the fault of the first missing verdict.
 
         Raises:
             TooManyMasked: the step has too many of either.

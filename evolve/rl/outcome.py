@@ -92,10 +92,10 @@ def worth_of(outcomes: Sequence[Outcome], reward: str, *, best: bool = True) -> 
 
 
 def parent_of(origin: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """What says in a submission which program the next one of an episode is made from.
+    """The fields of a submission that name the parent of an episode's next program.
 
-    The program of the prompt, where the row has one: all turns are then worth their gain over the
-    same program. Else that of the turn before.
+    The program of the prompt, if the row has one: all turns are then worth their gain over the same
+    program. Else that of the turn before.
     """
     if "parent_source" in origin or not outcomes:
         return {}

@@ -1,9 +1,9 @@
 """TRL: an asynchronous reward function, and an environment for several turns.
 
-A row without a known reward gets None, which TRL leaves out of its group's mean and
-of the loss from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
-`infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step is what one process of
-the trainer has of it.
+A row without a known reward gets None, which TRL leaves out of its group's mean and of the loss
+from 1.6 on; older ones count it as 0, and are refused. How many those are is logged as
+`infra_masked` (no verdict) and `unscored` (a verdict, but no score). A step here is the share of
+one process of the trainer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ LogMetric = Callable[[str, float], None]
 
 
 class Environment(Protocol):
-    """What TRL's `environment_factory` makes, for one episode at a time."""
+    """The environment for TRL's `environment_factory`, for one episode at a time."""
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
@@ -36,7 +36,7 @@ class Environment(Protocol):
 
     @property
     def origin(self) -> Mapping[str, Any]:
-        """What the episode's programs are for."""
+        """The task of the episode's programs."""
         ...
 
     def reset(self, **columns: Any) -> str | None: ...
@@ -57,8 +57,8 @@ def reward_function(
         client: with exactly one reward.
         most_masked: share of a step's rows that may have no verdict; more stop the training.
         most_unscored: share of them that may have a verdict and no score; more stop it, too.
-        step_rows: completions of a step where the trainer asks for them in several calls; below
-            100 of them a single one without a verdict is more than 1 %.
+        step_rows: completions of a step if the trainer asks for them in several calls; below 100 of
+            them a single one without a verdict is more than 1 %.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.
@@ -86,8 +86,8 @@ def reward_function(
 def environment(client: Client, *, turns: int = 3) -> type[Environment]:
     """A class for `GRPOTrainer(environment_factory=...)` whose one tool judges a program.
 
-    The model gets the message of the search's own prompts back, and may try again. What an episode
-    is worth says `environment_reward`.
+    The model gets the message of the search's own prompts back, and may try again.
+    `environment_reward` is the reward of an episode.
 
     Args:
         client: with exactly one reward.
@@ -115,13 +115,13 @@ def environment(client: Client, *, turns: int = 3) -> type[Environment]:
             return None
 
         def submit(self, code: str) -> str:
-            """Have a program judged: whether it is correct, how fast it is, and what limits it.
+            """Have a program judged: correctness, speed and bottleneck.
 
             Args:
                 code: The complete Python module with the class ModelNew.
 
             Returns:
-                The verdict, with what to do next.
+                The verdict, with the next job.
             """
             if len(self._outcomes) >= turns:
                 raise ValueError(f"all {turns} programs of this episode have been submitted")
@@ -153,8 +153,8 @@ def environment_reward(
         best: an episode is worth its best turn; else its last one.
         most_masked: share of a step's episodes that may have no verdict; more stop the training.
         most_unscored: share of them that may have verdicts and no score; more stop it, too.
-        step_rows: episodes of a step where the trainer asks for them in several calls; below
-            100 of them a single one without a verdict is more than 1 %.
+        step_rows: episodes of a step if the trainer asks for them in several calls; below 100 of
+            them a single one without a verdict is more than 1 %.
 
     Raises:
         UsageError: a TRL that counts None as 0, or another number of rewards.
@@ -203,7 +203,7 @@ def _rewards(
 
 
 def _submission(columns: Mapping[str, Any], row: int) -> dict[str, Any]:
-    """The columns of one row that say what it is for."""
+    """The columns of one row that describe its task."""
     found = {name: columns[name][row] for name in COLUMNS if columns.get(name) is not None}
     return {name: value for name, value in found.items() if value}
 

@@ -5,10 +5,10 @@ registers the advantage estimators `evolve_grpo` (a score for each rollout) and 
 for each turn, in verl's trainer v1), and the reward manager `evolve`. Mismatch rejection sampling
 is verl's own, under `algorithm.rollout_correction`: `rollout_correction()` gives its values.
 
-A row's `reward_model.ground_truth` is a JSON object with what `POST /v1/jobs` takes to name a task:
-`{"task": "rmsnorm", "baseline": "eager"}`. The server is `EVOLVE_SERVE_URL`, with the token in
-`EVOLVE_SERVE_TOKEN` and the reward in `EVOLVE_REWARD`, unless the configuration says otherwise;
-`EVOLVE_BASELINE` is what speedups are over, whatever a row says.
+A row's `reward_model.ground_truth` is a JSON object with the fields of `POST /v1/jobs` that name a
+task: `{"task": "rmsnorm", "baseline": "eager"}`. The server is `EVOLVE_SERVE_URL`, with the token
+in `EVOLVE_SERVE_TOKEN` and the reward in `EVOLVE_REWARD`, unless the configuration says otherwise;
+`EVOLVE_BASELINE` is the baseline of speedups, overriding that of rows.
 """
 
 import functools
@@ -70,7 +70,7 @@ def client_of(url: str | None = None, reward: str | None = None) -> Client:
 
 
 def origin_of(ground_truth: Any) -> dict[str, Any]:
-    """What a row's candidates are for.
+    """The task of a row's candidates.
 
     Raises:
         UsageError: its ground truth is not a JSON object.
@@ -85,7 +85,7 @@ def origin_of(ground_truth: Any) -> dict[str, Any]:
 
 
 def _require_estimator(config: Any, *accepted: str) -> str:
-    """The configured estimator. Raises UsageError where it is none of those accepted."""
+    """The configured estimator. Raises UsageError if it is none of those accepted."""
     found: str = config.algorithm.adv_estimator
     if found not in accepted:
         raise UsageError(
@@ -293,7 +293,7 @@ class _Rollout:
 def _scored(
     outcomes: Sequence[Outcome], name: str, *, best: bool
 ) -> tuple[float, dict[str, float]]:
-    """The score of a rollout as the estimators take it, and what verl logs beside it.
+    """The score of a rollout as the estimators take it, and the values that verl logs with it.
 
     The logged names are the same for every row.
     """

@@ -10,12 +10,12 @@ from evolve.store.tables.parent_stats import GENERATIONS
 class Forest:
     """Held elites, each below its nearest held ancestor along main parents.
 
-    What is known of a program's descent is its line: its main parent, that one's, and so on, held
-    or not, as far as `GENERATIONS`. So a program that leaves passes its children on to the next
-    held one of their lines, and one that comes back has them again.
+    The known descent of a program is its line: its main parent, that one's, and so on, held or not,
+    as far as `GENERATIONS`. So a program that leaves passes its children on to the next held one of
+    their lines, and one that comes back has them again.
 
     Args:
-        elites: what is held.
+        elites: those held.
         links: the main parent of each of them, and of their ancestors, by program.
     """
 

@@ -8,7 +8,7 @@ from evolve.store import RunRow
 
 
 def project(store: RunStore, run: RunRow, archive: Archive) -> Archive:
-    """Offer an archive what a run has offered, in order, as if it had watched from the start.
+    """Replay a run's offers to an archive, in order.
 
     Args:
         store: where the run is.

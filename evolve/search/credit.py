@@ -23,7 +23,7 @@ class CreditRule:
     Attributes:
         store: where earlier credits are recorded.
         run: the run, by number.
-        held: what the archive holds: parents and the leader are the references.
+        held: the population of the archive: parents and the leader are the references.
         baseline: the side of the timing that fitness is measured against.
     """
 
@@ -35,8 +35,8 @@ class CreditRule:
     def credit(self, ticket: Ticket, proposal: Proposal, evaluation: Evaluation) -> Credit | None:
         """The gains, by the verdict, that are credited to the maker of the instance.
 
-        How far it lies above no gain over the parent, and over the leader. What was measured before
-        is only corrected: the references stay those of the first verdict.
+        How far it lies above no gain over the parent, and over the leader. Re-evaluations only
+        correct it: the references stay those of the first verdict.
         """
         fitness = evaluation.fitness(self.baseline)
         if proposal.is_reevaluation:
@@ -44,7 +44,7 @@ class CreditRule:
         if fitness is None or proposal.fidelity is not Fidelity.SEARCH:
             return None
         if not evaluation.device_time_s:
-            return None  # known before: what cost nothing says nothing of gain per cost
+            return None  # known before: a free verdict says nothing about gain per cost
         parents = ticket.parents or proposal.parents
         parent = self._offered(parents[0]) if parents else None
         best = next(iter(self.held), None)

@@ -29,7 +29,7 @@ class DuplicateCheck:
         """The proposal, or why the judge need not see it.
 
         A program that differs from a known one in layout, comments and tunable values only is that
-        one: what is judged is its instance with these values.
+        one: its instance with these values is judged.
         """
         try:
             render(proposal.program.source, proposal.assignment)

@@ -62,7 +62,7 @@ class Search:
         baseline: the side of the timing that fitness is measured against.
         opponents: sources timed along with every evaluation, by name (`file:mine.py`).
         reuse: whether a verdict that the database holds already is an answer (`known`).
-        device: what is known of the judge before its first verdict (`Context.device`).
+        device: facts about the judge before its first verdict (`Context.device`).
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class Search:
     ) -> Ticket | None:
         """The next ticket, stored; None when no operator has anything to propose.
 
-        A ticket that is told already records a failure of its operator, or a proposal of what this
-        run holds already: nothing is to be evaluated, and the next ask goes on from there. One that
+        A ticket that is told already records a failure of its operator, or a proposal that this run
+        already holds: there is nothing to evaluate, and the next ask goes on from there. One that
         is asked still has a request for a model; `replied` takes the answer.
 
         Args:
@@ -191,7 +191,7 @@ class Search:
     def preview(
         self, models: Sequence[str] | None = None, operators: Collection[str] | None = None
     ) -> Asked | None:
-        """What `ask` would come up with; nothing is stored."""
+        """The proposal that `ask` would make; nothing is stored."""
         with self.store.snapshot():
             asked = self._proposer.next(
                 self._sequence, self._held, models=models, operators=operators
@@ -201,7 +201,7 @@ class Search:
             return asked
 
     def replied(self, call: int, reply: ModelReply) -> Ticket:
-        """Store what came of a call, then let the ticket's operator read it.
+        """Store the result of a call, then let the ticket's operator read it.
 
         Returns:
             The ticket: proposed, told (a failure), or asked again: for one more round, or because
@@ -221,8 +221,8 @@ class Search:
     def renewed(self, ticket: Ticket) -> Ticket:
         """The ticket with its open first request as it would be asked now.
 
-        It is as it was where no verdict has come since, or nothing else would be asked. A reply to
-        the text before is still taken (`answered`).
+        It is as it was if no verdict has come since, or nothing else would be asked. A reply to the
+        text before is still taken (`answered`).
         """
         if ticket.request is None or ticket.exchanges or not self.store.is_overtaken(ticket):
             return ticket
@@ -283,7 +283,7 @@ class Search:
         )
 
     def _target_speedups(self, proposal: Proposal) -> dict[str, float]:
-        """What a program has to reach to be of interest for its speed; what is weighed has none."""
+        """The speedup that a program needs to be of interest; re-evaluated programs have none."""
         best = self._surest
         if best is None or proposal.is_reevaluation or proposal.fidelity is not Fidelity.SEARCH:
             return {}
@@ -292,7 +292,7 @@ class Search:
     def tell(self, ticket: Ticket, evaluation: Evaluation) -> Offer | None:
         """Commit a verdict, then offer the program to the archive.
 
-        Idempotent: a ticket keeps its first verdict, and what is told again changes nothing.
+        Idempotent: a ticket keeps its first verdict, and repeated verdicts change nothing.
 
         Returns:
             The archive's answer, or None if there was nothing to offer.
@@ -315,9 +315,9 @@ class Search:
     def known(self, request: EvaluationRequest, evaluator: Evaluator | Judge) -> Evaluation | None:
         """A stored verdict of any run on the very same instance, task, device class and evaluator.
 
-        Never where other sources are timed along: the key does not say which they were. Nor where
-        the instance is to be evaluated again, or has been: one of several verdicts says too little.
-        Nor a verdict whose timing ended early (`EARLY_STOPPED`), unless it would end here too.
+        Never if other sources are timed along: the key does not say which they were. Nor if the
+        instance is to be evaluated again, or has been: one of several verdicts says too little. Nor
+        a verdict whose timing ended early (`EARLY_STOPPED`), unless it would end here too.
         """
         if not self._reuse or request.opponents or request.repeat:
             return None
@@ -418,7 +418,7 @@ class Search:
         """The offer of the ticket's program to the archive; None if nothing is new.
 
         The program with its best instance, which may be another than the ticket's; with 0
-        evaluations where none is left of a program that was offered before, held or not: another
+        evaluations if none is left of a program that was offered before, held or not: another
         archive may hold it when the offers are replayed.
         """
         proposal = _proposal(ticket)

@@ -9,7 +9,7 @@ from evolve.core.run_store import RunStore
 
 
 class RunFacts:
-    """What operators may ask about a run; see the protocol for what each method says."""
+    """The questions that operators may ask about a run; the protocol describes each method."""
 
     def __init__(self, store: RunStore, run: int) -> None:
         self._store = store

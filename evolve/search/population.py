@@ -20,7 +20,7 @@ class LivePopulation(Population):
     Args:
         store: where visits are.
         run: whose archive it is.
-        slots: what the archive holds now.
+        slots: the present content of the archive.
     """
 
     turn = 0
@@ -107,7 +107,7 @@ class LivePopulation(Population):
                 self._visits[program] = visits
 
     def update(self, elite: Elite, offer: Offer) -> None:
-        """Follow what an archive did with an elite; `Offer` says what follows from one."""
+        """Apply an archive's decision on an elite; `Offer` describes it."""
         leaving = [offer.evicted, elite.program if offer else None]
         taken = ({} if offer.slot is None else {offer.slot: elite.program}) | dict(offer.moves)
         overwritten = map(self._programs.get, taken)

@@ -1,4 +1,4 @@
-"""Asks operators: which one next, with which parents, and what it makes of a model's reply."""
+"""Asks operators: which one next, with which parents, and how it reads a model's reply."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Proposer:
-    """The operators of a run with what they may look at; stores nothing.
+    """The operators of a run with their views of it; stores nothing.
 
     All randomness is a function of the run's seed, the name of the draw, and the ticket's number.
     """
@@ -101,11 +101,11 @@ class Proposer:
         """The first outcome; None if all operators decline.
 
         They are asked in the order of the schedule, but that seeds take turns, and that tuning
-        comes last where it has had its share.
+        comes last if it has had its share.
 
         Args:
             sequence: number of the ticket that it will be.
-            held: what the archive holds.
+            held: the population of the archive.
             models: names of those that may be asked; None for all.
             operators: names of those to ask; None for all.
         """
@@ -134,7 +134,7 @@ class Proposer:
         return None
 
     def ask_again(self, ticket: Ticket, held: LivePopulation) -> Asked | None:
-        """What the operator of a ticket that still waits for an answer would ask now."""
+        """The present request of the operator of a ticket that still waits for an answer."""
         if ticket.operator not in self.operators:
             return None
         card = next(iter(self._cards([ticket.model])), None)
@@ -184,7 +184,7 @@ class Proposer:
         return turns + [choice for choice in order if choice not in seeds]
 
     def _tuned_last(self, order: Sequence[Choice], sequence: int, tunings: int) -> list[Choice]:
-        """The same, but that what tunes and has had its share is asked after all others."""
+        """The same, but operators that tune and have had their share come after all others."""
         return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
 
     def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:
@@ -255,7 +255,7 @@ class Proposer:
         card: ModelCard | None,
         operator: str,
     ) -> Context:
-        """What an operator sees; `number` is that of the ticket, with the tunings up to it."""
+        """An operator's view; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         sequence, tunings = number
         main = parents[0].program if parents else None

@@ -15,8 +15,8 @@ def age(elite: Elite) -> tuple[int, str]:
 class Ranking(Sequence[Elite]):
     """Elites in order, best first unless another key says otherwise.
 
-    An order that depends on what is held only, and not on how it came in, makes a resumed search
-    select as the first one would have.
+    An order that depends only on the programs held, and not on their arrival, makes a resumed
+    search select as the first one would have.
     """
 
     def __init__(

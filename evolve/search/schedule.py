@@ -24,10 +24,10 @@ Key = TypeVar("Key")
 
 MONEY = (Usd.name, Tokens.name)
 RESOURCES = (*MONEY, Evaluations.name, Proposals.name, DeviceTime.name, WallTime.name)
-"""Limits on what is spent, by name; others say when enough is reached."""
+"""Limits on spending, by name; other rules end a run when its goal is reached."""
 
 Draws = Callable[[str], random.Random]
-"""The generator of a named choice: each has its own, so that none depends on what others exist."""
+"""The generator of a named choice: each has its own, so that none depends on the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Schedule(Protocol):
 
     Attributes:
         batch: answers that models are asked for at once; the next ones are asked for when all steps
-            of the run are judged, so that their prompts know what came of them. None for as many as
+            of the run are judged, so that their prompts contain the results. None for as many as
             keep the judge busy, all the time.
     """
 
@@ -88,7 +88,7 @@ class Schedule(Protocol):
     ) -> list[Choice]:
         """All choices in the order of asking.
 
-        Pure in what it is given; `arms` reads what each choice has cost and brought so far.
+        A pure function of its arguments; `arms` reads the cost and gain of each choice so far.
         """
         ...
 
@@ -157,7 +157,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """Improvement in natural log as far as the intervals allow, what it has cost, and asks."""
+    """Improvement in natural log as far as the intervals allow, its cost, and asks."""
 
     gain: float = 0.0
     cost: float = 0.0
@@ -171,9 +171,9 @@ class Brought:
 class Bandit:
     """Arms with more improvement for their cost are asked more often.
 
-    An improvement is what the intervals of both measurements allow to believe of it
-    (`evolve.search.credit`): nothing waits for a verification, but what is measured again, verified
-    or refuted counts as it is known by then. Sums are over the whole run; nothing decays.
+    An improvement is counted as far as the intervals of both measurements allow
+    (`evolve.search.credit`): nothing waits for a verification, but later measurements,
+    verifications and refutations count once known. Sums are over the whole run; nothing decays.
 
     Cost is the run's scarcest resource. If more has been used of a limit on money (dollars, tokens)
     than of any other, that is dollars. Elsewhere it is asks and the judge's time in equal parts: a
@@ -194,11 +194,11 @@ class Bandit:
         step: log speedup that counts as one improvement.
         prior_asks: how many asks of evidence, for each choice, the prior is worth.
         explore: share of asks that weights decide.
-        usd_per_device_hour: what an hour of the device costs; makes built-in operators comparable
+        usd_per_device_hour: the price of an hour of the device; makes built-in operators comparable
             in dollars.
         usd_per_million_tokens: stands in for the price of a model that has none.
         batch: see `Schedule`.
-        limit: what ends the run; None if no limit is on money.
+        limit: on money; None if there is none.
 
     Raises:
         UsageError: a setting is out of range.

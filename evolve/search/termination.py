@@ -196,7 +196,7 @@ class Stagnation(_Count):
 
 
 class _Seconds(Rule):
-    """A limit on seconds; fires early where less is left than has to be kept back."""
+    """A limit on seconds; fires early if less is left than has to be kept back."""
 
     limit_s: float
 
@@ -259,7 +259,7 @@ class DeviceTime(_Seconds):
 
 @dataclass(frozen=True, slots=True)
 class Usd(Rule):
-    """At most `limit` US dollars; fires at once where the cost is unknown."""
+    """At most `limit` US dollars; fires at once if the cost is unknown."""
 
     limit: float
     name: ClassVar[str] = "usd"
@@ -299,7 +299,7 @@ class TargetSpeedup(Rule):
 
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight(Rule):
-    """The best program reaches this share of what its device can do at measured rates."""
+    """The best program reaches this share of its device's measured limits."""
 
     share: float
     name: ClassVar[str] = "speed_of_light"

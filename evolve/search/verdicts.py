@@ -40,8 +40,8 @@ def request_id(run: RunRow, ticket: Ticket) -> str:
 def waiting_tickets(search: Search) -> list[Ticket]:
     """Proposals without a verdict, in order.
 
-    What was judged but not told is told now, and replies are read; requests that a model has not
-    answered are left as they are.
+    Judged tickets that were not told are told now, and replies are read; requests that a model has
+    not answered are left as they are.
     """
     waiting = []
     for ticket in map(search.read, search.store.open_tickets(search.run.id)):
@@ -53,7 +53,7 @@ def waiting_tickets(search: Search) -> list[Ticket]:
 
 
 def tell_verdicts(search: Search, found: Verdicts) -> Import:
-    """Tell the search what fits its waiting tickets, in the order of asking."""
+    """Tell the search the verdicts for its waiting tickets, in the order of asking."""
     outcome = Import(problems=list(found.problems))
     mine: dict[int, list[Verdict]] = defaultdict(list)
     strangers: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def tell_verdicts(search: Search, found: Verdicts) -> Import:
 
 
 def _tell(search: Search, ticket: Ticket, verdicts: Sequence[Verdict], outcome: Import) -> None:
-    """Tell the first verdict that fits the ticket; say what is wrong with them if none does."""
+    """Tell the first verdict that fits the ticket; describes the errors if none does."""
     request = search.request(ticket)
     for verdict in verdicts:
         if not (unfit := verdict.differs_from(request) or _other_device(search, verdict)):
@@ -90,7 +90,7 @@ def _tell(search: Search, ticket: Ticket, verdicts: Sequence[Verdict], outcome: 
 
 
 def _other_device(search: Search, verdict: Verdict) -> str:
-    """The device of the verdict where the run is judged on another one: its fitness is another."""
+    """The device of the verdict if the run is judged on another one: its fitness is another."""
     try:
         judged_on, _ = search.store.judge(search.run.id)
     except UsageError:  # nothing is judged yet

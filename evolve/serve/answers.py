@@ -70,7 +70,7 @@ def next_turn(evaluation: Evaluation, prompt: Quoted, source: str) -> str:
 
     Args:
         evaluation: of the version that was given last.
-        prompt: what is said of it.
+        prompt: its description.
         source: its text, which the conversation holds already.
     """
     kind = detect_language(source)

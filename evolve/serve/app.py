@@ -43,7 +43,7 @@ def create_app(
     """The application over a service that has been started.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks that requests may name.
         token: required in requests; None if all may ask.
         hosts: names by which the server may be asked; empty for any.
@@ -67,7 +67,7 @@ class Api:
     """The operations of the native interface.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks that requests may name.
     """
 
@@ -95,7 +95,7 @@ class Api:
     async def submit(
         self, submission: Submission, response: Response, wait_s: WaitS = 0
     ) -> JobAnswer:
-        """Have a candidate judged; 202 where it is not over within `wait_s`."""
+        """Have a candidate judged; 202 if it is not over within `wait_s`."""
         (job,) = self._service.submit([accept(submission, self._catalogue)])
         if wait_s and not job.is_over:
             job = (await self._service.wait([job.id], wait_s))[job.id]
@@ -150,7 +150,7 @@ class Api:
         """Whether candidates are being judged."""
         is_well = not (self._service.judge.trouble or self._service.trouble)
         response.status_code = 200 if is_well else 503
-        return HealthAnswer(  # asked without a token: what is the matter, the server's log says
+        return HealthAnswer(  # asked without a token: details are in the server's log
             status="healthy" if is_well else "unavailable",
             message="" if is_well else "see the server's log",
             queued=self._service.jobs.count(State.QUEUED),

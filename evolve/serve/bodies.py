@@ -11,7 +11,7 @@ MAX_READING = 48 << 20  # bytes of all bodies that are being read
 MAX_PIECES = 32_768  # strings, items and brackets of a body; 256 candidates with all fields: 17,000
 BODY_S = 60.0
 
-# A string, its escapes included, or what an item begins with. Nothing is ever scanned twice: the
+# A string, its escapes included, or the start of an item. Nothing is ever scanned twice: the
 # repeats are possessive, and a string may lack its end.
 _PIECE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+|[,\[{]', re.DOTALL)
 

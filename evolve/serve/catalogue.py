@@ -29,7 +29,7 @@ class Catalogue:
     """The tasks that ship, those that the operator of the server adds, and KernelBench's.
 
     Args:
-        added: what `evolve run task=...` takes, or folders of task files.
+        added: values of `evolve run task=...`, or folders of task files.
         size: of tasks whose request names none.
         any_reference: whether the text of a reference that is none of these is taken too; it is
             executed by the judge, outside of the sandbox.

@@ -12,7 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 2048
-OWN_FILES = 400  # that the server needs besides, with what is accepted before one is closed
+OWN_FILES = 400  # that the server itself needs, with connections accepted before one is closed
 REQUEST_S = 75.0  # for a whole request, and for the client to go on reading an answer
 
 
@@ -25,7 +25,7 @@ class Connection(H11Protocol):
     Args:
         most: how many connections there may be.
         owing: those that owe something, the longest first.
-        server: what uvicorn gives its protocols.
+        server: the argument that uvicorn gives its protocols.
     """
 
     def __init__(self, most: int, owing: "dict[Connection, None]", **server: Any) -> None:

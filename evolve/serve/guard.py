@@ -16,8 +16,8 @@ class Guard:
 
     Args:
         app: the guarded application.
-        token: what a request has to show, as a bearer token or as the password of basic
-            authorisation (which an URL can carry: `http://any:TOKEN@host:port`); None for nothing.
+        token: required of requests, as a bearer token or as the password of basic authorisation
+            (which an URL can carry: `http://any:TOKEN@host:port`); None for nothing.
         hosts: names that the `Host` header may have, so that a web page cannot reach a server
             without a token through a name of its own (DNS rebinding); empty for any.
         open_paths: paths that need no token.

@@ -23,7 +23,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(BACKLOG)  # asyncio takes one number for this and for what it accepts
+            listener.listen(BACKLOG)  # asyncio takes one number for this and for accepts
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

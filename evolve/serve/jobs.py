@@ -2,8 +2,8 @@
 
 A job is `queued` until a server takes it under its lease, `running` until there is a verdict or the
 lease is given back, and then `done` or `failed` for ever, unless its own client asks for it to be
-renewed. Only the holder of the lease can end it, so that it is answered exactly once; what a dead
-server held is queued again by the next one.
+renewed. Only the holder of the lease can end it, so that it is answered exactly once; the next
+server queues the jobs of a dead one again.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ CREATE TABLE jobs (
   number INTEGER PRIMARY KEY,    -- the order of arrival
   id TEXT NOT NULL UNIQUE,
   digest TEXT NOT NULL,          -- of the submission: an id stands for one only
-  key TEXT NOT NULL,             -- of what is judged: equal ones get equal verdicts
+  key TEXT NOT NULL,             -- of the program and its rules: equal ones get equal verdicts
   revision TEXT NOT NULL REFERENCES tasks,
   request BLOB NOT NULL,         -- compressed JSON
   state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed')),
@@ -127,7 +127,7 @@ class Jobs:
     """The file; one server at a time holds it.
 
     Args:
-        path: created where it does not exist.
+        path: created if it does not exist.
 
     Raises:
         UsageError: another server holds it, it is of another version, or it cannot be written.
@@ -312,9 +312,9 @@ class Jobs:
         return ended == 1
 
     def recover(self, attempts: int) -> int:
-        """Queue again what a server that is gone had under way; how many jobs that were.
+        """Queue the running jobs of a dead server again; returns their number.
 
-        One that has been under way `attempts` times may be what ends servers, and is given up.
+        A job that was started `attempts` times may crash servers, and is given up.
         """
         now = time.time()
         with self._write() as db:
@@ -428,7 +428,7 @@ def _hold(path: Path) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The file, made where it is new; readable by its owner only, since it holds sources."""
+    """The file, made if it is new; readable by its owner only, since it holds sources."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:

@@ -33,7 +33,7 @@ class Judge:
 
     @property
     def known(self) -> Evaluator:
-        """The newest evaluator, whether or not it still answers: what it is, is known.
+        """The newest evaluator, whether or not it still answers: its identity is known.
 
         Raises:
             EvaluatorUnavailable: there has been none yet.

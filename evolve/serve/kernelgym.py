@@ -122,7 +122,7 @@ class GymApi:
     """Its operations, to be mounted where its clients' `server_url` points.
 
     Args:
-        service: what judges.
+        service: the judging service.
         catalogue: the tasks whose references are known.
     """
 
@@ -207,7 +207,7 @@ class GymApi:
         )
 
     def _take(self, requests: Sequence[GymRequest]) -> list[str]:
-        """Submit; what was left unsettled under the same ids is judged again."""
+        """Submit; unsettled jobs under the same ids are judged again."""
         accepted = [accept(_submission(one), self._catalogue) for one in requests]
         for job in self._service.submit(accepted):
             if self._unsettled(job):
@@ -262,7 +262,7 @@ def _submission(request: GymRequest) -> Submission:
 def _result(job: Job, *, is_weak: bool) -> GymResult:
     """The state of a job, in its terms; a kernel that does not compile has `failed` there.
 
-    So has everything on a weak task: where being correct means nothing, all get the same.
+    So has everything on a weak task: if being correct means nothing, all get the same.
     """
     base = GymResult(
         task_id=job.id,

@@ -97,7 +97,7 @@ class Wait(Message):
 
 
 class TaskAnswer(BaseModel):
-    """Which task was judged; `weak` lists what computes nothing and passes its check."""
+    """The judged task; `weak` lists null candidates that pass its check."""
 
     name: str
     revision: str
@@ -177,7 +177,7 @@ class HealthAnswer(BaseModel):
 
 
 class Problem(BaseModel):
-    """Every answer that is none: `detail` says what, where and the remedy."""
+    """Every failed request: `detail` gives the error, its place and the remedy."""
 
     detail: Any
 
@@ -195,5 +195,5 @@ _PROBLEMS = {
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """What an operation may answer besides its answer, for its schema."""
+    """The other responses of an operation, for its schema."""
     return {code: {"model": Problem, "description": _PROBLEMS[code]} for code in (401, 403, *codes)}

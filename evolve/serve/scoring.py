@@ -22,7 +22,7 @@ def step_of(
         task: of the candidate.
         request: as the job keeps it.
         evaluation: the verdict; None if the reply held no program.
-        parent: the candidate that this one was made from, where the client names it.
+        parent: the candidate that this one was made from, if the client names it.
     """
     found = evaluation is not None
     return Step(

@@ -184,7 +184,7 @@ class Service:
         return self.jobs.get(ids)
 
     def renew(self, job: Job) -> Job:
-        """Have a job judged again that is over, whatever is known; under its id as if it were new.
+        """Judge a finished job again, without using known verdicts; under its id as if it were new.
 
         Raises:
             QueueFull: there is no room for it.
@@ -196,7 +196,7 @@ class Service:
         return self.jobs.get([job.id])[job.id]
 
     def findings(self, revision: str) -> Findings | None:
-        """What computes nothing and passes a task's check; None if it was not audited."""
+        """Null candidates that pass a task's check; None if it was not audited."""
         found: Findings | None = self.jobs.audit(revision, _name(self.judge.known))
         return found
 
@@ -265,7 +265,7 @@ class Service:
                 return done
 
     async def _judge(self, job: Job, evaluator: Evaluator) -> Callable[[], None]:
-        """Have a job judged; returns what is left to be written of it."""
+        """Have a job judged; returns the rest that must be written."""
         if wrong := wrong_pin(job.request["pins"], evaluator):
             return partial(self._fail, job, Fault.PIN, wrong)
         task = await self._kept(partial(self._task, job))
@@ -312,7 +312,7 @@ class Service:
                 await self._kept(partial(self.jobs.keep_audit, revision, name, findings))
 
     def _retry(self, job: Job, why: str) -> None:
-        """Queue a job again, or say that it is our fault where that has been tried enough."""
+        """Queue a job again, or say that it is our fault if that has been tried enough."""
         tried = job.attempts + 1  # the one that has just failed
         if tried >= self.settings.attempts:
             self._fail(job, Fault.INFRA, why)
@@ -336,7 +336,7 @@ class Service:
             self._tell(job.id)
 
     def _score(self, job: Job, evaluation: Evaluation) -> dict[str, float | None]:
-        """The rewards asked for; unknown where being correct means little."""
+        """The rewards asked for; unknown if being correct means little."""
         asked = job.request["rewards"]
         if not asked or self.findings(job.revision):
             return dict.fromkeys(asked)
@@ -354,7 +354,7 @@ class Service:
             return None
 
     def _parent(self, job: Job) -> Known | None:
-        """What the candidate was made from, where the client says so and it has a verdict."""
+        """The parent of the candidate, if the client names one that has a verdict."""
         name = job.request["parent"]
         parent = self.jobs.get([name]).get(name) if name else None
         if parent is None or parent.verdict is None or parent.revision != job.revision:

@@ -41,16 +41,16 @@ class AcceptedSubmission:
     Attributes:
         id: under which its answer is found.
         task: with everything that the judgement depends on.
-        source: the candidate; the draft, or nothing, where a reply held no program.
-        baseline: what its speedup is over.
+        source: the candidate; the draft, or nothing, if a reply held no program.
+        baseline: of its speedup.
         fidelity: how far up the ladder it goes.
-        rewards: names of what is to be computed.
+        rewards: names of the rewards to compute.
         parent: id of the job whose candidate it was made from.
         parent_source: that candidate's text instead; empty for none.
         pins: whose verdict is wanted, by `evaluator` and `device_class`.
         queue_s: seconds that it may wait; None for as long as the server lets it.
-        fresh: whether it is judged where the verdict is known, too.
-        reading: what became of the reply that was to hold it.
+        fresh: whether it is judged if the verdict is known, too.
+        reading: the result of reading the reply for a program.
         note: why it held none.
     """
 
@@ -69,7 +69,7 @@ class AcceptedSubmission:
     note: str = ""
 
     def kept(self) -> dict[str, Any]:
-        """What the job keeps of it, as plain data; its task is kept apart."""
+        """The part that the job keeps, as plain data; its task is stored separately."""
         return {
             "task": self.task.name,
             "source": self.source,

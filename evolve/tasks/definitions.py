@@ -60,7 +60,7 @@ def find_definition(thing: type | FunctionType) -> Definition:
 
 
 def namespace(thing: type | FunctionType) -> Mapping[str, Any]:
-    """What the names of a definition stand for: those of its module, and of functions around it."""
+    """The values of a definition's names: those of its module, and of functions around it."""
     bases = thing.__bases__ if isinstance(thing, type) else ()
     found = {base.__name__: base for base in bases}
     functions = list(_functions(thing))

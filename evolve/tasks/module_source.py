@@ -22,7 +22,7 @@ def task_source(
 
     It holds the text of the class, as `Model`, of the functions, as `get_inputs` and
     `get_init_inputs`, and of all that they use: constants, functions and classes of the user's own,
-    and imports of what is installed. Nothing of it is executed here.
+    and imports of installed modules. Nothing is executed here.
 
     Args:
         model: a subclass of `torch.nn.Module`, from a file or a notebook's cell.
@@ -31,7 +31,7 @@ def task_source(
 
     Raises:
         UsageError: something whose text cannot be had or that no text can stand for; the message
-            says what, and what to do.
+            names it and the remedy.
     """
     _check_model(model)
     if inputs is None:
@@ -77,7 +77,7 @@ class _Text:
     """A module under construction: every name is defined before the text that uses it.
 
     Args:
-        user: what the names are for, in messages.
+        user: purpose of the names, for messages.
     """
 
     def __init__(self, user: str) -> None:
@@ -95,7 +95,7 @@ class _Text:
         """Add the text of a class or function as `name`, behind all that it uses.
 
         Raises:
-            UsageError: its text, or what it uses, cannot be had.
+            UsageError: its text, or that of a name it uses, is not available.
         """
         try:
             found = find_definition(thing)

@@ -1,4 +1,4 @@
-"""From what a user types to a `Task`: a shipped name, a path, or a problem of a suite."""
+"""From the user's words to a `Task`: a shipped name, a path, or a problem of a suite."""
 
 import ast
 import difflib
@@ -34,15 +34,15 @@ def find_task(
             of a suite). Beside a file may lie `my_task.cases.yaml` or `cases.yaml`, and candidates
             in `seeds/`.
         size: `tiny`, `cpu` or `gpu`; a file without `SIZES` has one size only.
-        precision: what floating tensors are cast to; `task` leaves them alone.
-        accumulation: the arithmetic that candidates may use; if it is the strictest, what the
-            file says under `ACCUMULATION`.
+        precision: the type that floating tensors are cast to; `task` leaves them alone.
+        accumulation: the arithmetic that candidates may use; if it is the strictest, the value of
+            the file's `ACCUMULATION`.
         checkout: of the suite; None takes it from the suite's environment variable.
         languages: the languages that a device runs; seeds in others are left out.
 
     Raises:
         UsageError: no such task, an unreadable or empty file, a syntax error, bad cases, or an
-            unknown size, precision or accumulation; the message says what to do.
+            unknown size, precision or accumulation; the message names the remedy.
     """
     _require("task_config.size", size, SIZES)
     _require("task_config.precision", precision, PRECISIONS)
@@ -114,7 +114,7 @@ def _parse(source: str, path: str) -> ast.Module:
 
 
 def _require_functions(spec: str, source: str) -> None:
-    """Raise UsageError for a file that never names what a task has; executing it would say more."""
+    """Raise UsageError for a file without the names of a task; executing it would say more."""
     for kind, name, others in (
         ("class", "Model", ""),
         ("function", "get_inputs", "|get_input_groups"),

@@ -1,4 +1,4 @@
-"""The tasks that ship with this project: where they lie and what they are about."""
+"""The tasks that ship with this project: their places and subjects."""
 
 import ast
 from pathlib import Path

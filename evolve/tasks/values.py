@@ -1,4 +1,4 @@
-"""What a name of the user's stands for, as text: an import of what is installed, or a constant."""
+"""The value of a user's name, as text: an import of an installed module, or a constant."""
 
 import ast
 import math
@@ -22,7 +22,7 @@ def import_of_module(name: str, module: ModuleType) -> str | None:
 
 
 def import_of(name: str, value: Any) -> str | None:
-    """The statement that takes a value from an installed module; None where there is none."""
+    """The statement that takes a value from an installed module; None if there is none."""
     own = getattr(value, "__module__", None)
     names = (getattr(value, "__qualname__", None), getattr(value, "__name__", None), name)
     for home in (own, *_HOMES):
@@ -35,7 +35,7 @@ def import_of(name: str, value: Any) -> str | None:
 
 
 def literal(value: Any) -> str | None:
-    """An expression that gives an equal value; None where no literal does.
+    """An expression that gives an equal value; None if no literal does.
 
     >>> literal([1, "a"]), literal(float("inf")), literal(object())
     ("[1, 'a']", "float('inf')", None)

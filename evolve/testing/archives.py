@@ -1,4 +1,4 @@
-"""What every archive holds to. Subclass, give a `make`, and let pytest collect it.
+"""The requirements for every archive. Subclass, give a `make`, and let pytest collect it.
 
 class TestMine(ArchiveConformance):
     def make(self):
@@ -19,9 +19,9 @@ PROGRAMS = 90
 
 
 def mirrored(slots: Mapping[str, Elite], elite: Elite, offer: Offer) -> dict[str, Elite]:
-    """The slots after an offer, from those before it and the answer alone: what `Offer` promises.
+    """The slots after an offer, from those before it and the answer alone, as `Offer` promises.
 
-    It is what the store and the engine do.
+    The store and the engine do the same.
     """
     known = {held.program: held for held in slots.values()} | {elite.program: elite}
     leaving = {offer.evicted, elite.program if offer else None}
@@ -43,7 +43,7 @@ class ArchiveConformance:
         raise NotImplementedError
 
     def descriptors(self, rng: random.Random) -> Mapping[str, float | str]:
-        """Descriptors of a random program; override where the archive reads others."""
+        """Descriptors of a random program; override if the archive reads others."""
         return {
             "memory_access": rng.choice(["scalar", "vector", "blocked"]),
             "parallelism": rng.choice(["serial", "threads", "simd", "threads+simd"]),
@@ -51,7 +51,7 @@ class ArchiveConformance:
         }
 
     def stream(self, seed: int = 0) -> list[Elite]:
-        """Elites of at most `PROGRAMS` programs, which come again with what is known of them later.
+        """Elites of at most `PROGRAMS` programs, which are offered again with later facts.
 
         Verdicts arrive a little out of order; two out of three programs have parents.
         """
@@ -110,7 +110,7 @@ class ArchiveConformance:
             assert dict(restored.slots()) == dict(lived.slots())
 
     def test_a_program_can_be_taken_out_and_the_others_stay(self) -> None:
-        """What the engine does with a program that was refuted."""
+        """The engine's treatment of a refuted program."""
         archive = self.filled(12)
         for _ in range(len(archive.slots())):
             best = best_of(archive.slots().values())
@@ -190,7 +190,7 @@ class ArchiveConformance:
         assert held - left <= named | {offer.evicted}
 
     def test_a_mirror_kept_from_offers_alone_equals_the_slots(self) -> None:
-        """What the store does."""
+        """As the store does it."""
         archive, mirror = self.make(), dict[str, Elite]()
         for elite in self.stream(8):
             mirror = mirrored(mirror, elite, archive.offer(elite))

@@ -17,7 +17,7 @@ class MemoryFacts:
     """`evolve.core.protocols.Facts` of a run that exists in memory only.
 
     Args:
-        task: what `judge` asks the evaluator about.
+        task: the task of the requests to the evaluator.
         evaluator: the judge.
     """
 
@@ -119,11 +119,11 @@ class MemoryFacts:
         """Record a proposal (or one that was pending) with its verdict.
 
         Args:
-            program: what was proposed.
+            program: the proposed one.
             assignment: of its tunables.
             fidelity: how far it is judged.
             operator: its maker.
-            parents: digests of what it was made from.
+            parents: their digests.
             note: of the operator.
             verdict: planted; None asks the evaluator.
 

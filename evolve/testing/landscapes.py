@@ -1,9 +1,9 @@
-"""Landscapes with a planted optimum: what a search method can and cannot climb.
+"""Landscapes with a planted optimum: tests of search methods.
 
 A program is a point: a structure (the algorithm) and a few knobs, written as the constants of a
 Python module that is never executed. Each structure has an optimum of its own and falls off in a
-straight line around it, so that every landscape can be read off its table. What makes each of them
-hard is tested without any search method; they are not adjusted to how methods fare.
+straight line around it, so that every landscape can be read off its table. The difficulty of each
+is tested without any search method; they are not adjusted to how methods fare.
 """
 
 import ast
@@ -81,7 +81,7 @@ class Structure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landscape:
-    """What the judge knows of a synthetic task; the best score is 1.
+    """The judge's facts about a synthetic task; the best score is 1.
 
     Attributes:
         name: how it is hard.

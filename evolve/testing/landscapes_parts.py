@@ -38,9 +38,9 @@ class LandscapeEvaluator:
     knobs are memory access and parallelism.
 
     Args:
-        landscape: what is judged.
+        landscape: the one to judge.
         seed: of the noise.
-        unlucky: by source, what is added to the log speedup of its first measurement.
+        unlucky: by source, an offset of the log speedup of its first measurement.
     """
 
     landscape: Landscape

@@ -1,4 +1,4 @@
-"""What every operator that asks a model holds to, beyond `OperatorConformance`.
+"""The requirements for every operator that asks a model, beyond `OperatorConformance`.
 
 Subclass, give a `make`, and let pytest collect it. No model is asked: replies are made up.
 """
@@ -85,7 +85,7 @@ class ModelOperatorConformance(OperatorConformance):
         assert proposed or not asked
 
     def test_a_cut_reply_without_a_closed_block_makes_no_program(self) -> None:
-        """What is known may be measured again, whatever was said of it."""
+        """A known program may be measured again, whatever its verdict."""
         for context, request in self._requests():
             reply = ModelReply(status=CallStatus.TRUNCATED, text=f"```python\n{CHILD}")
             reading = self.make().interpret(context, [Exchange(request, reply)])

@@ -1,11 +1,11 @@
-"""What a scripted model can say, and the bodies that say it on the wire.
+"""The replies of a scripted model, and their HTTP bodies.
 
 The bodies are those of the OpenAI chat completions API, with the fields that vLLM adds to it
 (`reasoning_content`, `token_ids`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -34,8 +34,8 @@ class Answer:
     """An ordinary completion.
 
     Args:
-        text: what the model says; a request for `n` samples gets it n times. None leaves the
-            content null, as some endpoints do when they have filtered it.
+        text: of the reply; a request for `n` samples gets it n times. None leaves the content null,
+            as some endpoints do when they have filtered it.
         samples: different texts for the samples of one request, instead of `text`.
         reasoning: the separate reasoning text, if any.
         refusal: the separate text of a refusal, if any; not in streams.
@@ -43,8 +43,8 @@ class Answer:
         delay_s: silence before the first byte.
         spread_s: over how long the text is streamed; without streaming it adds to the delay.
         cached_tokens: how many of the prompt's tokens came from the provider's cache.
-        usage: whether token counts are sent, or what is sent in their place.
-        token_ids: whether token ids and log-probabilities are sent, or what is sent as ids.
+        usage: whether token counts are sent, or a replacement for them.
+        token_ids: whether token ids and log-probabilities are sent, or the values sent as ids.
     """
 
     text: str | None = ""
@@ -91,14 +91,33 @@ class Hang:
     seconds: float = 600.0
 
 
-Reply = Answer | Refusal | Broken | Hang
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A response as it stands, for what no other reply here can say.
+
+    Args:
+        body: JSON data, or a text that is sent as it is; a sequence of either, if `events`.
+        status: of HTTP.
+        headers: beside the length and the type.
+        events: whether `body` is sent as server-sent events, one for each of its items.
+        delivers: whether it holds an answer, which counts as a delivery.
+    """
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    events: bool = False
+    delivers: bool = False
+
+
+Reply = Answer | Refusal | Broken | Hang | Raw
 Script = Sequence[str | Reply] | Callable[[Request], str | Reply]
 
 
 def kind(reply: Reply) -> str:
     """A word for a reply: `answer`, `hang`, `429`, `malformed`, ..."""
     match reply:
-        case Refusal(status):
+        case Refusal(status) | Raw(status=status):
             return str(status)
         case Broken():
             return reply.value
@@ -178,7 +197,7 @@ def _delta(
 
 
 def _traced(text: str, token_ids: Any) -> dict[str, Any]:
-    """What is sent of the tokens of a text, where any of it is."""
+    """The part of a text's tokens that is sent, if any."""
     if token_ids is False:
         return {}
     pieces = list(_pieces(text, tokens(text)))

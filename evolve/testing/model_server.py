@@ -3,13 +3,13 @@
     with ModelServer(["first", Refusal(429, retry_after=0.2), "second"]) as server:
         ...  # llm.model=openai/scripted llm.api_base=<server.api_base>, and any key
 
-What it does with a request follows from a script: a sequence of replies, used in order with the
-last one repeated, or a function from the `Request` to a reply. A plain string is an ordinary
-answer. Each fault is a reply of its own: `Refusal` (an error status), `Broken` (a body that is not
-what it should be) and `Hang`.
+Its reaction to a request follows from a script: a sequence of replies, used in order with the last
+one repeated, or a function from the `Request` to a reply. A plain string is an ordinary answer.
+Each fault is a reply of its own: `Refusal` (an error status), `Broken` (an invalid body) and
+`Hang`. `Raw` is a complete response.
 
-The server counts what it has delivered in full, so that a test can compare what a client stored,
-and was charged for, with what was really sent.
+The server counts what it has delivered in full, so that a test can compare a client's records and
+charges with the completions sent.
 """
 
 import json
@@ -29,6 +29,7 @@ from evolve.testing.model_replies import (
     Answer,
     Broken,
     Hang,
+    Raw,
     Refusal,
     Reply,
     Request,
@@ -38,22 +39,22 @@ from evolve.testing.model_replies import (
     kind,
 )
 
-__all__ = ["Answer", "Broken", "Hang", "Log", "ModelServer", "Refusal", "Request"]
+__all__ = ["Answer", "Broken", "Hang", "Log", "ModelServer", "Raw", "Refusal", "Request"]
 
 _TICK_S = 0.05  # how soon a wait sees that the server closes or the client is gone
 
 
 @dataclass(slots=True)
 class Log:
-    """What a server has seen and sent.
+    """A server's record of requests and replies.
 
     `delivered` holds the completions that were sent in full, by number of their request; `replies`
-    counts what the script had the server do, by kind (`answer`, `429`, `malformed`, ...);
-    `connections` how often a client connected.
+    counts the script's replies, by kind (`answer`, `429`, `malformed`, ...); `connections` how
+    often a client connected.
     """
 
     requests: list[Request] = field(default_factory=list)
-    delivered: dict[int, Answer] = field(default_factory=dict)
+    delivered: dict[int, Answer | Raw] = field(default_factory=dict)
     replies: Counter[str] = field(default_factory=Counter)
     connections: int = 0
     under_way: int = 0
@@ -64,7 +65,7 @@ class ModelServer:
     """The server, a context manager. When it is left, its threads and sockets are gone.
 
     Args:
-        script: what to reply; see the module.
+        script: the replies; see the module.
         port: 0 takes a free one.
     """
 
@@ -106,7 +107,7 @@ class ModelServer:
         return request
 
     def reply(self, request: Request) -> Reply:
-        """What the script has for a request."""
+        """The script's answer to a request."""
         script = self._script
         said = script(request) if callable(script) else script[min(request.number, len(script) - 1)]
         reply = Answer(said) if isinstance(said, str) else said
@@ -114,13 +115,13 @@ class ModelServer:
             self.log.replies[kind(reply)] += 1
         return reply
 
-    def deliver(self, request: Request, answer: Answer) -> None:
+    def deliver(self, request: Request, answer: Answer | Raw) -> None:
         """Count a completion whose last byte has been handed over."""
         with self._lock:
             self.log.delivered[request.number] = answer
 
     def leave(self) -> None:
-        """The request is dealt with, in whatever way."""
+        """The request is done, in any way."""
         with self._lock:
             self.log.under_way -= 1
 
@@ -186,6 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
         match reply:
             case Refusal():
                 self._refuse(reply)
+            case Raw():
+                self._send_raw(reply)
+                if reply.delivers:
+                    self.server.scripted.deliver(request, reply)
             case Hang(seconds):
                 self._wait(seconds)
                 self.close_connection = True
@@ -216,6 +221,15 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self._send(refusal.status, json.dumps({"error": error}).encode(), headers=wait)
 
+    def _send_raw(self, raw: Raw) -> None:
+        items = raw.body if raw.events else [raw.body]
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
+        if raw.events:
+            body = "".join(f"data: {text}\n\n" for text in texts)
+            self._send(raw.status, body.encode(), "text/event-stream", headers=raw.headers)
+        else:
+            self._send(raw.status, texts[0].encode(), headers=raw.headers)
+
     def _break(self, how: Broken) -> None:
         head = {"id": "broken", "object": "chat.completion", "created": 0, "model": "scripted"}
         whole = json.dumps(head | {"choices": []}).encode()
@@ -237,8 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
         self,
         status: int,
         body: bytes,
-        *,
         content_type: str = "application/json",
+        *,
         length: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""What every operator holds to. Subclass, give a `make`, and let pytest collect it."""
+"""The requirements for every operator. Subclass, give a `make`, and let pytest collect it."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class OperatorConformance:
         raise NotImplementedError
 
     def sources(self) -> tuple[str, ...]:
-        """Programs for the archive; override where the operator needs others to have work."""
+        """Programs for the archive; override if the operator needs others to have work."""
         return RELATIVES
 
     def contexts(self, parents: int | None = None) -> Iterator[Context]:

@@ -44,14 +44,14 @@ def make_context(
     operator: str = "",
     tunes: bool = True,
 ) -> Context:
-    """What an operator sees; the same arguments give the same random numbers.
+    """An operator's context; the same arguments give the same random numbers.
 
     Args:
-        facts: what is known of the run.
+        facts: of the run.
         parents: the selection policy's choice.
         sequence: the ticket's number, and the seed of the random numbers.
-        elites: what the archive holds; None for the parents.
-        device: what is known of the device.
+        elites: the population; None for the parents.
+        device: facts about the device.
         model: the one to answer; None for a model without limits.
         operator: the name that the operator is configured under.
         tunes: whether the run tunes declared constants.

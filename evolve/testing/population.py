@@ -13,8 +13,8 @@ class MemoryPopulation(Population):
 
     Args:
         elites: in any order.
-        visits: what came of programs as parents; those left out have none.
-        slots: places by program; one island where none has a `/`.
+        visits: the results of programs as parents; those left out have none.
+        slots: places by program; one island if none has a `/`.
         turn: the number of the ticket.
     """
 

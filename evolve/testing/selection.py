@@ -1,4 +1,4 @@
-"""What every selection policy holds to. Subclass, give a `make`, and let pytest collect it."""
+"""The requirements for every selection policy. Subclass, give a `make`, for pytest to collect."""
 
 import math
 import random

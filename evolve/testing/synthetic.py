@@ -133,8 +133,8 @@ class SyntheticEvaluator:
     Args:
         slots: how many requests may be under way at once.
         latency_s: wall time of one evaluation.
-        noise: standard deviation of the log speedup; drawn from the source's digest, afresh where
-            the source is evaluated again.
+        noise: standard deviation of the log speedup; drawn from the source's digest, afresh if the
+            source is evaluated again.
         failures: share of sources that end with a status other than correct, by status. The
             task's own seeds and the optimum are spared.
         device_class: recorded with every evaluation.

@@ -21,7 +21,7 @@ class Feed:
 
     Args:
         trackers: by the name that messages call them.
-        run: what they are told of. Its configuration reaches them without sources and keys.
+        run: the run to report. Its configuration reaches them without sources and keys.
         say: shows a line to the user.
     """
 

@@ -1,4 +1,4 @@
-"""What a tracker is, and what it is told."""
+"""The protocol of a tracker, and its events."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ class TrackerFailed(EvolveError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one told step adds to the curves of a run.
+    """The values that one told step adds to the curves of a run.
 
     Attributes:
         sequence: number of the step. Steps are told in another order than they were asked in.
-        values: numbers by `group/name`, units in the name; what is unknown is left out.
+        values: numbers by `group/name`, units in the name; unknown ones are left out.
     """
 
     sequence: int
@@ -52,7 +52,7 @@ class Tracker(Protocol):
         ...
 
     def end(self) -> None:
-        """The session is over; what was added is shown or on disk afterwards."""
+        """The session is over; added values are visible or on disk afterwards."""
         ...
 
 
@@ -78,7 +78,7 @@ def point(told: Told, baseline: str) -> Point:
 
 
 def _used(progress: Progress) -> dict[str, float]:
-    """What the run has used so far."""
+    """The run's use of its budget so far."""
     used: dict[str, float] = {
         "used/proposals": progress.proposals,
         "used/tunings": progress.tunings,

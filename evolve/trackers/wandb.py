@@ -16,7 +16,7 @@ class WandB:
     """`Tracker` over the `wandb` package.
 
     Offline, a run is a folder that `wandb sync` uploads. The key for `online` stays where wandb
-    looks for it: WANDB_API_KEY, or what `wandb login` left.
+    looks for it: WANDB_API_KEY, or the file of `wandb login`.
 
     Args:
         project: where runs are shown together.

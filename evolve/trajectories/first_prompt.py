@@ -1,4 +1,4 @@
-"""The prompt of a first step: what a search without any program would ask."""
+"""The prompt of a first step: the request of a search without any program."""
 
 import random
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class NoFacts:
 
 
 def first_prompt(task: Task, language: str = "triton") -> tuple[Message, ...]:
-    """What the operator `rewrite_full` asks for if there is no program to start from.
+    """The request of the operator `rewrite_full` without a program to start from.
 
     Raises:
         UsageError: the language is none, or the task is too long for a prompt.

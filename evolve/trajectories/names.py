@@ -21,7 +21,7 @@ def find(name: str, things: Iterable[Thing], what: str) -> Thing:
     """The thing of this name.
 
     Raises:
-        UsageError: there is none; says what is near, and what there is.
+        UsageError: there is none; the message lists similar and existing ones.
     """
     known = {thing.name: thing for thing in things}
     if name in known:

@@ -1,4 +1,4 @@
-"""The canonical record of one step of a search: what every view, reward and exporter reads."""
+"""The canonical record of one step of a search, which every view, reward and exporter reads."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +21,7 @@ from evolve.core.task import Task
 from operators.prompting.reply_handling import REPAIR
 
 PARENT = "parent"
-"""What an evaluation calls the main parent where both were timed side by side."""
+"""The name of the main parent in an evaluation that timed both side by side."""
 
 _SAYS_NOTHING = (Status.INFRA, Status.TIMING_UNBOUNDED)
 
@@ -31,14 +31,14 @@ class Made(StrEnum):
 
     PROGRAM = "program"  # a program that the run did not hold yet
     INSTANCE = "instance"  # a held program with other values of its tunables
-    AGAIN = "again"  # another measurement of what the run held already
+    AGAIN = "again"  # another measurement of a known program
     NOTHING = "nothing"  # no program: `failure` says why
 
 
 class Outcome(StrEnum):
-    """What a correct step is to training; each is counted apart."""
+    """The kinds of correct steps for training, counted separately."""
 
-    GAIN = "gain"  # the whole interval of its speedup over what it was made from is above 1
+    GAIN = "gain"  # the whole interval of its speedup over its parent is above 1
     FIRST = "first correct version"  # made from no program, and not known to be a gain
     REPAIR = "repair"  # made from a program that had failed
 
@@ -51,8 +51,8 @@ class Known:
         program: digest.
         assignment: of the instance that `evaluation` judged.
         source: as written; empty if texts were left out.
-        evaluation: of its best instance by the run's baseline, else of its newest; None where
-            there was no verdict yet. Without raw samples.
+        evaluation: of its best instance by the run's baseline, else of its newest; None if there
+            was no verdict yet. Without raw samples.
     """
 
     program: str
@@ -78,15 +78,15 @@ class Step:
     Attributes:
         run: name of the run.
         sequence: number of the step within the run, from 0.
-        task: what was searched for; its `revision` is the identity of the judgement.
-        baseline: what `ratio` is measured against.
+        task: of the search; its `revision` is the identity of the judgement.
+        baseline: of `ratio`.
         operator: how the child was made.
         model: the one asked; empty if none was.
-        models: of this step and of all that led to it (what may be trained on follows from them);
-            of other programs that a prompt shows where steps were gone through with their texts.
+        models: of this step and of all that led to it (they decide the use for training); of other
+            programs that a prompt shows if steps were read with their texts.
         generation: steps along main parents since one that had none, which has 0.
-        made: what came of it.
-        note: what the step was meant to be, in the operator's or the model's words.
+        made: the kind of result.
+        note: the intent of the step, in the operator's or the model's words.
         failure: why there is no program.
         parents: digests of the programs that it was made from, the main one first.
         parent: the main one as it was known; None for a first step.
@@ -94,9 +94,9 @@ class Step:
         prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
         exchanges: all rounds with the model, oldest first; empty if texts were left out.
-        reading: what the operator made of the last reply; None if none was read.
+        reading: the operator's result for the last reply; None if none was read.
         program: digest of the child.
-        language: what its kernels are written in.
+        language: of its kernels.
         source: of the child as written; empty if texts were left out.
         assignment: of its tunables.
         fidelity: how far up the ladder it was judged.
@@ -198,7 +198,7 @@ class Step:
 
     @property
     def refuted(self) -> str:
-        """What a later evaluation of the same instance found wrong; empty if none did."""
+        """The fault that a later evaluation of the same instance found; empty if none did."""
         return next((fault for again in self.later if (fault := fault_of(again))), "")
 
     @property
@@ -234,7 +234,7 @@ class Step:
     def gain(self) -> Ratio | None:
         """Speedup over the main parent.
 
-        Direct where both were timed side by side; else the quotient of both ratios to the baseline,
+        Direct if both were timed side by side; else the quotient of both ratios to the baseline,
         and None if either is missing, or was judged on another device or by another judge.
         """
         if self.evaluation is not None and PARENT in self.evaluation.ratios:
@@ -248,7 +248,7 @@ class Step:
 
     @property
     def advance(self) -> Ratio | None:
-        """Speedup over what it was made from: its parent, or else what `ratio` is over.
+        """Speedup over its parent, or without one over the baseline of `ratio`.
 
         A first step and a repair have no parent that is correct.
         """
@@ -256,7 +256,7 @@ class Step:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What a correct step is called; None where it is not known to be any of them."""
+        """The kind of a correct step; None if none is known to apply."""
         if self.advance is None:
             return None
         if self._parent_failed:

@@ -24,7 +24,7 @@ def steps(
 ) -> Iterator[Step]:
     """Every told step of the runs, run by run in the order given, each in sequence order.
 
-    Memory grows by some thirty bytes a step, whatever the length of the texts.
+    Memory grows by some thirty bytes a step, independent of the length of texts.
 
     Args:
         store: the database.
@@ -55,7 +55,7 @@ def named_programs(prompt: str) -> Collection[str]:
 class History:
     """The steps of one run: read through once, then also by number.
 
-    What follows from all steps before (`generation`, `models`, `best_before`) is kept in arrays.
+    Facts that depend on all steps before (`generation`, `models`, `best_before`) is kept in arrays.
 
     Args:
         store: the database.

@@ -12,7 +12,7 @@ class Tally:
         steps: that were looked at.
         rows: that were made.
         removed: by filter and reason, in the order in which filters were asked.
-        outcomes: rows by what the program of each is: a gain, a first correct version, a repair.
+        outcomes: rows by the kind of their programs: a gain, a first correct version, a repair.
     """
 
     steps: int = 0

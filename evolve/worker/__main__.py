@@ -52,7 +52,7 @@ def main() -> None:
         print(json.dumps({"gpu": promises_gpu()} if options.glance else examine_host()))
         return
     keep_to_share(*options.share)
-    # Before torch is imported: idle OpenMP threads sleep, or they would disturb what is timed.
+    # Before torch is imported: idle OpenMP threads must sleep, or they would disturb timing.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     if options.device == "auto" or device_kind(options.device).is_gpu:
         _see_one_gpu(options.index)
@@ -127,7 +127,7 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.base.nvcc_flags import add_flags
 
     # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
-    # when it begins, and what is imported there may disturb another judge's timing.
+    # when it begins, and imports there may disturb another judge's timing.
     on_gpu = options.device != "auto" and device_kind(options.device).is_gpu
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
@@ -137,7 +137,7 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.judge.judge import Judge
     from evolve.worker.service.server import serve
 
-    # Of what comes next most is waiting for other processes.
+    # Most of the next steps wait for other processes.
     for prepare in (output_sizes.prepare, *([] if on_gpu else [headers.precompile])):
         threading.Thread(target=prepare, daemon=True).start()
 

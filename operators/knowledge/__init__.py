@@ -1,7 +1,7 @@
-"""What is known about making kernels, as files: constraints, guidance, hardware.
+"""Knowledge about kernels, as files: constraints, guidance, hardware.
 
 Documents are Markdown with a front matter; `load` reads those that ship and a user's own folders,
-`retrieve` picks what helps with a diagnosis, `skeleton` writes a document from a finished run.
+`retrieve` picks the documents for a diagnosis, `skeleton` writes a document from a finished run.
 `Knowledge` is all of it as a component of a run (`conf/knowledge`).
 """
 
@@ -51,7 +51,7 @@ class Knowledge:
     Args:
         folders: a user's documents beside those that ship.
         limit: the most documents in one prompt; 0 for none.
-        budget_tokens: what they may take together.
+        budget_tokens: limit for all together.
         unmeasured: whether also those that ship whose code was not run on such a device (see
             `operators.knowledge.retrieval.is_proven`).
 
@@ -76,7 +76,7 @@ class Knowledge:
         return retrieve(found, diagnosis, limit=self.limit, budget_tokens=self.budget_tokens)
 
     def _is_told(self, document: Document, diagnosis: Diagnosis) -> bool:
-        """A user's own documents always are; those that ship not where they are about others."""
+        """A user's own documents always are; those that ship not if they are about others."""
         if not Path(document.path).is_relative_to(SHIPPED):
             return True
         kinds = document.tags.get("category", ())

@@ -1,10 +1,10 @@
-"""What kind of operation a reference is, for tasks whose category does not say it."""
+"""The kind of operation of a reference, for tasks without a category."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-_BY_NAME = (  # the first that matches wins: what dominates the time of a mixture comes first
+_BY_NAME = (  # the first match wins: the operation that dominates a mixture's time comes first
     ("attention", r"scaled_dot_product_attention|\w*[aA]ttention\w*"),
     ("convolution", r"[cC]onv(?:_?[tT]ranspose)?[123]d"),
     ("matmul", r"(?:Bil|L|bil|l)inear|matmul|mm|bmm|mv|addmm|baddbmm|einsum|tensordot|MatMult"),
@@ -27,7 +27,7 @@ _PRODUCT = re.compile(r"matmul|bmm|einsum|MatMult").fullmatch  # of two activati
 
 
 def operation_of(category: str, source: str) -> str:
-    """A task's category, or what its source looks like where that is empty or a suite's level.
+    """A task's category, or a guess from its source if that is empty or a suite's level.
 
     Args:
         category: as the task says it; `level1` is a folder of KernelBench and no operation.

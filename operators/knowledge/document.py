@@ -1,4 +1,4 @@
-"""One document of the knowledge base: Markdown under a front matter that says what it is about."""
+"""One document of the knowledge base: Markdown under a front matter that names its subject."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,15 +23,15 @@ _FENCE = re.compile(r"^(`{3,})(.*)$")
 
 
 class Part(StrEnum):
-    """What a document is for, in the order in which equals are shown (KernelEvolve's parts)."""
+    """The purpose of a document, in the order in which equals are shown (KernelEvolve's parts)."""
 
-    CONSTRAINTS = "constraints"  # what a candidate must and must not do
+    CONSTRAINTS = "constraints"  # requirements and prohibitions for candidates
     GUIDANCE = "guidance"  # how to make it right and fast
-    HARDWARE = "hardware"  # what one kind of device is like
+    HARDWARE = "hardware"  # properties of one kind of device
 
 
 class Bottleneck(StrEnum):
-    """What keeps a correct kernel from being faster."""
+    """The bottleneck that keeps a correct kernel from being faster."""
 
     MEMORY = "memory"  # bytes to and from device memory
     COMPUTE = "compute"  # arithmetic units are busy
@@ -41,7 +41,7 @@ class Bottleneck(StrEnum):
 
 
 class Evidence(StrEnum):
-    """What a document rests on beside its sources; spelled as `tested` spells it."""
+    """The basis of a document beside its sources; spelled as `tested` spells it."""
 
     CODE_RUN = "true"  # our tests run its code
     SOURCES = "false"  # nothing else
@@ -54,9 +54,9 @@ VALUES: Mapping[str, frozenset[str] | None] = {
     "category": None,  # tasks name their own
     "device": None,  # paths, from the vendor down: nvidia/hopper
     "language": LANGUAGES,
-    "precision": frozenset(("fp32", "half", "fp8", "int8")),  # what is multiplied or stored
+    "precision": frozenset(("fp32", "half", "fp8", "int8")),  # of operands or stored values
 }
-"""The kinds of tags, and what each may be where that is closed."""
+"""The kinds of tags, and the values of closed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What one file says.
+    """The content of one file.
 
     Attributes:
         id: its name, unique in a library.
         tags: values by kind, as in `VALUES`; a kind that is not there says "any".
         checked: versions it was checked against, by package.
         measured: figures of runs on a device, by its path as in tags: which one, with which
-            versions, and what came out.
+            versions, and results.
         body: the Markdown below the front matter.
         path: the file, for messages.
     """
@@ -99,7 +99,7 @@ class Document:
 
     @property
     def is_for_gpus(self) -> bool:
-        """Whether it is about GPUs, shows code for them, or says what is fast on them."""
+        """Whether it is about GPUs, shows code for them, or states speeds on them."""
         if any(tag.partition("/")[0] != "cpu" for tag in self.tags.get("device", ())):
             return True
         if "triton" in self.checked and "bottleneck" in self.tags:
@@ -107,12 +107,12 @@ class Document:
         return any("triton" in text or "__global__" in text for _, text in self.blocks())
 
     def figures(self, device: str) -> str:
-        """What was measured on a device of this path or one that holds it; empty without any."""
+        """Measurements on a device of this path or one that holds it; empty without any."""
         near = (each for each in self.measured if f"{device}/".startswith(f"{each}/"))
         return self.measured.get(max(near, key=len, default=""), "")
 
     def blocks(self) -> Iterator[tuple[str, str]]:
-        """Fenced blocks: what stands after the fence (`python run`), and the text."""
+        """Fenced blocks: the words after the fence (`python run`), and the text."""
         info, mark = "", ""
         lines: list[str] = []
         for line in self.body.splitlines():
@@ -145,7 +145,7 @@ def parse(text: str, path: str) -> Document:
     """Read a document, once for each content.
 
     Raises:
-        UsageError: what is wrong, in which field of which file, and what to write instead.
+        UsageError: the error, its field and file, and the remedy.
     """
     front = _FRONT.match(text)
     if front is None:

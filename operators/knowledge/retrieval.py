@@ -6,11 +6,11 @@ The score of a document is the sum over the kinds of tags of
 
 with weight 10 for the error, 6 for the category, 5 for the bottleneck, 4 for the device, 2 for the
 precision and 1 for the language. The root makes a document about everything lose against one about
-this; an error has no root, since one cure serves several. Closeness is 1 where the document has the
-diagnosis's tag and 0 where it has not; for devices, which are paths, it is the square of the share
-of the diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
+this; an error has no root, since one cure serves several. Closeness is 1 if the document has the
+diagnosis's tag and 0 if it has not; for devices, which are paths, it is the square of the share of
+the diagnosis's path that a tag covers, so that `nvidia` counts a quarter for `nvidia/hopper`. A
 document about something else (it names errors, bottlenecks or categories, and not the diagnosis's)
-keeps half for each such kind, and so does one about kinds of operations where the diagnosis knows
+keeps half for each such kind, and so does one about kinds of operations if the diagnosis knows
 none. One that names languages, devices or precisions, but none that fits, is left out, and so is
 one without any match.
 """
@@ -60,10 +60,10 @@ _FAMILIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is known of a program's trouble; an empty field says nothing.
+    """The known facts of a program's problem; an empty field is unknown.
 
     `error` is a status of the judge, `category` the kind of operation that takes a program's time,
-    `device` a path as `device_path` gives it, `precision` what its operands are.
+    `device` a path as `device_path` gives it, `precision` that of its operands.
     """
 
     bottleneck: str = ""
@@ -94,7 +94,7 @@ class Excerpt:
 
 
 def device_path(name: str) -> str:
-    """The family of a device, from what a driver or an evaluation's device class calls it.
+    """The family of a device, from the name by a driver or an evaluation's device class.
 
     >>> device_path("cuda: NVIDIA H200"), device_path("cpu: AMD EPYC, 2 cores"), device_path("?")
     ('nvidia/hopper', 'cpu', '')
@@ -104,7 +104,7 @@ def device_path(name: str) -> str:
 
 
 def score(document: Document, diagnosis: Diagnosis) -> float:
-    """How well a document fits, as the module says; 0 where it does not."""
+    """How well a document fits, as the module says; 0 if it does not."""
     total, share = 0.0, 1.0
     for kind, weight in WEIGHTS.items():
         wanted, tags = getattr(diagnosis, kind), document.tags.get(kind, ())
@@ -153,9 +153,9 @@ def retrieve(
 
     Args:
         documents: a library.
-        diagnosis: what is known; without any tag nothing is found.
+        diagnosis: the known facts; without any tag nothing is found.
         limit: the most documents.
-        budget_tokens: what all texts together may take, at four characters a token.
+        budget_tokens: limit of all texts together, at four characters a token.
     """
     chosen: list[Excerpt] = []
     left = budget_tokens
@@ -186,10 +186,10 @@ def _excerpt(document: Document, value: float, budget: int, diagnosis: Diagnosis
 
 
 def is_proven(document: Document, device: str) -> bool:
-    """Whether what it shows was run where it is to be used.
+    """Whether its examples were run on the kind of device.
 
-    On a CPU that is what our tests run. Elsewhere it takes figures of such a device, unless there
-    is no code for GPUs in it.
+    On a CPU our tests run them. Elsewhere it takes figures of such a device, unless there is no
+    code for GPUs in it.
     """
     if document.figures(device):
         return True
@@ -217,7 +217,7 @@ def _concerns(section: str, diagnosis: Diagnosis) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without what our tests need: words that tell them to run a block, checks, simulations."""
+    """Without the parts for our tests: words that tell them to run a block, checks, simulations."""
     return re.sub(r"^```python run\b[^\n]*\n(.*?)^```\n", _example, text, flags=_BLOCK).replace(
         "```cpp run", "```cpp"
     )

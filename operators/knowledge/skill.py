@@ -1,8 +1,8 @@
 """A document from a finished run: its facts in order, for a person to draw the conclusions.
 
-No model writes here, and what models and candidates wrote (notes, code, tunable values, messages)
-is quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over
-the same baseline (indirect), with the interval that both measurements leave.
+No model writes here, and text of models and candidates (notes, code, tunable values, messages) is
+quoted, for documents go into prompts as they are. Gains are quotients of measured speedups over the
+same baseline (indirect), with the interval that both measurements leave.
 """
 
 import difflib
@@ -26,7 +26,7 @@ _DIFF_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What `skeleton` needs of a run.
+    """The facts of a run that `skeleton` needs.
 
     `steps` are in sequence order. `feedback` gives the judge's words on a step by its number,
     `source` a program's text by digest. `device` is as an evaluation's device class names it.
@@ -224,11 +224,11 @@ def _reasons(reasons: Counter[str]) -> list[str]:
 
 
 def _said(text: str, what: str) -> list[str]:
-    """What somebody else wrote, on lines below those of ours."""
+    """Text by another author, on lines below our own."""
     return quote(text, what).split("\n") if text else []
 
 
 def _line(text: str) -> str:
-    """The first line, short, and without what Markdown would take for a fence or a heading."""
+    """The first line, short, without characters that Markdown reads as a fence or a heading."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return " ".join(first.replace("```", "'''").split()).lstrip("# ")[:200]

@@ -1,4 +1,4 @@
-"""What a run's own steps say about the kinds of step: MTMC's reward ladder, and UCB1 over it."""
+"""A run's own evidence on the kinds of step: MTMC's reward ladder, and UCB1 over it."""
 
 import math
 import re
@@ -15,9 +15,9 @@ _NOT_BUILT = frozenset({Status.INVALID_INTERFACE, Status.COMPILE_ERROR})
 def reward(attempt: Attempt, parent: Ratio | None) -> float:
     """The reward of a step (QiMeng-Kernel, arXiv 2511.20100, figure; without its decay).
 
-    -1 where it does not compile (or no program came of it), 0.1 - 0.5 where it compiles and fails,
-    0.1 + 0.5 where it is right, and 1 more where it is also faster than its parent, by intervals
-    that do not overlap.
+    -1 if it does not compile (or no program came of it), 0.1 - 0.5 if it compiles and fails, 0.1 +
+    0.5 if it is right, and 1 more if it is also faster than its parent, by intervals that do not
+    overlap.
     """
     if attempt.program is None or attempt.status in _NOT_BUILT:
         return -1.0

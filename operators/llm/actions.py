@@ -26,7 +26,7 @@ _LANGUAGES = tuple(language.value for language in Language)
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A typed optimisation: what it does, where it applies, and how to go about it."""
+    """A typed optimisation: its effect, where it applies, and how to do it."""
 
     name: str
     summary: str
@@ -47,7 +47,7 @@ class Step:
         return f"{self.action.name} of {self.region}"
 
     def excerpt(self, source: str) -> Quoted:
-        """The region's lines in a prompt; nothing where it is all of the program."""
+        """The region's lines in a prompt; nothing if it is all of the program."""
         if self.region.kind == "module":
             return Quoted("")
         lines = source.split("\n")[self.region.first - 1 : self.region.last]
@@ -56,10 +56,10 @@ class Step:
 
 @lru_cache
 def load_actions(path: str = "") -> tuple[Action, ...]:
-    """The actions of a file in its order; of the one that ships where none is named.
+    """The actions of a file in its order; of the one that ships if none is named.
 
     Raises:
-        UsageError: no such file, or what is wrong in it.
+        UsageError: no such file, or an error in it.
     """
     file = Path(path) if path else _SHIPPED
     try:
@@ -128,7 +128,7 @@ def listing(source: str, steps: Sequence[Step]) -> str:
 
 
 def read_choice(reply: ModelReply, count: int) -> int | Found:
-    """The place of the step that a reply names, from 0; or what is wrong with it."""
+    """The index of the step that a reply names, from 0; or the error."""
     if reply.status is CallStatus.TRUNCATED:  # perhaps within the number
         return Found(ReplyStatus.TRUNCATED, note="the plan was cut")
     numbers = {int(number) for number in _CHOICE.findall(without_thought(reply.text))}

@@ -8,7 +8,7 @@ from evolve.core.protocols import Context, Declined, Elite
 from evolve.core.task import case_text
 from operators.base import Base
 from operators.checks import check_choice, check_whole
-from operators.llm.mates import case_times, complementary, faster_kernels
+from operators.llm.mates import case_times, complementary, faster_kernels, has_to_give
 from operators.prompting.composition import Prompted
 from operators.prompting.prompt_context import Exhibit, exhibit, time_text
 from operators.prompting.reply_handling import Answering
@@ -16,7 +16,10 @@ from operators.prompting.reply_handling import Answering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossover(Answering):
-    """Asks for a program that joins what was measured to be good in each of its parents.
+    """Asks for a program that joins the measured strengths of its parents.
+
+    Parents that have nothing which the fastest one lacks (`operators.llm.mates.has_to_give`) are
+    left out; it declines if no other is left.
 
     Args:
         count: how many parents, from 2.
@@ -40,7 +43,17 @@ class Crossover(Answering):
         chosen = {parent.program: parent for parent in self._chosen(context)}
         if len(chosen) < 2:
             return Declined("needs two parents")
-        base = Base.of([*chosen.values()])
+        best = max(chosen.values(), key=lambda parent: parent.fitness.value)
+        useful = [
+            parent
+            for parent in chosen.values()
+            if parent is best or has_to_give(context, parent, best)
+        ]
+        if len(useful) < 2:
+            return Declined(
+                "no other parent has a part, a case or a kernel that the best one lacks"
+            )
+        base = Base.of(useful)
         shown = [exhibit(context, *program) for program in base.programs]
         job = self.text("crossover", strengths=list(strengths(shown)))
         return self.ask(context, job, base=base, heading="The parents", directed=False)
@@ -53,7 +66,7 @@ class Crossover(Answering):
 
 
 def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
-    """What one of the programs measurably does better than all others, in words."""
+    """The aspects in which one of the programs measurably beats all others, in words."""
     for one in shown:
         rivals = [other for other in shown if other is not one]
         if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
@@ -66,7 +79,7 @@ def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
 
 
 def _kernels(one: Exhibit, rivals: Sequence[Exhibit]) -> Iterator[str]:
-    """What its kernels do faster than those of the same name in all others."""
+    """Its kernels that are faster than those of the same name in all others."""
     wins = [faster_kernels(one.evaluation, rival.evaluation) for rival in rivals]
     for name in wins[0] if wins else ():
         if all(name in each for each in wins):

@@ -109,7 +109,7 @@ def path(tree: Intents, intent: Intent) -> list[Intent]:
 
 
 def read_ops(reply: str) -> list[Mapping[str, Any]] | None:
-    """The edits in a reply: a JSON object with a list `ops`. None where there is none."""
+    """The edits in a reply: a JSON object with a list `ops`. None if there is none."""
     fenced = [block.text for block in Blocks(reply, lambda text: _ops_in(text) is not None)]
     found = map(_ops_in, [*fenced, reply[reply.find("{") : reply.rfind("}") + 1]])
     return next((ops for ops in found if ops is not None), None)

@@ -23,9 +23,9 @@ class Repair(Answering):
 
     Its population are the run's newest failures, which no archive holds and no selection policy
     sees. Its budget is a share of the run's steps, those under way included, however its weight
-    draws it, because rounds of repair raise the share of programs that compile and lower what they
-    gain (KernelBench-X, arXiv 2605.04956). A step is one ticket, of whatever cost: corrections of
-    an answer within one (`mends`) are part of it, of these as of any operator's.
+    draws it, because rounds of repair raise the share of programs that compile and lower their
+    gains (KernelBench-X, arXiv 2605.04956). A step is one ticket, at any cost: corrections of an
+    answer within one (`mends`) are part of it, of these as of any operator's.
 
     Args:
         share: the most of the run's steps that may be repairs.

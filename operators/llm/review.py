@@ -35,7 +35,7 @@ _WHY = re.compile(r"^\W*WHY\W+(.+)", re.MULTILINE | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A known hack: its name, what it does, and identifiers that such programs contain."""
+    """A known hack: its name, its method, and identifiers that such programs contain."""
 
     name: str
     what: str

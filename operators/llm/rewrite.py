@@ -11,7 +11,7 @@ from operators.prompting.reply_handling import Answering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFull(Answering):
-    """Asks for a better program in place of the parent, or for a first one where there is none.
+    """Asks for a better program in place of the parent, or for a first one if there is none.
 
     Args:
         from_scratch: always for a first one, and nothing of the search is told: independent

@@ -18,7 +18,7 @@ from operators.quoting import quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarising(Answering):
-    """An operator that asks what the trials so far teach, and then for a better program.
+    """An operator that asks for the lessons of the trials so far, and then for a better program.
 
     All other prompts quote the answer. A truncated or empty one is not quoted, and is not requested
     again before the next one is due.
@@ -57,11 +57,11 @@ class Summarising(Answering):
         """The request for a summary, of the last one and of the trials since.
 
         Args:
-            context: what may be looked at.
+            context: the operator's view.
             base: the program to improve afterwards.
-            job: the template that says what is wanted.
+            job: template of the job.
             extra: sections of the operator's own.
-            memo: what it needs again.
+            memo: values for the next round.
         """
         carried, since = last_summary(context, context.operator)
         seen = trials_since(context, since, self.trials)
@@ -86,12 +86,12 @@ class Summarising(Answering):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarise(Summarising):
-    """The summariser of POLCA (arXiv 2603.14769): what the trials so far teach, carried over.
+    """The summariser of POLCA (arXiv 2603.14769): the lessons of the trials so far, carried over.
 
     Asked before all others but seeds (an infinite weight), it declines until `every` steps have
     passed since the last summary was asked for. Then it asks for a new one, which stands alone: it
     merges the last one with the trials since. In the same step it asks for a better program. Its
-    own prompt quotes the newest summary, and so do all others where it is configured as
+    own prompt quotes the newest summary, and so do all others if it is configured as
     `operators.summarise`.
 
     Args:

@@ -35,8 +35,14 @@ class Template(Answering):
 
     def propose(self, context: Context) -> ModelRequest | Declined:
         base = Base.of(context.parents[:1])
-        asked = {"tunables": self.tunables, "instances": self.instances, "tunes": context.tunes}
-        return self.ask(context, self.text("template", first=not base.programs, **asked), base=base)
+        job = self.text(
+            "template",
+            first=not base.programs,
+            tunables=self.tunables,
+            instances=self.instances,
+            tunes=context.tunes,
+        )
+        return self.ask(context, job, base=base)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""

@@ -21,15 +21,15 @@ _EVEN = {memory.value: 1.0 for memory in Memory}
 class Universal(Answering):
     """The universal operator of KernelEvolve (arXiv 2512.23236): diagnose, retrieve, compose.
 
-    There is no menu of draft, debug and improve: one prompt, and what it tells differs from step to
-    step. `diagnose` says what limits the parent, the knowledge that fits it is retrieved, and one
+    There is no menu of draft, debug and improve: one prompt, with content that differs from step to
+    step. `diagnose` names the parent's bottleneck, the knowledge that fits it is retrieved, and one
     of four memories of the search is told.
 
     Args:
         memory: weights of the modes in `operators.prompting.composition.Memory`, drawn for every
             step.
-        diagnosis: `facts` for what the judge's words and times say, `model` to ask a model first
-            in a call of its own.
+        diagnosis: `facts` for a diagnosis from the judge's words and times, `model` to ask a model
+            first in a call of its own.
     """
 
     memory: Mapping[str, float] = field(default_factory=lambda: dict(_EVEN))
@@ -70,7 +70,7 @@ class Universal(Answering):
     def _compose(
         self, context: Context, base: Base, memory: Memory, words: str = ""
     ) -> ModelRequest | Declined:
-        """The request for a program; `words` is what a model said about the parent."""
+        """The request for a program; `words` is a model's remark about the parent."""
         job = self.text("universal", first=not base.programs, words=words)
         diagnosis = None
         if words:

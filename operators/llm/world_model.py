@@ -147,7 +147,7 @@ class WorldModel(Answering):
             "intent",
             intent=quote(said, "intent"),
             first=not programs,
-            is_reevaluation=bool(made),
+            again=bool(made),
             passed=best is not None,
         )
         return self.ask(

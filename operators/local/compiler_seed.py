@@ -1,4 +1,4 @@
-"""What PyTorch's compiler makes of the reference, as programs that a search starts from."""
+"""The output of PyTorch's compiler for the reference, as initial programs of a search."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from operators.local.inductor import NotConvertible, convert, precisions
 class CompilerSeed:
     """Proposes each of the run's compiled references, once, as a program that stands alone.
 
-    The device's worker has the compiler; what it wrote is stored with the run (`Task.compiled`).
+    The device's worker has the compiler; its output is stored with the run (`Task.compiled`).
 
     Args:
         variants: settings of the compiler to ask for, of `VARIANTS`.
@@ -33,7 +33,7 @@ class CompilerSeed:
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
-        """The next variant's program; a failure where it needs what only the compiler has."""
+        """The next variant's program; a failure if it needs parts that only the compiler has."""
         wanted = set(self.variants) - {WHOLE}
         compiled = [each for each in context.task.compiled if each.variant in wanted]
         number = context.facts.proposals(context.operator)

@@ -1,4 +1,4 @@
-"""Measures known programs again where that may change which one leads."""
+"""Measures known programs again if that may change which one leads."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ _NORMAL = NormalDist()
 class Remeasure:
     """Evaluates an elite's best instance once more: the one that is worth most per device second.
 
-    The best of many noisy measurements is partly lucky. So a new leader is confirmed
-    first. Beyond that, what another evaluation is worth is the knowledge gradient (Frazier, Powell
-    and Dayanik 2008): by how much the best posterior mean is expected to rise, in log speedup, when
-    normal posteriors are as wide as the elites' intervals and another evaluation is as noisy as the
+    The best of many noisy measurements is partly lucky. So a new leader is confirmed first. Beyond
+    that, the value of another evaluation is the knowledge gradient (Frazier, Powell and Dayanik
+    2008): by how much the best posterior mean is expected to rise, in log speedup, when normal
+    posteriors are as wide as the elites' intervals and another evaluation is as noisy as the
     earlier ones were.
 
     Asked before all others but seeds (an infinite weight), it declines while nothing is worth it.
@@ -71,7 +71,7 @@ class Remeasure:
         return measured_again(context, elites[best], f"again: expected gain {math.expm1(gain):.2%}")
 
     def _worth(self, context: Context, elites: Sequence[Elite]) -> Iterator[tuple[int, float]]:
-        """What is worth measuring again, by its place, with expected gain per device second."""
+        """Programs worth measuring again, by index, with expected gain per device second."""
         for index, elite in enumerate(elites):
             gain = worth_of(elites, index)
             if gain >= self.least and self._is_open(context, elite):
@@ -90,15 +90,15 @@ class Remeasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemeasureHead:
-    """Evaluates again what the selection policy is about to develop, whatever that promises.
+    """Re-evaluates the program that the selection policy is about to develop, whatever its promise.
 
     POLCA (arXiv 2603.14769, algorithm 1) does so in each step with the head of its queue. Here the
     parents that the policy gives are the head, in its order: by mean, or by upper bound.
 
     Args:
         candidates: length of the head, k in the paper.
-        share: of the run's steps that go into it; half, where each step of the paper measures as
-            many programs again as it makes new ones (n = 1).
+        share: of the run's steps that go into it; half, if each step of the paper measures as many
+            programs again as it makes new ones (n = 1).
 
     Raises:
         UsageError: a setting is out of range.

@@ -1,4 +1,4 @@
-"""Compiled references with kernels of ours for what the compiler leaves to vendors' libraries."""
+"""Compiled references with our kernels where the compiler calls vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -42,8 +42,8 @@ _ORDER = (
 )
 """Kinds as they are proposed, and how their convolutions round; the likeliest first.
 
-Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is where tails
-are long and sums short, for a product's block has registers for few threads.
+Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is if tails are
+long and sums short, for a product's block has registers for few threads.
 """
 
 
@@ -52,7 +52,7 @@ class TemplateSeed:
 
     Products of matrices, convolutions, attention, large windows, normalisations, scans and losses
     become Triton kernels with open tunables, with and without the compiler's pointwise kernels in
-    their tails; what it fused elsewhere stays. On a GPU only.
+    their tails; its other fusions stay. On a GPU only.
 
     Args:
         variants: settings of the compiler whose code to take, of `VARIANTS`.
@@ -75,7 +75,7 @@ class TemplateSeed:
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
-        """The next one; a failure where it needs what only the compiler has."""
+        """The next one; a failure if it needs parts that only the compiler has."""
         number = context.facts.proposals(context.operator)
         found = next(islice(self._programs(context.task, context.device), number, None), None)
         return found or Declined("every compiled reference that calls a library has been proposed")
@@ -83,9 +83,9 @@ class TemplateSeed:
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """All of them, kind by kind; equal ones once.
 
-        Which of eager's convolutions round float32 to tf32 is known of a task; ours do as they do,
-        since the judge measures errors by the reference's own, and once none does. Operands are cut
-        in the layout that the reference has, if the compiler has code for that.
+        It is known which of a task's eager convolutions round float32 to tf32. Our kernels do the
+        same, since the judge measures errors by the reference's own; one variant rounds none.
+        Operands are cut in the reference's layout, if the compiler has code for that.
         """
         seen: set[str] = set()
         failed: list[Compiled] = []

@@ -29,18 +29,18 @@ class Tune:
     """Proposes one instance of a held program per ask: many cheap looks, few full measurements.
 
     Of the best programs it takes the one whose number of trials, multiplied by its place, is the
-    smallest: the fastest has most of them, the second half as many, the third a third, and what is
-    new has its first look soon.
+    smallest: the fastest has most of them, the second half as many, the third a third, and a new
+    program has its first trial soon.
 
     Within a program: asynchronous successive halving (Li et al. 2020) with two rungs. A first rung
     of `breadth` screens; from then on, whenever one of the best `1 / reduction` of the finished
     screens has not been measured in full, it is, unless its whole interval lies below that of the
-    fastest that was; else another instance is screened, and where none is left, those few screens
-    are all that there will be. Screened is what a model of all trials expects most of
-    (`operators.local.tuning.surrogate`), which begins with what launches leave idle
-    (`operators.local.tuning.expectation`); what does not fit a device, or only by spilling, is left
-    out (`operators.local.tuning.resources`). All of it is derived from the stored trials, pending
-    ones included, so that concurrent asks never repeat each other.
+    fastest that was; else another instance is screened, and if none is left, those few screens are
+    all that there will be. The next screen is the instance from which a model of all trials expects
+    most (`operators.local.tuning.surrogate`), which begins with the idle resources of launches
+    (`operators.local.tuning.expectation`); instances that do not fit a device, or only by spilling,
+    are left out (`operators.local.tuning.resources`). All of it is derived from the stored trials,
+    pending ones included, so that concurrent asks never repeat each other.
 
     Args:
         breadth: finished screens before the first full measurement; None for one in 30 of the
@@ -150,12 +150,12 @@ _Key = tuple[TunableValue | None, ...]
 
 
 class History:
-    """What is known of a program's instances.
+    """The known facts of a program's instances.
 
     Args:
         space: the program's tunables.
         trials: its stored trials in order.
-        parent: its elite; stands in where the run holds no full measurement of it.
+        parent: its elite; stands in if the run holds no full measurement of it.
     """
 
     def __init__(self, space: Space, trials: Sequence[Trial], parent: Elite) -> None:
@@ -192,10 +192,10 @@ class History:
 
     @property
     def known(self) -> list[tuple[Assignment, float | None]]:
-        """Instances with their log speedups, by full measurement where there is one.
+        """Instances with their log speedups, by full measurement if there is one.
 
-        None stands for one that failed, or has no finite time. What is pending counts as average,
-        so that the next ask looks elsewhere ("constant liar", Ginsbourger et al. 2010).
+        None stands for one that failed, or has no finite time. Pending ones count as average, so
+        that the next ask looks elsewhere ("constant liar", Ginsbourger et al. 2010).
         """
         fitness = self._parent.fitness.value
         values: dict[_Key, float | None] = {
@@ -239,7 +239,7 @@ def _log_speedup(trial: Trial) -> float | None:
 
 
 def candidates(history: History, rng: random.Random) -> list[Assignment]:
-    """Instances that were not tried, in random order: all, or some where there are too many."""
+    """Instances that were not tried, in random order: all, or some if there are too many."""
     space = history.space
     if space.size <= _ENUMERABLE:
         listed: list[Assignment] = list(space.assignments())
@@ -254,7 +254,7 @@ def candidates(history: History, rng: random.Random) -> list[Assignment]:
 def _second_ring(
     space: Space, near: Sequence[Assignment], rng: random.Random
 ) -> Iterator[Assignment]:
-    """Some neighbours of neighbours: thousands where there are dozens of tunables."""
+    """Some neighbours of neighbours: thousands if there are dozens of tunables."""
     for _ in range(_SECOND_RING):
         one, tunable = rng.choice(near), rng.choice(space.tunables)
         if steps := tunable.neighbours(one.get(tunable.name)):

@@ -23,7 +23,7 @@ _LOOKED_AT = 4  # failed programs of a rule whose children are searched for a fi
 
 
 class _Class(NamedTuple):
-    """What failures of one rule have in common."""
+    """The common subject of failures of one rule."""
 
     status: str
     language: str

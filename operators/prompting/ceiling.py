@@ -5,7 +5,6 @@ line of `evolve.worker.base.feedback.bound` below each case.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Evaluation
@@ -22,6 +21,12 @@ _TRAFFIC = re.compile(
     r"device's memory rate$",
     re.MULTILINE,
 )
+# Dense rates in NVIDIA's data sheets from Ampere on (A100, L40S, H100, H200): float16 as bfloat16,
+# TF32 half of it. Of what is added up, the number of products is known.
+_LIKE_IT = {
+    "bf16x3": "`fp16x3` as fast as `bf16x3`, `tf32x3` and `bf16x6` half as fast",
+    "tf32x3": "`bf16x6` as fast as `tf32x3`, `fp16x3` and `bf16x3` twice as fast",
+}
 WELL_USED = 0.6  # of the memory rate: below it, traffic is not the limit; as the judge has it
 
 
@@ -44,7 +49,10 @@ class Rates:
         if self.flops_per_s:
             name = f"measured rate of products{f' ({self.kind})' if self.kind else ''}"
             found.append((name, f"{self.flops_per_s / 1e12:.2g} TFLOP/s"))
-        return [(name, _plain(value)) for name, value in found]
+        told = [(name, _plain(value)) for name, value in found]
+        if self.flops_per_s and self.kind in _LIKE_IT:
+            told.append(("other split products, by the data sheet's rates", _LIKE_IT[self.kind]))
+        return told
 
 
 def _plain(value: str) -> str:
@@ -64,6 +72,12 @@ def traffic_share(evaluation: Evaluation) -> float | None:
     """
     found = _TRAFFIC.search(evaluation.feedback)
     return int(found[2]) / 100 if found else None
+
+
+def arithmetic_share(evaluation: Evaluation) -> float:
+    """How near the first case that the judge tells of is to the device's rate of products."""
+    found = _ARITHMETIC.search(evaluation.feedback)
+    return int(found[1]) / 100 if found else 0.0
 
 
 def judged_best(context: Context) -> Evaluation | None:
@@ -104,7 +118,7 @@ def _copy_rate(text: str) -> float | None:
 def ceilings(
     evaluation: Evaluation | None, baseline: str, name: str, *, tells_best: bool = True
 ) -> list[str]:
-    """A line for each timed case: the baseline's time, the ceiling, and the program's share of it.
+    """Two lines for each timed case: the times and the program's share, and both limits.
 
     Args:
         evaluation: of the best program.
@@ -115,31 +129,49 @@ def ceilings(
     if evaluation is None:
         return []
     work = {found[1]: found[0] for found in _CASE.finditer(evaluation.feedback)}
-    return [
-        ", ".join(_parts(case, baseline, name, work.get(case.name, ""), tells_best))
-        for case in evaluation.cases
-        if case.timed and "candidate" in case.times_ms and baseline in case.times_ms
-    ]
+    rates = rates_of(evaluation)
+    found = []
+    for case in evaluation.cases:
+        if case.timed and "candidate" in case.times_ms and baseline in case.times_ms:
+            found.append(_times(case, baseline, name, tells_best))
+            found += _limits(case, work.get(case.name, ""), rates)
+    return found
 
 
-def _parts(
-    case: CaseResult, baseline: str, name: str, judged: str, tells_best: bool
-) -> Iterator[str]:
-    own = case.times_ms["candidate"].value
-    yield f"{case_text(case.name)}: {name} {case.times_ms[baseline].value:.3g} ms"
-    moved, done = _amount(_MEMORY, judged, own, 1e9), _amount(_ARITHMETIC, judged, own, 1e12)
-    needs = [f"{moved / 1e6:.3g} MB to read and write" if moved else ""]
-    needs += [f"{done / 1e9:.3g} GFLOP" if done else ""]
-    if any(needs):
-        yield " and ".join(filter(None, needs))
-    if case.speed_of_light:
-        yield f"at this device's rates {case.speed_of_light * own:.3g} ms ({case.bound})"
+def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
+    own, share = case.times_ms["candidate"].value, case.speed_of_light
+    said = f"{case_text(case.name)}: {name} {case.times_ms[baseline].value:.3g} ms"
     if tells_best:
-        share = case.speed_of_light
-        of_rate = f", {100 * share:.0f} % of that rate" if share else ""
-        yield f"the best program {own:.3g} ms{of_rate}"
+        said += f", the best program {own:.3g} ms"
+        said += f" ({100 * share:.0f} % of the ceiling's rate)" if share else ""
+    return said
 
 
-def _amount(pattern: re.Pattern[str], text: str, time_ms: float, unit: float) -> float | None:
+def _limits(case: CaseResult, judged: str, rates: Rates) -> list[str]:
+    """What memory and arithmetic allow, and which of them binds; empty if neither is known."""
+    own, share = case.times_ms["candidate"].value, case.speed_of_light
+    least, is_memory = f"{share * own:.3g} ms" if share else "", case.bound == "memory"
+    found = []
+    if memory := _limit(_MEMORY, judged, own, 1e9, rates.bytes_per_s):
+        at = least if is_memory and least else memory[1]
+        found.append(f"memory {memory[0] / 1e6:.3g} MB, {at} at the copy rate")
+    if arithmetic := _limit(_ARITHMETIC, judged, own, 1e12, rates.flops_per_s):
+        at = least if not is_memory and least else arithmetic[1]
+        how = f" in {case.bound.removesuffix(' arithmetic')}" if not is_memory else ""
+        found.append(f"arithmetic {arithmetic[0] / 1e9:.3g} GFLOP, {at}{how}")
+    if least:
+        found.append(f"{'memory' if is_memory else 'arithmetic'} sets the ceiling, {least}")
+    return [f"limits of {case_text(case.name)}: {'; '.join(found)}"] if found else []
+
+
+def _limit(
+    pattern: re.Pattern[str], text: str, time_ms: float, unit: float, rate: float | None
+) -> tuple[float, str] | None:
+    """How many bytes or operations there are, and how long they take; None where it is unknown."""
     found = pattern.search(text)
-    return float(found[2]) * unit * time_ms / 1e3 if found else None
+    if found is None:
+        return None
+    amount = float(found[2]) * unit * time_ms / 1e3
+    if rate:
+        return amount, f"{1e3 * amount / rate:.3g} ms"
+    return amount, f"about {int(found[1]) * time_ms / 100:.1g} ms"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from evolve.core.evaluation import Status
+from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
 from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
@@ -37,7 +37,7 @@ from operators.prompting.directions import direction, directions_for, taken
 from operators.prompting.excerpts import differing
 from operators.prompting.inspirations import best_others, failures_of, siblings, unlike
 from operators.prompting.micro_tools import findings
-from operators.prompting.precision import Rule
+from operators.prompting.precision import LONGEST, Rule
 from operators.prompting.prompt_context import (
     Exhibit,
     attempt_text,
@@ -266,7 +266,7 @@ class Prompted:
         lines = ceilings(best, context.baseline, said, tells_best=tells)
         return [
             Section(name="task", head=self.task_text(context)),
-            Section(name="contract", head=self._rules(context, language)),
+            Section(name="contract", head=self._rules(context, language, best)),
             Section(name="device", head=self.text("device", facts=facts)),
             *([Section(name="ceiling", head=self.text("ceiling", lines=lines))] if lines else []),
         ]
@@ -282,8 +282,8 @@ class Prompted:
             varying=varying(task),
         )
 
-    def _rules(self, context: Context, language: str) -> Quoted:
-        """What a program has to be, with the task's own numbers."""
+    def _rules(self, context: Context, language: str, judged: Evaluation | None) -> Quoted:
+        """What a program has to be, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
         operation = operation_of(task.category, task.source)
         return self.text(
@@ -292,7 +292,8 @@ class Prompted:
             task=task,
             tunes=context.tunes,
             instances=INSTANCES,
-            rule=Rule.of(task),
+            rule=Rule.of(task, judged),
+            longest=LONGEST,
             multiplies=operation in ("", *PRODUCTS),
             coarse=operation == "convolution" and device.get("eager_convolutions") == "tf32",
         )

@@ -25,6 +25,12 @@ _MULTIPROCESSORS = {
     "7.0": (96, 2048), "7.5": (64, 1024), "8.0": (164, 2048), "8.6": (100, 1536),
     "8.9": (100, 1536), "9.0": (228, 2048), "10.0": (228, 2048), "12.0": (100, 1536),
 }  # fmt: skip
+# NVIDIA's data sheets, the more specific name first.
+_PEAK_GB_S = (
+    (r"\bH200\b", 4800), (r"\bH100 NVL\b", 3900), (r"\bH100 PCIe\b", 2000), (r"\bH100\b", 3350),
+    (r"\bA100-SXM4-80GB\b", 2039), (r"\bA100 80GB PCIe\b", 1935), (r"\bA100\b.*\b40GB\b", 1555),
+    (r"\bL40S?\b", 864), (r"\bA10G?\b", 600), (r"\bL4\b", 300),
+)  # fmt: skip
 # NVIDIA's data sheets and architecture white papers.
 _L2_MB = ((r"\bH[12]00\b", 50), (r"\bA100\b", 40), (r"\bL40S?\b", 96), (r"\bA10G?\b", 6))
 
@@ -60,7 +66,10 @@ def _by_capability(device: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             f"65536 registers, {shared} KB of shared memory, {threads} threads",
         )
     name = device.get("device", device.get("device_class", ""))
-    for pattern, size in _L2_MB:
-        if re.search(pattern, name):
-            yield "L2 cache", f"{size} MB"
-            return
+    for fact, table, unit in (
+        ("L2 cache", _L2_MB, "MB"),
+        ("memory rate by the data sheet, which neither reading nor a copy exceeds", _PEAK_GB_S,
+         "GB/s"),
+    ):  # fmt: skip
+        if value := next((value for known, value in table if re.search(known, name)), None):
+            yield fact, f"{value} {unit}"

@@ -9,7 +9,7 @@ from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
 from evolve.core.task import Task
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis, device_path, operation_of
-from operators.prompting.ceiling import WELL_USED, traffic_share
+from operators.prompting.ceiling import WELL_USED, arithmetic_share, traffic_share
 from operators.prompting.prompt_context import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
@@ -25,6 +25,7 @@ _NARROW = {
     "half": re.compile(r"\bb?float16\b|\bhalf\(\)"),
 }
 
+_LITTLE = 0.25  # of arithmetic: a product below that waits for something else
 _HABIT = 2  # failures alike; one is an accident
 
 _LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
@@ -95,8 +96,9 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     """What the judge's own words say, else what the time does; empty where neither does.
 
     Where neither the inputs' and outputs' bytes nor arithmetic explains the time, the program's own
-    traffic may: what its launches are given, intermediates too. Where that is not known of several
-    kernels, it is taken to be memory.
+    traffic may: what its launches are given, intermediates too. Else it is the one that is nearer
+    to its limit, if arithmetic is well used. Where traffic is not known of several kernels that
+    use arithmetic little, it is taken to be memory.
 
     That too few processors are busy is none of the facts: only a model may say `parallelism`.
     """
@@ -110,6 +112,9 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
             return Bottleneck.COMPUTE.value
     share = traffic_share(evaluation)
     several = share is None and evaluation.descriptors.get("kernels", 1.0) != 1.0
+    of_arithmetic = arithmetic_share(evaluation)
+    if (share or 0.0) < WELL_USED and of_arithmetic > max(_LITTLE, share or 0.0):
+        return Bottleneck.COMPUTE.value
     if head and (several or (share or 0.0) >= WELL_USED):
         return Bottleneck.MEMORY.value
     times = [case.times_ms["candidate"].value for case in evaluation.cases if case.times_ms]

@@ -1,7 +1,8 @@
-"""Search/replace edits of a program: read from a reply, and made or refused as a whole.
+"""Edits of a program: read from a reply, and made or refused as a whole.
 
-The format is that of Aider, AlphaEvolve and OpenEvolve: a search part that must stand in the
-program, a line of `=`, and what takes its place.
+There are two forms. Search/replace is that of Aider, AlphaEvolve and OpenEvolve: a search part that
+must stand in the program, a line of `=`, and what takes its place. The other one names a function
+or class, which is replaced as a whole, or deleted, without being quoted.
 """
 
 import re
@@ -10,16 +11,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from operators.prompting.definitions import definitions, named
 from operators.prompting.replies import MAX_REPLY_CHARS, parses, without_thought
 
 MAX_EDITS = 64
 
 _MARKERS = {
     "SEARCH": re.compile(r"^[ \t]*<{5,9} ?SEARCH[ \t]*$"),
+    "FUNCTION": re.compile(r"^[ \t]*<{5,9} ?FUNCTION[ \t]+`?([^\W\d][\w.]*)(?:\(\))?`?[ \t]*$"),
     "=======": re.compile(r"^[ \t]*={5,9}[ \t]*$"),
     "REPLACE": re.compile(r"^[ \t]*>{5,9} ?REPLACE[ \t]*$"),
 }
-_ORDER = tuple(_MARKERS)
+_NEXT = {
+    "REPLACE": ("SEARCH", "FUNCTION"),
+    "SEARCH": ("=======",),
+    "FUNCTION": ("REPLACE",),
+    "=======": ("REPLACE",),
+}
+_MAX_NAMED = 12  # definitions, in a refusal
 
 
 class EditFault(StrEnum):
@@ -45,6 +54,17 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class Redefinition:
+    """A function or class by its name, and the lines in its place (none: a deletion)."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+AnyEdit = Replacement | Redefinition
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why the edits were not made; `detail` names the edit and what is wrong, in words."""
 
@@ -62,28 +82,28 @@ class Change:
     number: int
 
 
-def read_edits(reply: str) -> tuple[Replacement, ...] | Refusal:
+def read_edits(reply: str) -> tuple[AnyEdit, ...] | Refusal:
     """The edits in a reply, in order; prose and fences around them do not matter."""
     if len(reply) > MAX_REPLY_CHARS:
         return Refusal(EditFault.MALFORMED, f"a reply of {len(reply)} characters")
     lines = without_thought(reply.replace("\r\n", "\n")).split("\n")
-    places: list[int] = []  # of the markers, three for each edit
+    marks: list[tuple[str, int]] = []  # markers and their lines; each edit ends with REPLACE
+    last = "REPLACE"
     for number, line in enumerate(lines):
-        marker, due = _marker(line), _ORDER[len(places) % 3]
-        outside = due == "SEARCH" and marker == "======="  # underlines a heading of prose
-        if marker == due:
-            places.append(number)
+        marker = _marker(line)
+        outside = last == "REPLACE" and marker == "======="  # underlines a heading of prose
+        if marker in _NEXT[last]:
+            marks.append((marker, number))
+            last = marker
         elif marker and not outside:
+            due = " or ".join(_NEXT[last])
             wrong = f"line {number + 1} of the answer: {marker} where {due} is due"
             return Refusal(EditFault.MALFORMED, wrong)
-    if len(places) % 3:
+    if last != "REPLACE":
         return Refusal(EditFault.MALFORMED, "the last edit does not end")
-    if len(places) > 3 * MAX_EDITS:
-        return Refusal(EditFault.MALFORMED, f"{len(places) // 3} edits; {MAX_EDITS} at most")
-    found = [
-        Replacement(tuple(lines[start + 1 : divider]), tuple(lines[divider + 1 : end]))
-        for start, divider, end in zip(places[::3], places[1::3], places[2::3], strict=True)
-    ]
+    found = list(_between(lines, marks))
+    if len(found) > MAX_EDITS:
+        return Refusal(EditFault.MALFORMED, f"{len(found)} edits; {MAX_EDITS} at most")
     return tuple(found) or Refusal(EditFault.NO_EDITS, "no edit")
 
 
@@ -92,16 +112,31 @@ def _marker(line: str) -> str:
     return next((name for name, form in _MARKERS.items() if form.match(line)), "")
 
 
-def apply_edits(source: str, edits: Sequence[Replacement]) -> str | Refusal:
+def _between(lines: Sequence[str], marks: Sequence[tuple[str, int]]) -> Iterator[AnyEdit]:
+    """The edits that the markers enclose."""
+    for (kind, start), (_, end) in pairwise(marks):
+        if kind == "SEARCH":
+            search = tuple(lines[start + 1 : end])
+        elif kind == "=======":
+            yield Replacement(search, tuple(lines[start + 1 : end]))
+        elif name := _MARKERS["FUNCTION"].match(lines[start]):
+            yield Redefinition(name[1], tuple(lines[start + 1 : end]))
+
+
+def apply_edits(source: str, edits: Sequence[AnyEdit]) -> str | Refusal:
     """The source with every edit made, or why none of them is.
 
     Every search part is looked for in the source as given, by whole lines: exactly, and where that
     finds nothing, without regard to trailing blanks and to the indentation of the part as a whole.
+    Definitions are looked up in the source as given too.
     """
     lines = source.split("\n")
     changes: list[Change] = []
     for number, edit in enumerate(edits, 1):
-        change = _change(lines, edit, number)
+        if isinstance(edit, Redefinition):
+            change = _redefined(source, lines, edit, number)
+        else:
+            change = _change(lines, edit, number)
         if isinstance(change, Refusal):
             return change
         changes.append(change)
@@ -142,6 +177,30 @@ def _change(lines: list[str], edit: Replacement, number: int) -> Change | Refusa
     if new == old:
         return Refusal(EditFault.NO_OP, f"edit {number} changes nothing")
     return Change(at, at + len(old), new, number)
+
+
+def _redefined(
+    source: str, lines: Sequence[str], edit: Redefinition, number: int
+) -> Change | Refusal:
+    known = definitions(source)
+    found = named(known, edit.name)
+    if not found:
+        names = ", ".join(each.name for each in known[:_MAX_NAMED]) or "none"
+        wrong = f"edit {number}: no function {edit.name} in the program; it has {names}"
+        return Refusal(EditFault.MISSING, wrong)
+    if len(found) > 1:
+        places = ", ".join(str(each.start + 1) for each in found[:4])
+        return Refusal(EditFault.AMBIGUOUS, f"edit {number}: {edit.name} is at lines {places}")
+    old = tuple(lines[found[0].start : found[0].end])
+    new: tuple[str, ...] | None = _without_blank_ends(edit.lines)
+    if new and _indent(new[:1]) != _indent(old[:1]):
+        new = _moved(Replacement(new[:1], new), old[:1])
+    if new is None:
+        wrong = f"edit {number}: lines are less indented than its first one"
+        return Refusal(EditFault.INDENTATION, wrong)
+    if new == old:
+        return Refusal(EditFault.NO_OP, f"edit {number} changes nothing")
+    return Change(found[0].start, found[0].end, new, number)
 
 
 def _places(lines: Sequence[str], search: Sequence[str]) -> Iterator[int]:

@@ -19,14 +19,14 @@ def differing(source: str, known: str, name: str) -> str:
     '# as in program a: f\nX = 2'
     """
     try:
-        theirs = {dump for dump, _ in _statements(known)}
-        statements = _statements(source)
+        theirs = {dump for dump, _ in statements(known)}
+        own = statements(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
     lines = source.splitlines()
     parts: list[str] = []
     same: list[str] = []
-    for dump, node in statements:
+    for dump, node in own:
         if dump in theirs:
             same += _names(node)
             continue
@@ -43,7 +43,7 @@ def differing(source: str, known: str, name: str) -> str:
 
 
 @lru_cache(maxsize=64)  # prompts of a run show the same programs again and again
-def _statements(source: str) -> tuple[tuple[str, ast.stmt], ...]:
+def statements(source: str) -> tuple[tuple[str, ast.stmt], ...]:
     """The top-level statements of a program, each with a text that is equal for equal ones."""
     return tuple((ast.dump(node), node) for node in ast.parse(source).body)
 

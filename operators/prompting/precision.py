@@ -7,12 +7,14 @@ needs torch. A test holds the two together.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evolve.core.evaluation import Evaluation
 from evolve.core.task import Task
 from operators.prompting.shapes import dimensions
 
 OWN_ERROR = 4  # times the reference's
 MAX_PEAK = 8  # single error over the root mean square of a block
 MAX_TERMS = 1 << 16
+LONGEST = "the longest sum, as the judge counts it"
 _BASE, _WALK, _OPERANDS = 16, 2, 2.5
 _UNITS = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 _MAX_NAMED = 5
@@ -30,7 +32,8 @@ class Rule:
 
     Attributes:
         formula: what `u + c * ...` ends in.
-        examples: names of the task's dimensions, their sizes, and the allowed error of sums.
+        examples: names of sums, their terms and allowed errors: of the reference's longest sum if a
+            verdict told it, else of sums over the task's dimensions.
     """
 
     formula: str
@@ -39,9 +42,11 @@ class Rule:
     largest: int = MAX_PEAK
 
     @classmethod
-    def of(cls, task: Task) -> "Rule":
-        """From the task's settings and sizes."""
-        found = examples(dimensions(task), task.accumulation, task.precision)
+    def of(cls, task: Task, evaluation: Evaluation | None = None) -> "Rule":
+        """From the task's settings and sizes, and a verdict on any program of it."""
+        terms = evaluation.descriptors.get("longest_sum") if evaluation else None
+        sums = {LONGEST: int(terms)} if isinstance(terms, float) else dimensions(task)
+        found = examples(sums, task.accumulation, task.precision)
         return cls(_FORMULAS[task.accumulation], tuple(found))
 
 

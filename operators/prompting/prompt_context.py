@@ -18,7 +18,10 @@ from operators.quoting import Quoted, one_line, quote, shortened
 MAX_FEEDBACK_CHARS = 3000
 MAX_REMARK_CHARS = 500  # of another attempt's feedback
 
-_UNTOLD = frozenset({"descriptor_version", "precision_path", "error", "speed_of_light"})
+_UNTOLD = frozenset(  # told in other words, or of no use without an explanation
+    {"descriptor_version", "precision_path", "error", "speed_of_light", "longest_sum", "language",
+     "coverage", "matrix_share", "global_share", "shared_share"}
+)  # fmt: skip
 _REPEATED = re.compile(r"^case [^\n]*(?:\n|$)", re.MULTILINE)  # says what our own lines say
 _NEITHER = re.compile(r"\bneither memory- nor compute-bound \([^)\n]*\)")
 
@@ -148,7 +151,9 @@ def _case(case: CaseResult, baseline: str) -> str:
 def _remarks(evaluation: Evaluation | None) -> Quoted:
     if evaluation is None:
         return Quoted("")
-    lines = [f"{label.name}: {label.evidence}" for label in evaluation.labels]
+    has_rows = "\nkernel '" in f"\n{evaluation.feedback}"  # which tell launches apart by role
+    told = [each for each in evaluation.labels if not (has_rows and each.name == "kernels")]
+    lines = [f"{label.name}: {label.evidence}" for label in told]
     if evaluation.feedback:
         text = _told_once(evaluation.status, evaluation.feedback, traffic_share(evaluation))
         lines.append(shortened(text, MAX_FEEDBACK_CHARS))
@@ -163,12 +168,12 @@ def _told_once(status: Status | None, feedback: str, traffic: float | None = Non
     """
     if status is not Status.CORRECT:
         return feedback
-    said = "neither by inputs and outputs alone (intermediates are not counted)"
+    said = "limited neither by arithmetic nor by inputs and outputs (no intermediates counted)"
     if traffic is not None and traffic >= WELL_USED:
         said = f"memory-bound by what its launches move ({traffic:.0%} of the memory rate)"
     elif traffic is not None:
-        said = f"neither, with intermediates too ({traffic:.0%} of the memory rate): latency, "
-        said += "launches, or too little parallel work"
+        said = f"limited neither by arithmetic nor by memory, with intermediates ({traffic:.0%} of "
+        said += "the memory rate), so by latency, launches, or too little parallel work"
     return _NEITHER.sub(said, _REPEATED.sub("", feedback)).strip("\n")
 
 

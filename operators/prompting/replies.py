@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from evolve.core.errors import UsageError
 from evolve.core.model import ReplyStatus
 from evolve.core.source.pytext import Module, read
+from evolve.core.thoughts import split_thought
 from operators.prompting.fences import Block, Blocks
 from operators.quoting import one_line
 from operators.source.transplantable_functions import bound_names
@@ -21,14 +22,11 @@ MAX_PROSE_CHARS = 300
 _PYTHON = frozenset({"", "python", "py", "python3", "triton"})
 _PATCH = frozenset({"diff", "patch"})
 _MODEL = re.compile(r"^(?:class[ \t]+ModelNew\b|ModelNew[ \t]*[:=])", re.MULTILINE)
-_DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?SEARCH\b)", re.MULTILINE)
+_DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?(?:SEARCH|FUNCTION)\b)", re.MULTILINE)
 _PROSE_END = re.compile(
-    r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?SEARCH\b|class[ \t]+ModelNew\b)", re.MULTILINE
+    r"^[ \t]*(?:`{3}|~{3}|<{5,9} ?(?:SEARCH|FUNCTION)\b|class[ \t]+ModelNew\b)", re.MULTILINE
 )
 _PART = re.compile(r"^#+[ \t]*(analysis|design|code)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
-_THOUGHT = re.compile(r"\s*<think(?:ing)?>")
-_THOUGHT_END = re.compile(r"</think(?:ing)?>")
-_BARE_THOUGHT_END = re.compile(r"^[ \t]*</think(?:ing)?>", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def read_program(reply: str, *, cut: bool = False) -> Found:
     """The program in a reply.
 
     Args:
-        reply: the text, reasoning between `<think>` tags included.
+        reply: the text, reasoning between marks included.
         cut: whether the reply ended at its token limit. A whole prefix of a program parses too, so
             that only a block with a closing fence is taken from it.
     """
@@ -136,12 +134,8 @@ def prose_of(reply: str) -> str:
 
 
 def thought_of(reply: str) -> str:
-    """The reasoning that a model wrote between `<think>` tags before its reply; empty for none."""
-    rest = without_thought(reply)
-    if len(rest) == len(reply):
-        return ""
-    thought = reply[: len(reply) - len(rest)]
-    return _THOUGHT_END.sub("", _THOUGHT.sub("", thought, count=1)).strip()
+    """The reasoning that a model wrote before its reply, between marks; empty for none."""
+    return split_thought(reply)[0]
 
 
 def three_parts(reply: str) -> dict[str, str]:
@@ -156,15 +150,8 @@ def three_parts(reply: str) -> dict[str, str]:
 
 
 def without_thought(reply: str) -> str:
-    """The reply after the reasoning that some models write before it, between `<think>` tags.
-
-    The opening tag may be missing: some chat templates write it for the model.
-    """
-    opened = _THOUGHT.match(reply)
-    end = (_THOUGHT_END if opened else _BARE_THOUGHT_END).search(reply)
-    if end:
-        return reply[end.end() :]
-    return "" if opened else reply
+    """The reply after the reasoning that some models write before it, between marks."""
+    return split_thought(reply)[1]
 
 
 def parses(source: str) -> bool:

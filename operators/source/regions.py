@@ -21,7 +21,7 @@ _MAX_HEADER = 500  # characters of a function's header in which its name is look
 
 _CPP_LOOP = re.compile(r"\b(?:for|while)\s*\(")
 _CPP_NAME = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*$")
-# What is assigned to, but for declarations (a type stands before the name): those are local.
+# Assigned names, except declarations (a type stands before the name): those are local.
 _CPP_WRITTEN = re.compile(
     r"(?<![\w*&>] )(?<![*&])\b([A-Za-z_]\w*)\s*(?:\[[^;]*?\]\s*)?[-+*/|&^]?=(?!=)"
 )
@@ -106,7 +106,7 @@ def _bodies(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
 
 
 def _called(call: ast.Call) -> str:
-    """The last name of what is called: `load` of `tl.load(...)`."""
+    """The last name of a called expression: `load` of `tl.load(...)`."""
     match call.func:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name

@@ -1,10 +1,9 @@
-"""What an edit may change.
+"""The parts of a program that an edit may change.
 
 `free` leaves everything open. `strict` is the constraint set of Kernel-Smith (arXiv 2603.28342):
 signatures of kernels, launch grids, program ids and bounds masks stay as they are, everywhere, and
-where the program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside
-of it changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling
-it.
+if the program marks a region with `EVOLVE-BLOCK-START` and `EVOLVE-BLOCK-END`, nothing outside of
+it changes. That keeps small models from breaking a kernel, and keeps any model from re-tiling it.
 """
 
 import ast
@@ -25,14 +24,14 @@ _IDENTITIES = frozenset({"program_id", "num_programs"})
 
 
 class EditScope(StrEnum):
-    """What an edit may change."""
+    """The parts that an edit may change."""
 
     STRICT = "strict"
     FREE = "free"
 
 
 def breach(before: str, after: str, scope: EditScope) -> str:
-    """What the change breaks of its scope, as a phrase; empty where nothing. Both texts parse."""
+    """The scope that the change violates, as a phrase; empty if none. Both texts parse."""
     if scope is EditScope.FREE:
         return ""
     is_marked = _REGION.search(before) is not None
@@ -47,7 +46,7 @@ def breach(before: str, after: str, scope: EditScope) -> str:
 
 
 def _fixed(module: Module) -> Iterator[tuple[str, str]]:
-    """What strict edits keep, as what it is and how it reads."""
+    """The parts that strict edits keep, with a description."""
     for node in ast.walk(module.tree):
         match node:
             case ast.FunctionDef(name=name, args=arguments):

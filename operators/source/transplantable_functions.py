@@ -90,7 +90,7 @@ def _python_genes(receiver: Module, donor: Module) -> Iterator[Transplant]:
 
 
 def _signature(node: Definition) -> object:
-    """What callers rely on: a function's arguments, or those of a class's methods."""
+    """The interface for callers: a function's arguments, or those of a class's methods."""
     if isinstance(node, ast.FunctionDef):
         return ast.unparse(node.args)
     bases = [ast.unparse(base) for base in node.bases]

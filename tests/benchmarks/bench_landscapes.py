@@ -11,18 +11,20 @@ many evaluations; presets without a budget in proposals have as many evaluations
 `policy:NAME` is a selection policy on the archive `tree` with `remeasure`, children made without a
 prompt; `policy:portfolio` has all of them as arms. All have as many evaluations; what ends a preset
 otherwise does not count. The score is the true one of the verified champion, from the start (0) to
-the optimum (1). Runs can be cut short: what is in the file is not done again.
+the optimum (1). It may be cut short at any time: each row is in the file as soon as its run ends,
+and is not made again. Processor time is in the rows too, and what is left is forecast by it.
+`--own-budgets` leaves out `needle`, on which no method can do anything but guess.
 """
 
 import argparse
-import json
 import math
 import os
 import statistics
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ from evolve.search.schedule import Bandit, Scheduled
 from evolve.store import Store
 from evolve.testing.landscapes import family
 from operators import Remeasure
+from tests.benchmarks import json_lines
 from tests.benchmarks.conditions import print_conditions
 from tests.search.climbing import climbed, verified
 from tests.search.composed import preset, searched, verified_progress
@@ -139,6 +142,13 @@ def score(job: Job) -> float:
         return verified_progress(store, search.run, landscape)
 
 
+def timed_score(job: Job) -> tuple[float, float]:
+    """The final score of a run, and the seconds of processor time that it took."""
+    start = time.process_time()
+    found = score(job)
+    return found, time.process_time() - start
+
+
 def main() -> None:
     options = _options()
     print_conditions()
@@ -148,7 +158,8 @@ def main() -> None:
             chosen = own_budgets() if options.own_budgets else methods()
             chosen = options.methods.split(",") if options.methods else chosen
             seeds = range(options.first_seed, options.first_seed + options.seeds)
-            run(out, jobs(chosen, seeds, options.evaluations), options.jobs)
+            names = [name for name in LANDSCAPES if name != "needle" or not options.own_budgets]
+            run(out, jobs(chosen, seeds, options.evaluations, names), options.jobs)
         print_table(scores(out))
 
 
@@ -165,22 +176,44 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def jobs(chosen: Sequence[str], seeds: Sequence[int], evaluations: int) -> list[Job]:
+def jobs(
+    chosen: Sequence[str],
+    seeds: Sequence[int],
+    evaluations: int,
+    landscapes: Sequence[str] = LANDSCAPES,
+) -> list[Job]:
+    """Seed by seed, so that what is there when it is cut short can be compared."""
     return [
         (name, method, seed, evaluations)
         for seed in seeds
-        for name in LANDSCAPES
+        for name in landscapes
         for method in chosen
     ]
 
 
 def run(out: Path, wanted: Sequence[Job], processes: int) -> None:
-    """Append a row to the file for each job that it lacks."""
+    """Append a row to the file for each job that it lacks, as soon as it is done."""
     done = {tuple(row["job"]) for row in _rows(out)}
     waiting = [job for job in wanted if job not in done]
-    with ProcessPoolExecutor(processes) as pool, out.open("a") as file:
-        for job, found in zip(waiting, pool.map(score, waiting), strict=True):
-            print(json.dumps({"job": job, "score": found}), file=file, flush=True)
+    print(f"{len(waiting)} runs to make{forecast(out, waiting, processes)}", flush=True)
+    with ProcessPoolExecutor(processes) as pool:
+        running = {pool.submit(timed_score, job): job for job in waiting}
+        for ended in as_completed(running):
+            found, seconds = ended.result()
+            row = {"job": running[ended], "score": found, "cpu_s": round(seconds, 2)}
+            json_lines.add(out, row)
+
+
+def forecast(out: Path, waiting: Sequence[Job], processes: int) -> str:
+    """How long they take on idle cores, by what runs of their methods took; empty if unknown."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for row in _rows(out):
+        if "cpu_s" in row:
+            taken[row["job"][1]].append(row["cpu_s"])
+    if not waiting or any(job[1] not in taken for job in waiting):
+        return ""
+    hours = sum(statistics.mean(taken[job[1]]) for job in waiting) / processes / 3600
+    return f", about {hours:.1f} h on {processes} idle cores"
 
 
 def scores(out: Path) -> Scores:
@@ -191,9 +224,8 @@ def scores(out: Path) -> Scores:
     return found
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        yield from map(json.loads, path.read_text().splitlines())
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return json_lines.read(path) if path.exists() else []
 
 
 def print_table(found: Scores) -> None:

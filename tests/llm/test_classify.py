@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from evolve.llm.faults import (
     FOR_PEOPLE,
     MAX_MESSAGE,
-    MAX_RETRY_AFTER_S,
     RETRIED,
     FaultKind,
     classify,
 )
+from evolve.llm.waits import MAX_RETRY_AFTER_S
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=126))

@@ -162,3 +162,17 @@ def test_the_estimate_of_code_is_from_above_and_not_wasteful():
 def test_every_digit_is_estimated_as_a_token():
     assert estimate_tokens("0123456789" * 400) == 4000
     assert estimate_tokens("x = 12") == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "cost"), [(0.0123, 0.0123), (0, 0.0), (-1, None), ("much", None), (None, None)]
+)
+def test_what_openrouter_says_that_it_charged_is_the_cost(serve, monkeypatch, said, cost):
+    monkeypatch.setenv("ANY_KEY", "planted-key-12345")
+    counts = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12, "cost": said}
+    server = serve(Answer("text", usage=counts))
+    settings = {"model": "openrouter/unheard/of", "key_variable": "ANY_KEY"}
+    assert ask(endpoint(server, **settings)).cost_usd == cost
+    price = {"prompt": 1e6, "completion": 0}
+    assert ask(endpoint(server, **settings, price=price)).cost_usd == 9
+    assert ask(endpoint(server)).cost_usd is None  # another server may count in another currency

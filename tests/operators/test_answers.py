@@ -213,7 +213,7 @@ def test_an_edit_is_made_in_the_text_that_the_prompt_showed():
 
 
 def test_a_crossover_tells_which_parent_is_measurably_better_at_what():
-    history = run_of(PLAIN, BETTER)
+    history = run_of(PLAIN, constants_set(PLAIN, BLOCK=32))
     prompt = prompt_of(asked(Crossover(), history))
     best = history.attempts[1].program[:8]
     assert f"- program {best} is the fastest over all cases." in prompt

@@ -5,7 +5,8 @@ Invariants:
 2. An edit never lands at a second place, inside a line, or at another indentation than its lines
    have among themselves.
 3. Nothing raises.
-4. Strict scope keeps signatures, grids, program ids, masks, and all outside of a marked region.
+4. A definition that an edit names is replaced or deleted as a whole, and nothing else.
+5. Strict scope keeps signatures, grids, program ids, masks, and all outside of a marked region.
 """
 
 import ast
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.prompting.definitions import definitions as found_in
 from operators.prompting.edits import (
     MAX_EDITS,
     EditFault,
@@ -46,6 +48,10 @@ class ModelNew:
 
 def block(search: str, replace: str) -> str:
     return f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
+
+
+def redefined(name: str, text: str = "") -> str:
+    return f"<<<<<<< FUNCTION {name}\n{text}\n>>>>>>> REPLACE\n"
 
 
 def edited(reply: str, source: str = SOURCE) -> str | EditFault:
@@ -154,6 +160,113 @@ def test_lines_that_differ_in_relative_indentation_are_not_alike():
     assert edited(block(search, "pass")) == EditFault.MISSING
 
 
+DECORATED = """\
+import functools
+
+LIMIT = 3
+
+
+@functools.cache
+@functools.wraps(len)
+def scale(x):
+    return x * 2
+
+
+class ModelNew:
+    def scale(self, x):
+        return -x
+
+    @property
+    def name(self):
+        return "n"
+
+
+def last(x): return x
+"""
+
+
+def test_a_function_is_replaced_by_its_name_with_its_decorators():
+    new = "def scale(x):\n    return x * 3\n\n\ndef helper(x):\n    return x"
+    old = DECORATED[DECORATED.index("@functools.cache") : DECORATED.index("\n\n\nclass")]
+    assert edited(redefined("scale", new), DECORATED) == DECORATED.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("last", ["scale", "ModelNew", "ModelNew.scale", "ModelNew.name"]),
+        ("`last()`", ["scale", "ModelNew", "ModelNew.scale", "ModelNew.name"]),
+        ("ModelNew", ["scale", "last"]),
+        ("ModelNew.name", ["scale", "ModelNew", "ModelNew.scale", "last"]),
+        ("name", ["scale", "ModelNew", "ModelNew.scale", "last"]),
+        ("scale", ["ModelNew", "ModelNew.scale", "ModelNew.name", "last"]),
+    ],
+)
+def test_a_definition_is_deleted_by_its_name(name, left):
+    outcome = edited(redefined(name), DECORATED)
+    assert [each.name for each in found_in(outcome)] == left
+    assert "LIMIT = 3" in outcome
+    assert outcome.count("@") == sum(2 if each == "scale" else each[-4:] == "name" for each in left)
+
+
+def test_a_method_takes_the_indentation_of_the_one_before():
+    flat = "def forward(self, x):\n    if x:\n        return tile(x)\n    return 0"
+    deep = textwrap.indent(flat, "    ")
+    expected = SOURCE[: SOURCE.index("    def forward")] + deep + "\n"
+    assert edited(redefined("ModelNew.forward", flat)) == expected
+    assert edited(redefined("ModelNew.forward", deep)) == expected
+
+
+def test_text_in_a_new_function_keeps_its_indentation():
+    new = '    def forward(self, x):\n        return """\nint main() {\n  return 0;\n}\n"""'
+    assert new in edited(redefined("forward", new))
+
+
+def test_both_forms_of_edits_go_together():
+    reply = f"{redefined('tile')}and\n{block('y = tile(x)', 'y = x')}"
+    outcome = edited(reply)
+    assert "tile" not in outcome and "y = x" in outcome
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        (redefined("absent", "def absent(): pass"), EditFault.MISSING),
+        (redefined("i"), EditFault.MISSING),
+        (redefined("Other.forward"), EditFault.MISSING),
+        (redefined("forward"), EditFault.SYNTAX),  # a class without a body is left
+        (redefined("tile", "def tile(x:"), EditFault.SYNTAX),
+        (redefined("tile", "    x = ("), EditFault.SYNTAX),
+        (redefined("tile", "    def tile(x):\n  return x"), EditFault.INDENTATION),
+        (redefined("tile") * 2, EditFault.OVERLAPPING),
+        (redefined("ModelNew") + redefined("ModelNew.forward"), EditFault.OVERLAPPING),
+        (redefined("tile") + block("    return x", "    return 1"), EditFault.OVERLAPPING),
+        (redefined("tile", SOURCE[SOURCE.index("def tile") : SOURCE.index("\n\n\nclass")]),
+         EditFault.NO_OP),
+        ("<<<<<<< FUNCTION tile\n", EditFault.MALFORMED),
+        (redefined("tile", "old\n=======\nnew"), EditFault.MALFORMED),
+        (redefined("tile", "<<<<<<< SEARCH"), EditFault.MALFORMED),
+        ("<<<<<<< FUNCTION\n>>>>>>> REPLACE\n", EditFault.MALFORMED),
+        (redefined("two words"), EditFault.MALFORMED),
+    ],
+)  # fmt: skip
+def test_a_definition_that_cannot_be_replaced_is_refused_with_its_reason(reply, fault):
+    assert edited(reply) == fault
+
+
+def test_a_name_that_is_defined_twice_is_refused():
+    source = "class A:\n    def f(self): return 1\n\n\nclass B:\n    def f(self): return 2\n"
+    assert edited(redefined("f"), source) == EditFault.AMBIGUOUS
+    assert edited(redefined("B.f", "def f(self): return 3"), source) == source.replace("2", "3")
+    again = "def f(): return 1\n\n\ndef f(): return 2\n"
+    assert edited(redefined("f"), again) == EditFault.AMBIGUOUS
+
+
+def test_a_missing_name_is_refused_with_those_that_there_are():
+    refusal = apply_edits(SOURCE, read_edits(redefined("tiles")))
+    assert "tile, ModelNew, ModelNew.forward" in refusal.detail
+
+
 NAMES = st.sampled_from(["a", "b", "c"])
 LINES = st.builds("{} = {}".format, NAMES, st.integers(0, 4))
 
@@ -225,8 +338,48 @@ def test_planted_faults_never_edit(lines, data):
         assert isinstance(outcome, EditFault)
 
 
+@st.composite
+def definitions(draw, depth: int = 0) -> list[list[str]]:
+    """Texts of definitions with different names, in lines: functions, decorated ones, classes."""
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        head = [f"@staticmethod  # {number}"] * draw(st.integers(0, 2))
+        if depth == 0 and draw(st.booleans()):
+            inner = [line for each in draw(definitions(depth=1)) for line in each]
+            found.append([*head, f"class C{number}:", *(f"    {line}" for line in inner)])
+        else:
+            body = draw(st.lists(LINES, min_size=1, max_size=3))
+            body += ["def inner(): pass"] * draw(st.integers(0, 1))
+            found.append([*head, f"def f{number}():", *(f"    {line}" for line in body)])
+    return found
+
+
+@given(definitions(), st.data())
+def test_naming_a_definition_changes_its_lines_and_no_others(texts, data):
+    at = data.draw(st.integers(0, len(texts) - 1))
+    new = data.draw(st.sampled_from([[], ["def new():", "    return 0"], ["x = 1", "y = 2"]]))
+    between = data.draw(st.sampled_from([[], [""], ["", "", "# on its own"], ["z = 0"]]))
+    lines = [line for text in texts for line in (*text, *between)]
+    changed = [each if number != at else new for number, each in enumerate(texts)]
+    meant = [line for text in changed for line in (*text, *between)]
+    (name,) = [line.split()[1].rstrip("():") for line in texts[at] if line[:4] in ("def ", "clas")]
+    outcome = edited(redefined(name, "\n".join(new)), "\n".join([*lines, "end = 1"]))
+    assert outcome == "\n".join([*meant, "end = 1"])
+
+
 MARKS = st.sampled_from(
-    ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "BLOCK = 64", "    x = 1", "", "```", "\t"]
+    [
+        "<<<<<<< SEARCH",
+        "<<<<<<< FUNCTION tile",
+        "<<<<<<< FUNCTION",
+        "=======",
+        ">>>>>>> REPLACE",
+        "BLOCK = 64",
+        "    x = 1",
+        "",
+        "```",
+        "\t",
+    ]
 )
 
 

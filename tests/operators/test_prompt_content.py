@@ -16,17 +16,19 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Status
+from evolve.core.evaluation import Label, Status
 from evolve.core.program import Program
+from evolve.core.protocols import Declined
 from evolve.core.task import Case
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Diagnosis, Knowledge, load, parse
 from operators.knowledge.retrieval import is_proven
 from operators.prompting.diagnosis import bottleneck
+from operators.prompting.directions import directions_for
 from operators.prompting.excerpts import differing
 from operators.prompting.precision import allowed_error
 from operators.quoting import shortened
-from tests.operators.history import prompt_of, request_of
+from tests.operators.history import History, prompt_of, request_of
 from tests.operators.prompt_states import (
     CPU,
     H100,
@@ -146,6 +148,53 @@ def test_calls_imports_and_lost_combinations_are_said_in_every_prompt(operator):
         assert word in rules
 
 
+def test_the_allowed_error_is_that_of_the_longest_sum_once_a_verdict_tells_it():
+    """Of 315 terms of a convolution the prompt listed height, width and batch size."""
+    history = history_of(MATMUL.task)
+    before = prompt_of(request_of(RewriteFull(), history.context(device=H100)))
+    assert "So for sums over in_features = 8192 terms: 1.2e-05, out_features = 8192" in before
+    found = verdict(1.0, 2.0, 0.5, "memory", "", longest_sum=315.0)
+    plant(history, SOFTMAX_KERNEL, found, note="")
+    said = prompt_of(request_of(RewriteFull(), history.context(history.elites(), device=H100)))
+    assert (
+        f"So for the longest sum, as the judge counts it, 315 terms: {allowed_error(315):.2g}."
+        in said
+    )
+    assert "sums over" not in said
+    assert "longest_sum" not in said
+
+
+@pytest.mark.parametrize("operator", [RewriteFull(), Edit(), Crossover(), Template()])
+def test_what_is_drawn_anew_and_what_stays_is_said_in_every_prompt(operator):
+    rules = section(prompt("matmul", operator), "What the program has to be")
+    for word in ("Inputs differ in every call", "finite where the task's own are",
+                 "other buffers (masks, tables) are as the constructor makes them",
+                 "atomic additions are fine"):  # fmt: skip
+        assert word in rules
+
+
+def test_what_prompts_say_of_buffers_is_what_the_judge_does():
+    import torch
+
+    from evolve.worker.reference.parameters import randomise
+
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8))
+    model.register_buffer("mask", torch.tril(torch.ones(8, 8)))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    randomise(model, 1)
+    same = {name for name, value in model.state_dict().items() if value.equal(before[name])}
+    assert same == {"mask", "0.num_batches_tracked"}
+
+
+def test_values_that_prompts_name_are_those_of_the_judges_families():
+    from evolve.worker.correctness.input_families import FAMILIES
+
+    assert {*FAMILIES} == {
+        "task", "scaled_up", "scaled_down", "heterogeneous_rows", "shrunk_rows", "ties", "sparse",
+        "shifted", "opposed", "far_below", "one_hot_large",
+    }  # fmt: skip
+
+
 # Device and ceiling
 
 
@@ -157,7 +206,11 @@ def test_the_device_block_holds_what_a_design_depends_on():
         assert words in said
     for words in ("driver", "cores", "memory_bytes", "g++", "half_width", "Linux"):
         assert words not in said
-    assert "measured rate of products (bf16x3): 240 TFLOP/s" in prompt("matmul")
+    assert "neither reading nor a copy exceeds: 3350 GB/s" in said
+    matmul = section(prompt("matmul"), "Device")
+    assert "measured rate of products (bf16x3): 240 TFLOP/s" in matmul
+    assert "`fp16x3` as fast as `bf16x3`, `tf32x3` and `bf16x6` half as fast" in matmul
+    assert "fp16x3" not in said  # softmax has no products
 
 
 def test_what_follows_from_the_model_is_said_before_the_first_verdict():
@@ -168,14 +221,34 @@ def test_what_follows_from_the_model_is_said_before_the_first_verdict():
 def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
     said = section(prompt("matmul"), "Baseline and ceiling")
     assert "PyTorch eager 2.71 ms" in said
-    assert re.search(r"157 MB to read and write and 137 GFLOP", said)
-    assert "0.571 ms (bf16x3 arithmetic)" in said
-    assert "41 % of that rate" in said
+    assert "memory 157 MB, 0.0541 ms at the copy rate" in said
+    assert "arithmetic 137 GFLOP, 0.571 ms in bf16x3" in said
+    assert "arithmetic sets the ceiling, 0.571 ms" in said
+    assert "41 % of the ceiling's rate" in said
     first = request_of(RewriteFull(), history_of(MATMUL.task).context(device=H100))
     assert "Baseline and ceiling" not in prompt_of(first)
 
 
 # Evidence
+
+
+def test_launches_of_one_kernel_are_told_by_role_only():
+    """`pack 46 %` stood beside them, for four launches of which one was bad."""
+    history = history_of(MATMUL.task)
+    by_name = (Label("kernels", "matmul_kernel 52% (own); pack 46% (own)"), Label("other", "kept"))
+    words = "kernel 'pack': 31% of the time, 431 us\nkernel 'pack': 15% of the time, 209 us"
+    plant(history, SOFTMAX_KERNEL, verdict(1.0, 2.0, 0.5, "memory", words, labels=by_name), note="")
+    said = prompt_of(request_of(Edit(), history.context(history.elites(), device=H100)))
+    assert "pack 46%" not in said
+    assert "other: kept" in said and said.count("kernel 'pack'") == 2
+
+
+def test_descriptors_that_nothing_explains_are_left_out():
+    history = history_of(MATMUL.task)
+    found = verdict(1.0, 2.0, 0.5, "memory", "", matrix_share=0.1, global_share=0.2, registers=32.0)
+    plant(history, SOFTMAX_KERNEL, found, note="")
+    said = prompt_of(request_of(Edit(), history.context(history.elites(), device=H100)))
+    assert "registers 32" in said and "_share" not in said
 
 
 def test_a_launch_has_its_time_and_no_case_is_told_twice():
@@ -205,9 +278,9 @@ def rated(traffic: str, kernels: float) -> tuple[str, str]:
     [
         (69, 3.0, "memory-bound by what its launches move (69% of the memory rate)", "memory"),
         (69, 1.0, "memory-bound by what its launches move (69% of the memory rate)", "memory"),
-        (12, 3.0, "neither, with intermediates too (12% of the memory rate)", "latency"),
-        (None, 3.0, "intermediates are not counted", "memory"),
-        (None, 1.0, "intermediates are not counted", "latency"),
+        (12, 3.0, "by memory, with intermediates (12% of the memory rate), so by", "latency"),
+        (None, 3.0, "no intermediates counted", "memory"),
+        (None, 1.0, "no intermediates counted", "latency"),
     ],
 )
 def test_what_limits_a_program_is_judged_by_what_it_moves_itself(share, kernels, said, limit):
@@ -304,6 +377,49 @@ Words.
 # Directions
 
 
+@pytest.mark.parametrize("category", ["matmul", "attention", "convolution", "reduction", ""])
+def test_directions_fit_the_limit_of_the_parent(category):
+    """A program at the memory rate was sent to tensor cores, and one at its products to bytes."""
+    for limit, foreign in {
+        "memory": r"tensor core|arithmetic|split operands|product|larger tiles",
+        "compute": r"passes over memory|accesses|bytes in flight|launches",
+        "launch": r"tensor core|arithmetic|product|accesses",
+    }.items():
+        offered = directions_for(Diagnosis(bottleneck=limit, category=category))
+        assert offered
+        assert not [each for each in offered if re.search(foreign, each)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "arithmetic", "traffic", "limit"),
+    [
+        (6, 45, None, "compute"),  # 92 % of 2/37 in its product, and sent to wider accesses
+        (6, 45, 30, "compute"),
+        (4, 41, 78, "memory"),  # what is packed for the product runs at the memory rate
+        (6, 12, None, "memory"),
+        (6, 12, 20, "latency"),
+    ],
+)
+def test_the_limit_is_the_one_that_is_nearer(memory, arithmetic, traffic, limit):
+    history = history_of(MATMUL.task)
+    words = (
+        f"  {NEITHER}{memory}% of this device's memory rate (170 GB/s) and {arithmetic}% of its "
+        "arithmetic (108 TFLOP/s); at that ceiling a call would take 1.2 ms instead of 2.7 ms"
+    )
+    if traffic:
+        words += (
+            f"\nall launches together: operands of 1 GB, each once, at {29 * traffic} GB/s, "
+            f"{traffic}% of this device's memory rate"
+        )
+    found = verdict(2.7, 5.0, 0.45, "bf16x3 arithmetic", words, language="triton", kernels=4.0)
+    plant(history, SOFTMAX_KERNEL, found, note="")
+    context = history.context(history.elites(), device=H100)
+    assert bottleneck(context, found) == limit
+    given = re.findall(r"^Direction for [^:]*: (.*)\. If", prompt_of(request_of(Edit(), context)),
+                       re.MULTILINE)  # fmt: skip
+    assert given[0] in directions_for(Diagnosis(bottleneck=limit, category="matmul"))
+
+
 def directions_of(state: str, count: int, operator=None) -> list[str]:
     found = []
     for sequence in range(count):
@@ -389,5 +505,49 @@ def test_mates_are_those_that_win_where_the_parent_does_not():
     parents = [by_name["a"], by_name["b"]]
     asked = request_of(Crossover(mates="different"), history.context(parents, device=H100))
     assert f"program {by_name['c'].program[:8]} is the fastest in case tall" in prompt_of(asked)
-    plain = request_of(Crossover(), history.context(parents, device=H100))
-    assert f"program {by_name['c'].program[:8]}" not in section(prompt_of(plain), "The parents")
+    plain = history.context([by_name["a"], by_name["c"]], device=H100)
+    parents = section(prompt_of(request_of(Crossover(), plain)), "The parents")
+    assert f"program {by_name['b'].program[:8]}" not in parents
+
+
+def of_speed(*given: tuple[str, float]) -> History:
+    """A run with programs of these texts and speedups, the first being the best."""
+    history = history_of(SOFTMAX.task)
+    for source, speedup in given:
+        plant(history, source, verdict(8.0 / speedup, 8.0, 0.5, "memory", ""), note="")
+    return history
+
+
+ANOTHER = SOFTMAX_KERNEL.replace("total = tl.zeros", "rest = tl.zeros").replace("total", "rest")
+
+
+@pytest.mark.parametrize("mates", ["selected", "different"])
+@pytest.mark.parametrize(
+    "second",
+    [
+        (SOFTMAX_KERNEL.replace("WARPS = 8", "WARPS = 16"), 3.9),  # a value of a tunable
+        (SOFTMAX_KERNEL + "# said otherwise\n", 3.9),
+        (ANOTHER, 0.35 * 4),  # another program, and slower everywhere
+        (ANOTHER, 4 / 13),
+    ],
+)
+def test_a_crossover_is_declined_if_the_second_parent_has_nothing_to_give(mates, second):
+    history = of_speed((SOFTMAX_KERNEL, 4.0), second)
+    for parents in (history.elites(), history.elites()[::-1]):
+        declined = Crossover(mates=mates).propose(history.context(parents, device=H100))
+        assert isinstance(declined, Declined), declined
+        assert "lacks" in declined.reason
+
+
+@pytest.mark.parametrize("mates", ["selected", "different"])
+def test_a_slower_parent_with_parts_of_its_own_is_crossed(mates):
+    history = of_speed((SOFTMAX_KERNEL, 4.0), (ANOTHER, 3.0))
+    for parents in (history.elites(), history.elites()[::-1]):
+        assert request_of(Crossover(mates=mates), history.context(parents, device=H100))
+
+
+def test_of_three_parents_only_those_that_have_something_to_give_are_shown():
+    history = of_speed((SOFTMAX_KERNEL, 4.0), (ANOTHER, 3.0), (ANOTHER + "# too\nX = 1\n", 0.4))
+    asked = request_of(Crossover(count=3), history.context(history.elites(), device=H100))
+    shown = section(prompt_of(asked), "The parents")
+    assert [f"program {e.program[:8]}" in shown for e in history.elites()] == [True, True, False]

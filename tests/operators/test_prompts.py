@@ -10,6 +10,7 @@ Invariants:
 5. The prompts of the simplest run are as they were last looked at (`tests/operators/golden`).
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -17,6 +18,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jinja2
+import jinja2.meta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +47,7 @@ from operators import (
 )
 from operators.knowledge import Knowledge
 from operators.prompting.budget import PromptTooLong, Section, fit
+from operators.prompting.templates import SHIPPED
 from operators.quoting import quote, visible
 from tests.operators.history import PLAIN, History, constants_set, name_of, prompt_of, request_of
 
@@ -228,10 +232,10 @@ def hostile_run() -> History:
     history = History()
     first = history.add(PLAIN + f'DOC = """{HOSTILE}"""\n', note=HOSTILE)
     history.add(
-        constants_set(PLAIN, BLOCK=32), [first.program], operator="edit",
+        constants_set(PLAIN, BLOCK=128), [first.program], operator="edit",
         status=Status.RUNTIME_EXCEPTION, feedback=HOSTILE, note=HOSTILE,
     )  # fmt: skip
-    history.add(constants_set(PLAIN, BLOCK=64), [first.program], operator="edit", note=HOSTILE)
+    history.add(constants_set(PLAIN, BLOCK=32), [first.program], operator="edit", note=HOSTILE)
     history.fail(HOSTILE, [first.program], operator="edit")
     return history
 
@@ -264,6 +268,39 @@ def test_a_text_without_odd_characters_is_shown_as_it_is(text):
 
 
 # Templates of one's own
+
+
+def _rendered() -> list[tuple[str, set[str], str]]:
+    """Each call in `operators` that renders a template by its name: name, values, and the place."""
+    found = []
+    folders = [SHIPPED.parent / name for name in ("llm", "prompting")]
+    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="text") | ast.Name(id="render_prompt"),
+                    args=[ast.Constant(value=str(name)), *_],
+                    keywords=given,
+                ):
+                    values = {keyword.arg for keyword in given if keyword.arg}
+                    found.append((name, values, f"{path.name}:{node.lineno}"))
+    return found
+
+
+def _asked_for(name: str) -> set[str]:
+    """The values that a template needs, those of the ones that it includes too."""
+    tree = jinja2.Environment().parse((SHIPPED / f"{name}.j2").read_text())
+    included = {each.removesuffix(".j2") for each in jinja2.meta.find_referenced_templates(tree)}
+    needed = jinja2.meta.find_undeclared_variables(tree)
+    return set(needed).union(*map(_asked_for, included))
+
+
+def test_each_template_is_given_what_it_asks_for_and_nothing_else():
+    """`intent.j2` asked for a value that its operator gave under another name."""
+    calls = _rendered()
+    assert {name for name, *_ in calls} >= {"intent", "contract", "crossover", "direction"}
+    wrong = [call for call in calls if _asked_for(call[0]) != call[1]]
+    assert not wrong
 
 
 def test_a_users_template_stands_in_for_the_one_that_ships(tmp_path):

@@ -235,6 +235,14 @@ def test_a_more_exact_program_has_a_smaller_error(worker):
     assert "memory_bytes" not in exact.descriptors  # only full evaluations look
 
 
+def test_the_terms_of_the_longest_sum_are_told_with_the_error(worker):
+    outcome = "(x @ x.t()).sum(dim=1) + x.mean()"
+    task = Task(name="sums", source=task_source(outcome, "[torch.randn(8, 300)]"))
+    verdict = worker.evaluate(forward(f"return {outcome}"), task=task, fidelity="check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.descriptors["longest_sum"] == 2400.0  # that of the mean
+
+
 @pytest.mark.quiet
 def test_errors_of_timed_calls_count_too(worker):
     """Right in every check, and in a timed block as wrong as is allowed and no more."""

@@ -132,10 +132,7 @@ def test_a_library_that_computes_without_the_candidate_is_named():
     label = library_label("main", [TORCH] * 9 + [""] * 40, 2e-4)
     assert label is not None
     assert label.name == "library_at_work"
-    assert (
-        "libtorch_cpu.so was at work in 9 stack_samples at timed runs, own code in 0"
-        in label.evidence
-    )
+    assert "9 samples of timed runs show libtorch_cpu.so at work, 0 own code" in label.evidence
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `evolve bench` is asked for: its settings, and a run for every task of the suite."""
+"""The request of `evolve bench`: its settings, and a run for every task of the suite."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Final(Enum):
 
 @dataclass
 class BenchConfig:
-    """The types of conf/bench.yaml, which says what each is."""
+    """The types of conf/bench.yaml, which describes each field."""
 
     suite: str = MISSING
     path: str | None = None
@@ -62,10 +62,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A bench: its runs in order, and what is the same for all.
+    """A bench: its runs in order, and their common settings.
 
-    `beside` are the baselines that every program is timed with; `final` is None where winners are
-    not measured again; `within_s` None where there is no hurry.
+    `beside` are the baselines that every program is timed with; `final` is None if winners are not
+    measured again; `within_s` None if there is no hurry.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The first run's configuration: for what all runs have in common."""
+        """The first run's configuration: for the settings that all runs share."""
         return self.entries[0].config
 
 

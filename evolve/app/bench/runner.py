@@ -33,9 +33,9 @@ from evolve.store import RunRow
 from evolve.trackers import Feed
 
 FIRST_S = 45.0  # taken for a task's time before one has ended
-RESERVE_S = 20.0  # before the end: to give up what is under way, end the judge, write the report
+RESERVE_S = 20.0  # before the end: to cancel running work, end the judge and write the report
 DRAIN_S = 5.0
-PATIENCE_S = 8.0  # after a stop, with what does not end by itself
+PATIENCE_S = 8.0  # after a stop, for work that does not end by itself
 MAX_WHY = 150  # characters
 MAX_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
 
@@ -46,11 +46,11 @@ class Bench:
     """Searches every task of a plan that is not done.
 
     Args:
-        plan: what to run.
+        plan: the runs to make.
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
-        first_s: what a task is taken to need before one has ended.
+        first_s: estimate of a task's time before one has ended.
         say: takes lines of progress.
         interruptible: a block within which a request to stop calls its argument with the reason.
     """
@@ -80,10 +80,10 @@ class Bench:
         self._skipped_in_a_row = 0
 
     async def run(self) -> str:
-        """Search until all is done; why it ended before that, empty where it did not.
+        """Search until all is done; why it ended before that, empty if it did not.
 
         Raises:
-            EvolveError: the judge or the database cannot be used; what is under way can be resumed.
+            EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
         reasons: list[str] = []
         workers: list[asyncio.Task[EvolveError | None]] = []
@@ -120,7 +120,7 @@ class Bench:
         return reasons[0] if reasons else ""
 
     async def _work(self, stop: Callable[[str], None]) -> EvolveError | None:
-        """Take one task after the other; what fails here ends all."""
+        """Take one task after the other; a failure here ends all."""
         try:
             while not self._stop.is_set() and self._waiting and self._has_time():
                 await self._take(self._waiting.popleft())
@@ -130,7 +130,7 @@ class Bench:
         return None
 
     async def _work_alone(self) -> EvolveError | None:
-        """Try again, one by one, what failed while others were under way."""
+        """Repeat one by one the tasks that failed while others ran."""
         try:
             while not self._stop.is_set() and self._alone and self._has_time():
                 await self._take(self._alone.popleft(), alone=True)
@@ -145,7 +145,7 @@ class Bench:
         return time.monotonic() + usual_s < self._ends_at - RESERVE_S
 
     async def _take(self, entry: Entry, *, alone: bool = False) -> None:
-        """All that is left to do of one task; what fails beside others is tried again alone."""
+        """All remaining work of one task; a failure beside others is repeated alone."""
         start = time.monotonic()
         try:
             run, config = await self._begun(entry, alone=alone)
@@ -227,7 +227,7 @@ class Bench:
         return run, recorded
 
     async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
-        """The task with what the compiler makes of it, and what its audit found."""
+        """The task with the compiler's output for it, and the findings of its audit."""
         findings: Findings = []
         if self._plan.audit and isinstance(self._evaluator, LocalEvaluator):
             findings = await self._evaluator.audit(task)
@@ -238,11 +238,11 @@ class Bench:
             raise _Failed(str(error)) from error
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Raises _GivenUp where a stop is asked first."""
+        """The result of `work`. Raises _GivenUp if a stop is asked first."""
         task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            # Also where both are done: what begins now would hear of no stop.
+            # Also if both are done: the next work would not notice the stop.
             if self._stop.is_set() and not (task.done() and task.exception()):
                 raise _GivenUp
             return task.result()
@@ -305,7 +305,7 @@ class _Failed(Exception):
 
 
 class _GivenUp(Exception):
-    """A stop came first; nothing is stored of what was under way."""
+    """A stop came first; nothing is stored of the work in progress."""
 
 
 def _silently(what: str) -> AbstractContextManager[None]:

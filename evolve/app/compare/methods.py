@@ -16,7 +16,7 @@ OF_A_RUN = (  # settings that do not make another method of a search
 def methods_of(runs: Sequence[RunRow]) -> dict[str, list[str]]:
     """Names of runs by method: those whose settings differ in the seed only are of one.
 
-    A method of several runs is called by what their names begin with.
+    A method of several runs is identified by the prefix of their names.
     """
     alike: dict[str, list[str]] = {}
     for run in runs:
@@ -31,6 +31,6 @@ def methods_of(runs: Sequence[RunRow]) -> dict[str, list[str]]:
 
 
 def _common(names: Sequence[str]) -> str:
-    """What all names begin with."""
+    """The common prefix of all names."""
     pairs = zip(min(names), max(names), strict=False)
     return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

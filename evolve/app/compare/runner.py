@@ -67,11 +67,11 @@ def plan(
         searches: a preset for each method, with key=value words of its own after it.
         seeds: how many runs of each, numbered on from `seed`.
         store: the database, unless a word says otherwise.
-        name: what the runs' names begin with.
+        name: prefix of the runs' names.
 
     Raises:
-        UsageError: no budget, a method that is no preset or sets what has to be the same, runs of
-            these names with other settings, or what a run would refuse.
+        UsageError: no budget, a method that is no preset or sets something that has to be the same,
+            runs of these names with other settings, or a setting that a run would refuse.
     """
     _check(settings, searches, seeds)
     shared = [store_word(store), "store.reuse=false", *settings]
@@ -140,7 +140,7 @@ def _check(settings: Sequence[str], searches: Sequence[str], seeds: int) -> None
 
 
 def _group(word: str) -> str:
-    """What a key=value word is about: its key up to the first dot."""
+    """The key of a key=value word up to the first dot."""
     return word.lstrip("+~").partition("=")[0].partition(".")[0]
 
 
@@ -164,7 +164,7 @@ def _budget(shared: Sequence[str]) -> dict[str, Any]:
 
 
 def plan_notes(entries: Sequence[Entry]) -> Iterator[str]:
-    """What is to be said before the first run: methods that are the same, and how long it takes."""
+    """Notes before the first run: methods that are the same, and how long it takes."""
     by_settings: dict[str, list[str]] = {}
     for entry in entries:
         telling = {name: value for name, value in entry.config.items() if name not in OF_A_RUN}
@@ -191,7 +191,7 @@ async def search_all(
     """Search one run after the other with the same judge; those that are done are left alone.
 
     Args:
-        entries: what `plan` made.
+        entries: from `plan`.
         frontend: shows progress.
         evaluator: the judge, which does not audit the task; None starts the configured one, and
             has it audited.
@@ -243,5 +243,5 @@ async def _search(
         frontend.say(f"run {run.name} is finished: {run.reason}")
         return True
     frontend.say(f"run {run.name} in {store.location}")
-    # What is compared has to be verified, however late: the limit is one on the search here.
+    # Compared runs have to be verified, however late: the limit applies to the search only.
     return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

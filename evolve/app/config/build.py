@@ -1,4 +1,4 @@
-"""From configuration to objects: the only place that instantiates what a `_target_` names."""
+"""From configuration to objects: the only place that instantiates a `_target_`."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ from hydra.errors import InstantiationException
 
 from evolve.core.errors import UsageError
 
-# What a setting must be where a constructor asks for the type; other types are its own affair.
+# The value that a setting needs if a constructor asks for the type; it checks other types itself.
 ACCEPTED: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
     "float": ((int, float), "a number"),
@@ -47,7 +47,7 @@ def check_types(node: Mapping[str, Any], where: str, *, ours: Sequence[str] = ()
 
 
 def locate(node: Mapping[str, Any], where: str) -> Any:
-    """The class, or whatever else makes the component, that `node` names by `_target_`.
+    """The class or other factory of the component that `node` names by `_target_`.
 
     Raises:
         UsageError: it names none, or none that is to be had.

@@ -1,4 +1,4 @@
-"""Composition of a configuration: the one place that talks to Hydra, and puts its words in ours."""
+"""Composition of a configuration: the only place that calls Hydra, and rewords its messages."""
 
 import math
 import os
@@ -36,7 +36,7 @@ VERSION_BASE = "1.3"
 COMPONENTS = (
     *("archive", "selection", "operators", "schedule", "methods", "knowledge", "trackers"),
 )
-OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names what is in them
+OPEN = ("llm.models", "llm.roles", "llm.options")  # the user names their entries
 _UNCONVERTED = re.compile(
     r"Value '(?P<value>.*)' (of type .* could not be converted to|is not a valid) (?P<kind>\w+)"
 )
@@ -107,11 +107,11 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
 
     Returns:
-        The highest exit status of the jobs; 0 where Hydra only printed something.
+        The highest exit status of the jobs; 0 if Hydra only printed something.
 
     Raises:
-        EvolveError, OSError: what a job raised; the first one of a sweep, after its other jobs
-            have run.
+        EvolveError, OSError: raised by a job; the first one of a sweep, after its other jobs have
+            run.
     """
     flags = [word for word in words if "=" not in word or word.startswith("-")]
     if not flags and not any(word.lstrip("+~").startswith("hydra") for word in words):
@@ -138,7 +138,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
         if litter is not None:
             overrides.append(f"hydra.sweep.dir={litter}")
         argv = ["evolve run", *overrides, *flags]
-        environment = {"HYDRA_FULL_ERROR": "1"}  # raise, so that the words are ours
+        environment = {"HYDRA_FULL_ERROR": "1"}  # raise with a better message
         with (
             _our_words(words),
             patch.object(sys, "argv", argv),
@@ -151,7 +151,7 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
 
 
 def _opened(words: Sequence[str]) -> list[str]:
-    """The words, with what Hydra and a model need.
+    """The words, with the additions that Hydra and a model need.
 
     `++` before those that may add a name, and with a model operators that ask it, unless the words
     or their preset choose the operators: `llm.model=provider/name` is to be enough.
@@ -172,7 +172,7 @@ def _opened(words: Sequence[str]) -> list[str]:
 
 
 def _closed(word: str) -> str:
-    """The word without Hydra's `+`, which adds settings, where the schema says all there are.
+    """The word without Hydra's `+`, which adds settings, if the schema says all there are.
 
     Without it Hydra refuses a name that nothing would read.
 
@@ -220,7 +220,7 @@ def _our_words(
 
 
 def _explain(error: Exception, words: Sequence[str], verb: str, node: type) -> str:
-    """What, where and the remedy, out of an exception that may wrap the one that knows."""
+    """The error, its place and the remedy, out of an exception that may wrap the original."""
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         quoted = shlex.quote(f'{key}="{value}"')
@@ -289,8 +289,8 @@ def _known(node: type) -> tuple[list[str], list[str]]:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    In components and `llm`, what comes from the environment keeps its `${oc.env:...}` spelling
-    until they are built: secrets come from there, and this is what the database stores.
+    In components and `llm`, values from the environment keep their `${oc.env:...}` spelling until
+    they are built: secrets come from there, and the database stores this spelling.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.

@@ -1,4 +1,4 @@
-"""What may differ between a stored run and the words it is resumed with."""
+"""The settings that may differ between a stored run and the words it is resumed with."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -8,10 +8,10 @@ from evolve.app.config.upgrade import complete
 from evolve.core.errors import UsageError
 from evolve.store import RunRow
 
-# Nothing here changes what the run is: budgets, who answers (each ticket says which model), where
-# and behind which walls it is judged, and who else is told.
+# Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
+# device and sandbox, and trackers.
 MAY_DIFFER = ("termination", "llm", "device", "sandbox", "store", "trackers")
-KEPT = ("termination", "llm", "trackers")  # of these, what a resume changes holds from then on
+KEPT = ("termination", "llm", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names
 APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
 
@@ -55,7 +55,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def difference(word: str, old: Any, new: Any) -> list[str]:
-    """What a word of a resume would change; nothing where it says what is stored."""
+    """The change that a word of a resume would make; nothing if it equals the stored value."""
     key = word.partition("=")[0]
     if key == "search":
         return [f"{word} is for the start of a run"]

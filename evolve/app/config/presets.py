@@ -15,7 +15,7 @@ SINGLE = "single"
 
 
 def search_of(words: Sequence[str]) -> str:
-    """The preset that the words name; the portfolio, or, where they choose a part, one method."""
+    """The preset that the words name; the portfolio, or, if they choose a part, one method."""
     if names := [word.partition("=")[2] for word in words if word.startswith("search=")]:
         return names[-1]
     groups = {
@@ -33,7 +33,7 @@ class Preset:
 
 
 def preset_of(words: Sequence[str]) -> Preset:
-    """The preset that `search=NAME` names; an empty one where none or several are named."""
+    """The preset that `search=NAME` names; an empty one if none or several are named."""
     import yaml
 
     names = [word.partition("=")[2] for word in words if word.startswith("search=")]
@@ -49,7 +49,7 @@ def preset_of(words: Sequence[str]) -> Preset:
 
 
 def without_retyped(words: Sequence[str]) -> list[str]:
-    """The words, with the preset spelled out where an option is typed for a group of its values.
+    """The words, with the preset spelled out if an option is typed for a group of its values.
 
     Hydra would put the preset's values for one class on top of the option's for another, whichever
     was typed.

@@ -1,4 +1,4 @@
-"""What may stand in a run's configuration, with types that hold at composition.
+"""The fields of a run's configuration, with types that hold at composition.
 
 Components of `archive`, `selection`, `operators`, `schedule`, `methods`, `knowledge` and `trackers`
 are open: a `_target_` may name a class of any package, whose constructor gives the types of
@@ -13,7 +13,7 @@ from omegaconf import MISSING
 
 
 class OnExists(Enum):
-    """What to do when the database holds a run of that name already."""
+    """The action if the database already holds a run of that name."""
 
     error = "error"
     resume = "resume"
@@ -66,7 +66,7 @@ class TaskSettings:
 
 @dataclass
 class Limits:
-    """What a run may use or reach. None: no such limit."""
+    """Limits of a run. None: no such limit."""
 
     evaluations: int | None = None
     proposals: int | None = None
@@ -120,7 +120,7 @@ class ModelPrice:
 class Models:
     """One model by `model`, or several by `models`; `run` (whose answers) is for replay.
 
-    `evolve.llm.ModelSettings` says what the others mean.
+    See `evolve.llm.ModelSettings` for the others.
     """
 
     kind: ModelKind = ModelKind.single
@@ -147,7 +147,7 @@ class Models:
 
 @dataclass
 class Sandbox:
-    """What confines candidates."""
+    """The confinement of candidates."""
 
     require: Tier = Tier.none
     read: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ class Sandbox:
 
 @dataclass
 class Cuda:
-    """What CUDA C++ is compiled with besides a program's own words."""
+    """Compiler options for CUDA C++ besides a program's own."""
 
     include: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Cuda:
 
 @dataclass
 class Recall:
-    """What prompts tell of finished runs; `operators.memory.Recall` says what the settings mean."""
+    """Facts of finished runs in prompts; see `operators.memory.Recall` for the settings."""
 
     runs: int = 8
     seen: int = 3

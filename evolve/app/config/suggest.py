@@ -29,7 +29,7 @@ PART = "_target_"  # of a component: the class to build
 
 
 def setting_meant(key: str, known: Sequence[str], groups: Collection[str]) -> str:
-    """The setting that `key` was meant for, or what to do instead; empty where nothing is near.
+    """The setting that `key` was meant for, or the remedy; empty if none is similar.
 
     The group is matched first, then the name within it: of `terminaton.wall_time` the group is
     wrong, of `wall_time` it is missing.
@@ -55,7 +55,7 @@ def setting_meant(key: str, known: Sequence[str], groups: Collection[str]) -> st
 
 
 def option_meant(group: str, option: str, options: Sequence[str]) -> str:
-    """The word to write in place of `group=option`; empty where nothing is near."""
+    """The word to write in place of `group=option`; empty if nothing is near."""
     if group == "llm" and "/" in option:
         return f"llm.model={option}"
     if group == "store":
@@ -74,7 +74,7 @@ def _without_group(name: str, known: Sequence[str], tops: Collection[str]) -> st
 
 
 def _prefixes(name: str, whole: str) -> list[str]:
-    """`seed` and `seed.weight` of `seed.weight`; none where it is the `whole` name itself."""
+    """`seed` and `seed.weight` of `seed.weight`; none if it is the `whole` name itself."""
     parts = name.split(".") if name != whole else []
     return [".".join(parts[: end + 1]) for end in range(len(parts))]
 

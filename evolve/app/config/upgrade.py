@@ -17,12 +17,12 @@ BANDIT = f"{Bandit.__module__}.{Bandit.__qualname__}"
 
 
 def completed(run: RunRow) -> RunRow:
-    """The run with every setting that is asked for by name; what it lacks is at its default."""
+    """The run with every setting that is requested by name; missing ones get their defaults."""
     return dataclasses.replace(run, config=complete(run.config))
 
 
 def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration with the schema's defaults for what it lacks.
+    """A stored configuration with the schema's defaults for missing fields.
 
     A limit that it lacks is no limit: the options of `conf/termination` are for new runs. A setting
     that is no more goes out, and classes are named by the modules that they are in now.
@@ -38,7 +38,7 @@ def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_asks(schedule: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schedule whose prior, where it was worth dollars, is worth the default number of asks."""
+    """A schedule whose prior, if it was worth dollars, is worth the default number of asks."""
     if schedule.get("_target_") != BANDIT or "prior_usd" not in schedule:
         return schedule
     kept = {name: value for name, value in schedule.items() if name != "prior_usd"}

@@ -1,1 +1,1 @@
-"""What a budget buys, before and while it is spent."""
+"""The likely result of a budget, before and while it is spent."""

@@ -1,4 +1,4 @@
-"""`evolve run ... --dry-run`: what the budget will buy here, without touching the runs' file."""
+"""`evolve run ... --dry-run`: the likely result of the budget, without touching the runs' file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,9 +30,9 @@ Calls = tuple[Sequence[Sample], int]
 
 
 async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
-    """Audit the task, time the reference against itself, and say what the budget will buy.
+    """Audit the task, time the reference against itself, and forecast the budget's result.
 
-    Where models are configured, each is really asked for one proposal.
+    If models are configured, each is really asked for one proposal.
 
     Raises:
         UsageError: everything that a run would refuse, and a device that measures nothing.
@@ -72,7 +72,7 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
 
 
 def audit_lines(task: Task, findings: Findings) -> Iterator[str]:
-    """What the audit found, in words."""
+    """The audit's findings, in words."""
     if findings:
         yield (
             f"audit       {task.name} is WEAK: {weakness(findings)}; being correct means little, "
@@ -92,8 +92,8 @@ def forecast_lines(
 
     Args:
         termination: limits by name.
-        noise: what the judge measured of the reference.
-        calls: what models took; None without models.
+        noise: the judge's measurement of the reference.
+        calls: the models' costs; None without models.
         devices: how many evaluate at once, each of them as fast as the one that was measured.
     """
     each_s, timed_s = noise["seconds_per_evaluation"], noise["device_seconds_per_evaluation"]
@@ -123,7 +123,7 @@ def forecast_lines(
 
 
 def _bought(seconds: float, candidates: float, timed_s: float, call: CallForecast | None) -> str:
-    """What so much time brings, if every call gives a program that is judged in full."""
+    """The result of a given time if every call gives a program that is judged in full."""
     text = f"about {duration_text(seconds)}, {count_text(int(candidates), 'evaluation')}"
     if call is None:
         return text
@@ -133,7 +133,7 @@ def _bought(seconds: float, candidates: float, timed_s: float, call: CallForecas
 
 
 def _candidate_s(each_s: float, call: CallForecast | None, devices: int) -> float:
-    """Seconds per candidate: the judges', or those of the models where they are slower."""
+    """Seconds per candidate: the judges', or those of the models if they are slower."""
     judged_s = each_s / devices
     return judged_s if call is None else max(judged_s, call.seconds / call.slots)
 

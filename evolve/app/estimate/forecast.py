@@ -15,7 +15,7 @@ def budgets(usage: Mapping[str, float]) -> dict[str, float]:
 
 
 def first_limit(usage: Mapping[str, float], active_s: float) -> tuple[str, float] | None:
-    """The budget that is used up first and in how many seconds; None where nothing is used yet."""
+    """The budget that is used up first and in how many seconds; None if nothing is used yet."""
     ahead = [
         (active_s * (1 - share) / share, name)
         for name, share in budgets(usage).items()

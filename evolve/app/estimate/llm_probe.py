@@ -1,4 +1,4 @@
-"""One real proposal per model before a run: what it takes, and what the model makes of the task."""
+"""One real proposal per model before a run: its cost, and how well the model solves the task."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from evolve.search.execution.limits import with_reservations
 from evolve.store import Store, Ticket, TicketState
 
 FILE = "dry-runs.db"
-"""Beside the database of runs: where what was paid for is kept, and no run is mistaken for one."""
+"""Stored beside the database of runs: paid replies are kept, and no run is mistaken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallForecast:
-    """What a proposal takes on average over the models by their weights, and how many calls run.
+    """The cost of a proposal, averaged over the models by weight, and how many calls run.
 
-    `usd` is None where a cost is unknown.
+    `usd` is None if a cost is unknown.
     """
 
     tokens: float
@@ -36,7 +36,7 @@ class CallForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One proposal of a model: the replies of its calls, and in words what came of them."""
+    """One proposal of a model: the replies of its calls, and their result in words."""
 
     model: str
     weight: float
@@ -60,7 +60,7 @@ class Sample:
 
     @property
     def usd(self) -> float | None:
-        """What it cost; None where that is unknown of a call."""
+        """Its cost; None if the cost of a call is unknown."""
         costs = [reply.cost_usd for reply in self.replies]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
@@ -72,7 +72,7 @@ class Sample:
 async def sample_calls(
     config: Mapping[str, Any], task: Task, evaluator: Evaluator
 ) -> tuple[list[Sample], int] | None:
-    """Ask every model for what a run would ask after its seeds were judged; None without a model.
+    """Ask every model as a run would ask after its seeds were judged; None without a model.
 
     The second part is how many calls may be under way at once. Calls are committed, charged and
     kept as those of a run, in a database of their own (`FILE`), and stay within the run's limits.
@@ -100,7 +100,7 @@ async def sample_calls(
 
 
 async def _judge_seeds(search: Search, evaluator: Evaluator) -> None:
-    """Judge what a run starts from, as prompts show the verdicts."""
+    """Judge the programs that a run starts from, as prompts show the verdicts."""
     while (ticket := search.ask(models=())) is not None and not ticket.parents:
         if ticket.state is TicketState.PROPOSED:
             request = search.request(ticket)
@@ -111,7 +111,7 @@ async def _judge_seeds(search: Search, evaluator: Evaluator) -> None:
 async def _sample(
     search: Search, model: LanguageModel, rule: TerminationRule, name: str, weight: float
 ) -> Sample:
-    """What a model makes of one ticket, in as many rounds as its operator asks for."""
+    """A model's answer to one ticket, in as many rounds as its operator asks for."""
     ticket = search.ask(models=[name], operators=search.model_operators)
     if ticket is None or ticket.request is None:
         why = "; ".join(search.declined.values()) or "no operator asks it"
@@ -154,7 +154,7 @@ async def _call(
 
 
 def forecast(samples: Sequence[Sample], slots: int) -> CallForecast | None:
-    """The average proposal; None where no model answered."""
+    """The average proposal; None if no model answered."""
     counted = [sample for sample in samples if sample.is_counted]
     total = sum(sample.weight for sample in counted)
     if not total:

@@ -1,1 +1,1 @@
-"""What a Python program calls: `optimize`, `evaluate`, their events and results."""
+"""The Python interface: `optimize`, `evaluate`, their events and results."""

@@ -1,4 +1,4 @@
-"""Asynchronous functions made callable from code that is not, also where an event loop runs."""
+"""Asynchronous functions made callable from code that is not, also if an event loop runs."""
 
 import asyncio
 import contextvars

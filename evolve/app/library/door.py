@@ -45,7 +45,7 @@ async def optimize_async(
         task: a shipped task's name, the path of a task file, `kernelbench:1/40`, or a
             `torch.nn.Module` class, whose text and all that it uses becomes a task file beside
             the database.
-        inputs: where `task` is a class: a function without arguments that returns the list of
+        inputs: if `task` is a class: a function without arguments that returns the list of
             `forward`'s arguments.
         init_inputs: the same for the constructor's; None: it takes none.
         search: a preset (`conf/search`), such as `quick` or `kernel_smith`; None: the default.
@@ -56,7 +56,7 @@ async def optimize_async(
         store: path of the database, or the URL of a PostgreSQL server.
         name: of the run. A run that the database has is resumed. None: a new run, named after the
             task.
-        device: `cpu` or `cuda`; None: a GPU where there is one.
+        device: `cpu` or `cuda`; None: a GPU if there is one.
         settings: further settings of `evolve run` by dotted name, `{"seed": 1}`.
         on_event: is called with each `Event`, in the thread of the search. An exception that it
             raises ends the search and comes out here.
@@ -112,8 +112,8 @@ async def evaluate_async(
         init_inputs: as in `optimize`.
         fidelity: how far to go: `check` (correctness only), `screen` (a few timings), `reward`,
             `search`, or `verify` (all of it in fresh processes).
-        baseline: what it is timed against beside `eager`: `compile`, `file:mine.py`, ...
-        device: `cpu`, `cuda`, or `auto`: a GPU where there is one.
+        baseline: the opponent besides `eager`: `compile`, `file:mine.py`, ...
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
         size: which entry of the task's `SIZES`: `tiny`, `cpu`, `gpu`; None: the device's.
         precision: dtype of floating inputs and parameters: `fp32`, `fp16`, `bf16`; `task`: as the
             task makes them.

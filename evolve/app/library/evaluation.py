@@ -1,4 +1,4 @@
-"""One program before the whole evaluation service, or what the database knows of it."""
+"""One program for the whole evaluation service, or its verdict in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An evaluation, what the audit of its task found, and whether a database knew both."""
+    """An evaluation, the findings of its task's audit, and whether a database knew both."""
 
     evaluation: Evaluation
     findings: Findings
@@ -47,7 +47,7 @@ def request_for(
     precision: str,
     accumulation: str,
 ) -> EvaluationRequest:
-    """What the judge is asked about a program.
+    """The request to the judge about a program.
 
     Raises:
         UsageError: no such task or baseline.
@@ -72,7 +72,7 @@ def request_for(
 def recorded(
     path: str, run_name: str | None, sequence: int
 ) -> tuple[EvaluationRequest, Evaluation | None]:
-    """What was asked about a stored step, and the verdict on record.
+    """The request for a stored step, and the verdict on record.
 
     Raises:
         UsageError: there is no such step, or it made no program.
@@ -119,7 +119,7 @@ async def judge(
         if store and (found := _known(request, store, evaluator)):
             return found
         with frontend.doing(f"auditing the task {request.task.name}", plain=False):
-            findings = await evaluator.audit(request.task)  # first: it says what is wrong with it
+            findings = await evaluator.audit(request.task)  # first: it names errors of the task
         with frontend.doing(lambda: evaluator.phase_of(request.instance) or "judging", plain=False):
             evaluation = await evaluator.evaluate(request)
         return Verdict(evaluation=evaluation, findings=findings, known=False)
@@ -128,7 +128,7 @@ async def judge(
 
 
 def _known(request: EvaluationRequest, path: str, evaluator: Evaluator) -> Verdict | None:
-    """The verdict and the findings of the task's audit, where the database has them."""
+    """The verdict and the findings of the task's audit, if the database has them."""
     if request.opponents or request.fidelity is Fidelity.VERIFY or not Path(path).is_file():
         return None
     with open_store(path) as store:

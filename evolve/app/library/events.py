@@ -20,7 +20,7 @@ from evolve.store.champion import champion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A line of text; `is_failure` where something went wrong."""
+    """A line of text; `is_failure` if something went wrong."""
 
     text: str
     is_failure: bool = False
@@ -28,7 +28,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What begins now, before or beside the search, such as the start of the judge."""
+    """The work that begins now, before or beside the search, such as the start of the judge."""
 
     text: str
 
@@ -47,7 +47,7 @@ class Judged:
 
     `speedup` over the run's baseline is None unless the program is strictly correct and was timed.
     `is_best` says whether it is the best so far; `verifies` whether the step repeats the best one
-    in fresh processes. `usd` is what models have cost so far, None if a price is unknown.
+    in fresh processes. `usd` is the cost of models so far, None if a price is unknown.
     """
 
     run: str
@@ -127,7 +127,7 @@ class Steps:
         )
 
     def follow(self, under_way: Callable[[], Sequence[str]]) -> None:
-        """Events say what has happened, not what is under way."""
+        """Events report completed facts, not work in progress."""
 
 
 class EventFrontend:

@@ -1,4 +1,4 @@
-"""What a search has found, as Python values: the winner, its speedup, and every step."""
+"""The result of a search as Python values: the winner, its speedup, and every step."""
 
 import html
 import importlib.util
@@ -32,10 +32,10 @@ HEIGHT_PX = 800
 class Row:
     """One step of a search.
 
-    `speedup` is over the run's baseline, with its 95 % interval from `low` to `high`; all three
-    are None where the step has none. `best` is the highest speedup of a search's step so far.
-    `elapsed_s` is the run's active time when the step ended, `device_time_s` what it cost of the
-    device. `status` is None while the step has no verdict; `failure` says why there was no program.
+    `speedup` is over the run's baseline, with its 95 % interval from `low` to `high`; all three are
+    None if the step has none. `best` is the highest speedup of a search's step so far. `elapsed_s`
+    is the run's active time when the step ended, `device_time_s` its exclusive device time.
+    `status` is None while the step has no verdict; `failure` is the reason for a missing program.
     """
 
     sequence: int
@@ -103,7 +103,7 @@ class Result:
     Attributes:
         store: path of the database.
         run: name of the run, with which `optimize(..., name=run)` goes on.
-        task: what was searched for.
+        task: the task of the search.
         finished: whether the search came to its end; otherwise it can be resumed.
         reason: why it ended.
 
@@ -143,7 +143,7 @@ class Result:
 
     @property
     def baseline(self) -> str:
-        """What the speedup is against: `eager`, `compile`, `file:mine.py`, ..."""
+        """The baseline of the speedup: `eager`, `compile`, `file:mine.py`, ..."""
         return self._facts.baseline
 
     @property
@@ -160,7 +160,7 @@ class Result:
         """The winner's class `ModelNew`, which takes the place of the task's `Model`.
 
         The winner's code is executed in this process, outside of any sandbox: it was written by a
-        search or a model, and can do whatever this process may. Read `source` first.
+        search or a model, and has all rights of this process. Read `source` first.
 
         Raises:
             UsageError: the run has no winner.

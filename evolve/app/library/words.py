@@ -47,7 +47,7 @@ def limits(budget: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the parameters set, with further settings.
+    """The settings that the parameters stand for, with further ones.
 
     Raises:
         UsageError: a setting that a parameter has set already.
@@ -64,7 +64,7 @@ def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> di
 
 
 def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> str:
-    """What stands for a task in a configuration: its name, or the path of its file.
+    """The value for a task in a configuration: its name, or the path of its file.
 
     The text of a class is written to a file of its own below `folder`, where later searches and
     the command line find it again.

@@ -3,7 +3,7 @@
 A request of ticket 12 in its first round is `000012-0.ticket.json` (all of it, for machines) and
 `000012-0.prompt.md` (the conversation, to be read). Its answer goes into `000012-0.reply.md`, or
 into `000012-0.reply.json` with `text` and, if known, `model`, `prompt_tokens`, `completion_tokens`
-and `cost_usd`. Where newer verdicts have changed what is asked, files begin with `000012-0.1`.
+and `cost_usd`. If newer verdicts have changed the request, files begin with `000012-0.1`.
 """
 
 import json
@@ -57,7 +57,7 @@ class ByHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply file, with the request that it belongs to; `key` is that of what was asked."""
+    """A reply file, with the request that it belongs to; `key` is the key of the request."""
 
     path: Path
     run: str
@@ -116,7 +116,7 @@ def _withdraw(folder: Path, stem: str) -> None:
 
 
 def _refuse_stale(folder: Path, stem: str, key: str) -> None:
-    """Raise UsageError where a reply would be taken for the answer to what it does not answer."""
+    """Raise UsageError if a reply would be accepted for a request that it does not belong to."""
     path = folder / (stem + _TICKET)
     replies = _replies(folder, stem)
     if not replies or not path.exists():
@@ -191,7 +191,7 @@ def _usage(given: dict[str, Any]) -> Usage:
 
 
 def _amount(given: dict[str, Any], name: str) -> float:
-    """Raises ValueError where it cannot be counted."""
+    """Raises ValueError if it cannot be counted."""
     amount = float(given[name])
     if not 0 <= amount < _MAX_AMOUNT:
         raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MAX_AMOUNT:g}, or left out")

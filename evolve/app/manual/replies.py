@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
-    """Store and read every reply of a folder that the run still waits for; says what came of each.
+    """Store and read every awaited reply of a folder; reports the result of each.
 
     In any order and any number of times the outcome is the same.
     """
@@ -45,7 +45,7 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
 
 
 def _misplaced(search: "Search", answer: Answer) -> str:
-    """What is wrong with where an answer is told; empty where nothing is."""
+    """Why an answer cannot be told to this ticket; empty if it can."""
     if answer.run != search.run.name:
         return f"it is of run {answer.run}, not of {search.run.name}; tell that run"
     if not 0 <= answer.sequence < search.store.next_sequence(search.run.id):

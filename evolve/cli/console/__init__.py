@@ -1,1 +1,1 @@
-"""What the terminal shows."""
+"""The output on the terminal."""

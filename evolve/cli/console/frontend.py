@@ -24,7 +24,7 @@ from evolve.store import RunRow
 
 
 class Terminal:
-    """What a command tells its user (`evolve.app.frontend.Frontend`)."""
+    """A command's messages to its user (`evolve.app.frontend.Frontend`)."""
 
     def __init__(self) -> None:
         self._display: PlainDisplay | LiveDisplay | None = None  # while a search is under way
@@ -57,7 +57,7 @@ class Terminal:
     ) -> Iterator[None]:
         """The first signal drains, the second leaves at once; nothing is lost either way.
 
-        Once the block is over, what is left of the command is not to be interrupted.
+        Once the block is over, the rest of the command must not be interrupted.
         """
         stopping = False
 

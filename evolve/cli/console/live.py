@@ -33,7 +33,7 @@ MAX_RECOUNTED = 20_000  # steps, about a second: a resume must not wait for its 
 
 
 class Tally:
-    """What a display knows: fed by told steps, and by the run's progress between them."""
+    """The state of a display, updated by told steps, and by the run's progress between them."""
 
     def __init__(self, termination: Mapping[str, Any], rule: Rule, baseline: str) -> None:
         self.termination = termination
@@ -43,8 +43,8 @@ class Tally:
         self.best: Ratio | None = None
         self.verified: Ratio | None = None
         self.last = ""
-        self.doing: Callable[[], Sequence[str]] = tuple  # what is under way, a line each
-        self.since = ""  # what the counts leave out
+        self.doing: Callable[[], Sequence[str]] = tuple  # running work, a line each
+        self.since = ""  # left out of the counts
         self._winner: Callable[[], Champion | None] = lambda: None
 
     def recall(self, store: RunStore, run: RunRow) -> None:
@@ -59,7 +59,7 @@ class Tally:
                 self.counts[_outcome(step.status, custom=step.custom)] += 1
 
     def add(self, told: Told) -> bool:
-        """Take over one told step; True where it is the best so far."""
+        """Take over one told step; True if it is the best so far."""
         evaluation = told.evaluation
         outcome = _outcome(evaluation.status, custom=evaluation.custom)
         self.counts[outcome] += 1
@@ -107,7 +107,7 @@ def _outcome(status: Status, *, custom: bool | None) -> str:
 
 
 class PlainDisplay:
-    """One line per improvement and per failed step, and what is under way where there is none."""
+    """One line per improvement and per failed step, and the current work if there is none."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

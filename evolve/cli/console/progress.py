@@ -1,4 +1,4 @@
-"""What a command is at, with the seconds since."""
+"""The current work of a command, with the seconds since its start."""
 
 import sys
 import time
@@ -17,11 +17,11 @@ _live: "list[Live]" = []  # the one line of the terminal, while anything is bein
 
 @contextmanager
 def doing(what: str | Callable[[], str], *, plain: bool = True) -> Iterator[None]:
-    """Say what is done for as long as the block lasts; on a terminal with the seconds since.
+    """Show the current work for as long as the block lasts; on a terminal with the seconds since.
 
     Args:
-        what: in words; called anew whenever the line is redrawn.
-        plain: whether it is a line of the output where that is no terminal.
+        what: the work, in words; called anew whenever the line is redrawn.
+        plain: whether it is a line of the output if that is no terminal.
     """
     said = what if callable(what) else lambda: what
     if plain and not sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""The last lines of a run: what was won, on what, and what to type next."""
+"""The last lines of a run: the gain, the device, and the next command."""
 
 import shlex
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def _left(facts: RunFacts) -> tuple[int, int]:
 
 
 def _left_text(facts: RunFacts) -> str:
-    """What the end came before, in words."""
+    """The work that the end interrupted, in words."""
     programs, asked = _left(facts)
     parts = []
     if programs:
@@ -81,7 +81,7 @@ def _left_text(facts: RunFacts) -> str:
 
 
 def _usual_end(facts: RunFacts) -> Iterator[str]:
-    """What most candidates came to, with one example."""
+    """The most frequent outcome of candidates, with one example."""
     example = facts.example
     if example is None:
         return
@@ -127,7 +127,7 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> I
 
 
 def _more(facts: RunFacts) -> str:
-    """A word that gives the run more of what ended it."""
+    """A word that raises the limit that ended the run."""
     limits, progress = facts.run.config["termination"], facts.progress
     if limits["wall_time"] and parse_duration(limits["wall_time"]) <= 2 * progress.wall_time_s:
         return f"termination.wall_time={format_duration(max(4 * progress.wall_time_s, 600))}"

@@ -1,4 +1,4 @@
-"""What a terminal does by itself: it echoes Ctrl-C into a panel, and breaks lines inside words."""
+"""A terminal's own behaviour: it echoes Ctrl-C into a panel, and breaks lines inside words."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def wrapped(line: str) -> str:
-    """The line with breaks between words where standard output is a terminal, else as it is."""
+    """The line with breaks between words if standard output is a terminal, else as it is."""
     if not sys.stdout.isatty():
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -23,7 +23,7 @@ def wrapped(line: str) -> str:
 
 @contextmanager
 def without_echo() -> Iterator[None]:
-    """Within this block a Ctrl-C is not echoed: its ^C would shift the panel by what it takes."""
+    """Within this block a Ctrl-C is not echoed: its ^C would shift the panel."""
     before = _modes()
     if before is None:
         yield
@@ -40,7 +40,7 @@ def without_echo() -> Iterator[None]:
 
 
 def _modes() -> list[Any] | None:
-    """The terminal's modes; None where standard input is none."""
+    """The terminal's modes; None if standard input is none."""
     try:
         import termios
     except ImportError:

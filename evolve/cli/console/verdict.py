@@ -13,7 +13,7 @@ def verdict_text(evaluation: Evaluation, findings: Findings = ()) -> Iterator[st
 
     Args:
         evaluation: the verdict.
-        findings: what the audit of the task found.
+        findings: of the task's audit.
     """
     yield f"verdict    {_status(evaluation)}"
     yield f"strict     {NOT_COUNTED if findings else 'passed' if evaluation.strict else 'failed'}"
@@ -70,7 +70,7 @@ def _cases(evaluation: Evaluation) -> str:
 
 
 def _checks(evaluation: Evaluation) -> list[str]:
-    """What came of each case: they are checked in order, and the first failure ends it."""
+    """The result of each case: they are checked in order, and the first failure ends the check."""
     cases, told = evaluation.cases, evaluation.feedback
     if evaluation.status is Status.CORRECT or evaluation.stage >= Stage.CORRECTNESS:
         before, after = "passed", "passed"

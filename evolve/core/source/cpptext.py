@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"""\w+|"(?:\\.|[^"\\\n]){0,500}+"|'(?:\\.|[^'\\\n])'|\S""")
 _TRANSPARENT = re.compile(r"^(?:inline\s+)?(?:namespace\b[\w\s:]*|extern)$")
 _NO_FUNCTION = re.compile(r"^(?:template\s*<[^{]*>\s*)?(?:struct|class|union|enum|typedef|using)\b")
 _FUNCTION = re.compile(r"\w\s*\(.*\)[^()=]*$", re.DOTALL)
-_MAX_HEADER = 4096  # of what stands before a brace is looked at
+_MAX_HEADER = 4096  # characters examined before a brace
 _BRACE = re.compile(r"[{}]")
 _BOUNDARY = re.compile(r"[;{}]")
 _CODE = re.compile(r"^[ \t]*\#[ \t]*\w|[;{}][ \t\r]*$", re.MULTILINE)

@@ -11,7 +11,7 @@ from evolve.core.source.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.source.tunable_sites import Site, declaration, find_sites
 
 _SCOPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-Block = Any  # a statement, a handler of exceptions or a case: what holds statements
+Block = Any  # a statement, a handler of exceptions or a case: a node with statements
 
 
 @lru_cache(maxsize=256)  # a template is asked about again for each of its instances
@@ -31,7 +31,7 @@ def normalised_digest(source: str) -> str:
 
 @lru_cache(maxsize=256)
 def normalised_text(source: str) -> str:
-    """What `normalised_digest` tells programs apart by, the choices of tunables left out."""
+    """The text by which `normalised_digest` compares programs, without the choices of tunables."""
     found = _normalised(source)
     try:
         return source if found is None else ast.unparse(_undocumented(found[0]))
@@ -116,7 +116,7 @@ def _undocumented(module: ast.Module) -> ast.Module:
 
 
 def _copied(statement: Block) -> Block:
-    """The statement, a copy where it holds others, for the definitions among these."""
+    """The statement, a copy if it holds others, for the definitions among these."""
     blocks = {
         name: [_copied(each) for each in getattr(statement, name)]
         for name in ("body", "orelse", "finalbody", "handlers", "cases")

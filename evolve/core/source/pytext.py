@@ -228,7 +228,7 @@ def _unescape(written: str) -> str:
 
 
 def write_literal(value: str) -> str:
-    """A literal that says `value`, raw and readable where that can be.
+    """A literal that says `value`, raw and readable if that can be.
 
     >>> print(write_literal("int x;"))
     r\"\"\"int x;\"\"\"

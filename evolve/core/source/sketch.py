@@ -41,8 +41,8 @@ _KEPT = frozenset(keyword.kwlist) | frozenset(_WORDS.split())
 def sketch(source: str) -> str:
     """The fingerprint of a source, 172 characters.
 
-    What counts are the tokens of the normalised text, four in a row at a time, each as often as it
-    occurs. Names count where they are called, qualified, keywords or common types: renaming a
+    The sketch is made of the tokens of the normalised text, four in a row at a time, each as often
+    as it occurs. Names count if they are called, qualified, keywords or common types: renaming a
     variable changes nothing.
     """
     words = [_number(token) for token in _tokens(normalised_text(source))]

@@ -43,7 +43,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The `TUNABLE = {...}` statement; `is_read` where the module uses the name itself."""
+    """The `TUNABLE = {...}` statement; `is_read` if the module uses the name itself."""
 
     statement: ast.Assign | ast.AnnAssign
     choices: Mapping[str, tuple[TunableValue, ...]]
@@ -159,7 +159,7 @@ def _declared_site(module: Module, found: Declaration, name: str) -> Site:
     if not any(choice == default and type(choice) is type(default) for choice in choices):
         fact = f"its value {default!r} is not among its choices {list(choices)}"
         raise _error(name, line, fact, "add it to the choices or change the constant")
-    written[default] = module.source[start:end]  # whatever way it is spelled
+    written[default] = module.source[start:end]  # in any spelling
     return Site(name, default, start, end, written)
 
 

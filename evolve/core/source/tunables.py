@@ -91,7 +91,7 @@ class Space:
         }
 
     def complete(self, assignment: Assignment) -> dict[str, TunableValue]:
-        """The assignment, checked, with the defaults of what it leaves out."""
+        """The assignment, checked, with the defaults of missing tunables."""
         for name, value in assignment.items():
             self[name].index(value)
         return self.defaults | dict(assignment)
@@ -133,7 +133,7 @@ def render(source: str, assignment: Assignment) -> str:
 def freeze(source: str, assignment: Assignment) -> str:
     """The rendered source without the `TUNABLE` declaration, for exports.
 
-    The declaration stays, as the plain data that it is, where the source itself reads it.
+    The declaration stays, as the plain data that it is, if the source itself reads it.
     """
     module = read(render(source, assignment))
     found = declaration(module)

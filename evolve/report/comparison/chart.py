@@ -146,7 +146,7 @@ def _path(corners: Sequence[tuple[float, float]]) -> str:
 
 
 def x_ticks(axis: str, scale: Scale) -> list[Tick]:
-    """About five round numbers; of seconds, minutes or hours where the axis is time."""
+    """About five round numbers; of seconds, minutes or hours if the axis is time."""
     name, unit = _unit(scale.end) if axis == "wall_time_s" else ("", 1.0)
     rough = scale.end / unit / 5
     power = 10.0 ** math.floor(math.log10(rough))

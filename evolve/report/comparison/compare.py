@@ -35,7 +35,7 @@ _OF_ONE_RUN = ("name", "seed", "on_exists", "audit", "opening", "store", "oppone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Methods in the order of asking, and what all of their runs have in common."""
+    """Methods in the requested order, and the properties that all of their runs share."""
 
     groups: Sequence[Group]
     task: str
@@ -93,7 +93,7 @@ def write_comparison(comparison: Comparison, page: Path, table: Path) -> None:
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """A row for every change of what a run would hand over, and a last one for its champion."""
+    """A row for every change of the result that a run would return, and one for its champion."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,8 +1,8 @@
-"""Best-so-far curves of runs, and what the seeds of one method have in common.
+"""Best-so-far curves of runs, and statistics over the seeds of one method.
 
-What a search would have handed over is the instance whose speedup is highest at the lower end of
-its interval, over all evaluations that it had by then. So one lucky measurement does not raise a
-curve for long, and a curve falls where measuring again takes something back.
+The result that a search would have returned is the instance whose speedup is highest at the lower
+end of its interval, over all evaluations that it had by then. So one lucky measurement does not
+raise a curve for long, and a curve falls if a new measurement is lower.
 """
 
 import math
@@ -41,7 +41,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A change of what the search would hand over; None if all that it had was refuted."""
+    """A change of the result that the search would return; None if everything was refuted."""
 
     spent: Spent
     best: Ratio | None
@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One run: its changes in order, all that it used, and what its headline rests on."""
+    """One run: its changes in order, its total use, and the basis of its headline."""
 
     run: RunRow
     points: Sequence[Point]
@@ -112,8 +112,8 @@ class Spread:
 def spread(values: Sequence[float | None]) -> Spread:
     """Median and interval by order statistics, a run without a correct program below all others.
 
-    The narrowest interval between the k-th lowest and the k-th highest value that covers the
-    median with 95 %; the whole range where there are too few values (under six) for that.
+    The narrowest interval between the k-th lowest and the k-th highest value that covers the median
+    with 95 %; the whole range if there are too few values (under six) for that.
     """
     ordered = sorted(-math.inf if value is None else value for value in values)
     count = len(ordered)
@@ -189,7 +189,7 @@ class _Best:
         return Ratio(math.exp(log.value), math.exp(log.low), math.exp(log.high))
 
     def add(self, step: Step, baseline: str) -> bool:
-        """Take over an evaluation; whether it changes what would be handed over."""
+        """Take over an evaluation; whether it changes the result that would be returned."""
         if step.program is None or step.fidelity is not Fidelity.SEARCH:
             return False
         before = self.ratio

@@ -27,7 +27,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The output of the exported tests; `fault` where they did not come to an end, else empty."""
+    """The output of the exported tests; `fault` if they did not come to an end, else empty."""
 
     tests: tuple[Checked, ...]
     fault: str = ""
@@ -74,7 +74,7 @@ def _run(folder: Path, report: Path, deadline_s: float) -> str:
     alone = {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # what is checked is what is written
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # the checked file is the written one
     }
     process = subprocess.Popen(
         command,

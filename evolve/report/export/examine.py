@@ -207,7 +207,7 @@ def _structure(case: ExaminedCase) -> tuple[list[str], list[str], str]:
 
 
 def schema_kind(cases: tuple[ExaminedCase, ...], name: str) -> str:
-    """What a parameter of forward is in the schema; empty if it is a plain value, as judged."""
+    """The schema type of a parameter of forward; empty if it is a plain value, as judged."""
     values = [case.arguments[name] for case in cases]
     kinds = {_kind(value) for value in values}
     if kinds == {"Tensor", "None"}:

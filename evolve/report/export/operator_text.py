@@ -32,10 +32,10 @@ def operator_name(task: str) -> str:
 
 
 def operator_values(name: str, examined: Examined) -> dict[str, Any]:
-    """What the template of `op.py` takes, for an operator of that name.
+    """The variables of the template of `op.py`, for an operator of that name.
 
     Raises:
-        UsageError: something in the task has no such text; the message says what.
+        UsageError: something in the task has no such text; the message names it.
     """
     first, defaults = examined.cases[0], examined.defaults
     _check_names([*first.arguments, *defaults], name)
@@ -118,7 +118,7 @@ def _case_text(case: ExaminedCase) -> dict[str, Any]:
 
 
 def _schema(given: Mapping[str, str], held: Mapping[str, str], count: int) -> str:
-    """The operator's schema as a Python string, in pieces of a line where it is long."""
+    """The operator's schema as a Python string, in pieces of a line if it is long."""
     parameters = [f"{kind} {name}" for name, kind in given.items()]
     parameters += [f"Tensor {name}" for name in held.values()]
     returned = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
@@ -134,7 +134,7 @@ def _mapping(items: Mapping[str, str], indent: int) -> str:
 
 
 def _wrapped(start: str, parts: Sequence[str], end: str, indent: int) -> str:
-    """The parts on one line, or one on each where that gets long."""
+    """The parts on one line, or one on each if that gets long."""
     line = f"{start}{', '.join(parts)}{end}"
     if len(line) + indent <= _LONG:
         return line

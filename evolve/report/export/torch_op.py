@@ -37,7 +37,7 @@ _NEEDS = {
 class Facts:
     """Facts of a winner besides its source.
 
-    `device` is `cpu` or `cuda`, `architecture` what it was judged on as the guard compares it
+    `device` is `cpu` or `cuda`, `architecture` that of the judge, as the guard compares it
     (`x86_64`, `sm_90`); `gain` a sentence with an interval; `provenance` lines for the README.
     """
 
@@ -126,7 +126,7 @@ def _rendered(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _test_values(examined: Examined) -> dict[str, Any]:
-    """What `test_op.py` is made of, as Python text."""
+    """The contents of `test_op.py`, as Python text."""
     accumulation, dtype = examined.loaded.accumulation, examined.loaded.cases[0].dtype
     rounding = _OPERAND_ROUNDING[accumulation]
     constants = {case.name: dict(case.constants) for case in examined.cases}

@@ -44,7 +44,7 @@ def literal(value: Any, where: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The string in double quotes where nothing in it has to be escaped for that."""
+    """The string in double quotes if nothing in it has to be escaped for that."""
     written = repr(text)
     return written if '"' in written else f'"{written[1:-1]}"'
 

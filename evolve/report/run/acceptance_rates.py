@@ -55,7 +55,7 @@ _RUNGS: tuple[tuple[str, frozenset[Status]], ...] = (
 
 
 def funnel(facts: RunFacts) -> list[Rung]:
-    """How far proposals came, screens included; each rung says what ended the others' way."""
+    """How far proposals came, screens included; each rung names the ends of the others."""
     left = list(facts.proposals)
     total = len(left) or 1
     rungs = [_rung("asked for", left, total, {})]

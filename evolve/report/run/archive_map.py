@@ -1,4 +1,4 @@
-"""The archive as a heat map over two axes, or as a ranked list where slots have no axes."""
+"""The archive as a heat map over two axes, or as a ranked list if slots have no axes."""
 
 import math
 import re

@@ -36,7 +36,7 @@ class CaseLine:
 
 
 def case_lines(facts: RunFacts) -> list[CaseLine]:
-    """The champion's cases, and the weighted total where there are several timed ones."""
+    """The champion's cases, and the weighted total if there are several timed ones."""
     if facts.champion is None:
         return []
     baseline, cases = facts.baseline, facts.champion.evaluation.cases

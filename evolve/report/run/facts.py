@@ -48,7 +48,7 @@ class RunFacts:
 
     @cached_property
     def proposals(self) -> list[Step]:
-        """What operators made: neither repeats for verification nor the user's own baseline."""
+        """Operators' programs: neither repeats for verification nor the user's own baseline."""
         return [
             step
             for step in self.steps

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that needs nothing else, now or in ten years.
 
-Markup stands in templates only, with automatic escaping; Python hands over plain values. What a
-candidate wrote passes `printable` first. A content security policy in the page forbids every
-request, and every script but its own.
+Markup stands in templates only, with automatic escaping; Python hands over plain values. Text of
+candidates passes `printable` first. A content security policy in the page forbids every request,
+and every script but its own.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Best-so-far over a suite: the geometric mean of what searches would hand over by then."""
+"""Best-so-far over a suite: the geometric mean of the results that searches would return."""
 
 import math
 from collections.abc import Sequence
@@ -45,6 +45,6 @@ def _chart(axis: str, curves: Sequence[Curve]) -> Chart | None:
 
 
 def _mean_at(curves: Sequence[Curve], axis: str, place: float) -> float:
-    """Over all tasks; 1 if there is no correct program yet: one keeps what one has."""
+    """Over all tasks; 1 without a correct program yet: the reference is kept."""
     logs = [math.log(curve.at(axis, place) or 1.0) for curve in curves]
     return math.exp(math.fsum(logs) / len(logs))

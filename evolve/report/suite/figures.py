@@ -64,7 +64,7 @@ def figures(
     Args:
         results: of any tasks.
         column: `custom` or `mixed`.
-        baseline: what speedups are against.
+        baseline: of speedups.
         weak_counts: count programs of weak tasks, as evaluators do that do not look for them.
     """
     ended = [result for result in results if result.ended]
@@ -115,7 +115,7 @@ def _geomean_all(speedups: Sequence[float], tasks: int) -> float | None:
 
 
 def groups(results: Sequence[TaskResult]) -> list[tuple[str, list[TaskResult]]]:
-    """All tasks, and each level where there are several."""
+    """All tasks, and each level if there are several."""
     levels = sorted({result.task.level for result in results})
     if len(levels) < 2:
         return [(f"level {levels[0]}" if levels and levels[0] else "all", list(results))]

@@ -122,7 +122,7 @@ def _figure_row(group: str, found: Figures) -> tuple[str, ...]:
 
 
 def _mean_text(found: Figures) -> str:
-    """The geometric mean, with its interval where there are tasks enough for one."""
+    """The geometric mean, with its interval if there are tasks enough for one."""
     mean = found.geomean
     if mean is None:
         return "-"

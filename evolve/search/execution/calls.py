@@ -100,7 +100,7 @@ class Calls:
 
     @property
     def refused(self) -> str:
-        """Why what waits may not be sent, as far as money and tokens go."""
+        """Why waiting calls may not be sent, as far as money and tokens go."""
         return self._refused
 
     def askable(self) -> list[str]:
@@ -119,7 +119,7 @@ class Calls:
             self._waiting.append(ticket)
 
     def send(self, admit: Admit) -> None:
-        """Start what waits, in order, as far as slots, pauses and `admit` allow."""
+        """Start waiting calls, in order, as far as slots, pauses and `admit` allow."""
         self._refused = ""
         if self._model is None:
             return
@@ -137,11 +137,11 @@ class Calls:
         self._waiting = kept
 
     def collect(self) -> tuple[list[Ticket], list[BaseException]]:
-        """Store and read what has ended, in the order of asking.
+        """Store and read finished calls, in the order of asking.
 
         Returns:
-            The tickets as they stand then; those that are asked again wait here already. The
-            second part is what went wrong on our side.
+            The tickets as they stand then; those that are asked again wait here already. The second
+            part lists our own failures.
         """
         ended = sorted(
             (task for task in self._running if task.done()),
@@ -164,7 +164,7 @@ class Calls:
         return tickets, failures
 
     async def settle(self, patience_s: float) -> None:
-        """Let what is under way end for so long, after something else has gone wrong.
+        """Give running calls so long to end, after another error.
 
         A refused key is refused to all its users, in a moment: a call that is given up before that
         would be charged as if it had been answered.
@@ -184,9 +184,9 @@ class Calls:
                 del self._running[task]
 
     async def abandon(self) -> None:
-        """Give up what is under way, and keep what has arrived.
+        """Cancel running calls, and keep arrived replies.
 
-        What was sent has an unknown outcome then; what only waited to be sent is asked again.
+        Sent calls then have an unknown outcome; unsent ones are asked again.
         """
         self.collect()
         self._is_closing = True
@@ -209,7 +209,7 @@ class Calls:
         call.sent = time.monotonic()
 
     def _keep(self, call: Call, reply: ModelReply) -> Ticket:
-        """Store and read what came of a call; what was never sent is still to be asked."""
+        """Store and read the result of a call; an unsent call is still to be asked."""
         return call.ticket if call.number is None else self._search.replied(call.number, reply)
 
     def _with_unsent(self, worst: Reservation) -> Reservation:

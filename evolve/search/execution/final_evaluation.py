@@ -1,8 +1,8 @@
 """The winner of a search, measured again beside every baseline: the finals of a suite.
 
 Fitness is against one baseline, so a search pays for no other. A final does, once for the winner,
-after it has won. There can be two finalists: the best program whose work custom kernels do, and,
-where it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
+after it has won. There can be two finalists: the best program whose work custom kernels do, and, if
+it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def is_mixed(step: Step) -> bool:
 def finalists(search: Search) -> list[Elite]:
     """Programs to measure: the best custom one, and a mixed one that is faster, if any.
 
-    Also a custom one that has not been measured and is faster than what the final came to.
+    Also a custom one that has not been measured and is faster than the result of the final.
     """
     custom, mixed = search.contenders()[:1], _best_mixed(search)
     found = [*custom]
@@ -91,7 +91,7 @@ def lacking(store: RunStore, run: int, elite: Elite, baselines: Sequence[str]) -
 
 
 def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
-    """Baselines that were timed, or failed themselves; all where the program gave no time.
+    """Baselines that were timed, or failed themselves; all if the program gave no time.
 
     None if a fault of the judge left it without a verdict.
     """
@@ -114,7 +114,7 @@ async def play_finals(
     fidelity: Fidelity,
     stop: asyncio.Event,
 ) -> bool:
-    """Measure the finalists beside all baselines, unless they have been; the next where one falls.
+    """Measure the finalists beside all baselines, unless they have been; the next if one falls.
 
     The run is claimed meanwhile, and counts as finished afterwards.
 
@@ -158,7 +158,7 @@ def unjudged(store: RunStore, run: int) -> list[Elite]:
 
 
 async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
-    """Judge once more, one after the other, what has failed by our own fault.
+    """Judge once more, one after the other, the evaluations that failed by our own fault.
 
     A large task may need the memory that those had which were judged at the same time.
     """
@@ -219,5 +219,5 @@ class _Final:
                 raise failures[0]
 
     async def abandon(self) -> None:
-        """Give up what is under way; it is measured by the next call."""
+        """Cancel running evaluations; the next call measures again."""
         await self._judging.abandon()

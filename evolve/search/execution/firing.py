@@ -11,7 +11,7 @@ def too_late(parts: Iterable[tuple[str, object]], termination: TerminationRule) 
     Args:
         parts: by the setting that each stands under. One with a mechanism that waits says so by an
             attribute `fires_at`: the first step at which each can fire, by the name of its setting.
-        termination: what ends the run.
+        termination: the rule that ends the run.
     """
     for where, part in parts:
         for name, step in getattr(part, "fires_at", {}).items():

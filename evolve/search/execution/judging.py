@@ -1,4 +1,4 @@
-"""The pool of evaluations: keeps the judge's slots, and tells what ends in the order of asking."""
+"""The pool of evaluations: keeps the judge's slots, and tells results in the order of asking."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One step that was told: what listeners (live display, trackers) get."""
+    """One step that was told, as listeners (live display, trackers) get it."""
 
     ticket: Ticket
     evaluation: Evaluation
@@ -78,7 +78,7 @@ class Judging:
         *,
         is_opening: bool = False,
     ) -> None:
-        """Begin with a ticket; how fast it is may stay rough where a verification follows."""
+        """Begin with a ticket; how fast it is may stay rough if a verification follows."""
         request = self._search.request(ticket, opponents)
         if is_opening:
             request = replace(request, target_speedups={self._search.baseline: UNREACHABLE_SPEEDUP})
@@ -90,7 +90,7 @@ class Judging:
         self._running[task] = ticket
 
     def collect(self) -> tuple[list[Told], list[BaseException]]:
-        """Tell what has ended; the second part is what went wrong on our side."""
+        """Tell finished evaluations; the second part lists our own failures."""
         ended = sorted(
             (task for task in self._running if task.done()),
             key=lambda task: self._running[task].sequence,
@@ -106,7 +106,7 @@ class Judging:
         return told, failures
 
     async def abandon(self) -> None:
-        """Give up what is still running, but keep what has ended."""
+        """Cancel running evaluations, but keep finished ones."""
         try:
             self.collect()
         finally:
@@ -116,7 +116,7 @@ class Judging:
             self._running.clear()
 
     def withdraw(self) -> None:
-        """Store what has ended, and take back the starts of the rest, for a process that exits."""
+        """Store finished evaluations, and undo the starts of the rest, for a process that exits."""
         self.collect()
         for ticket in self._running.values():
             self._search.store.withdraw_evaluation(ticket)
@@ -130,7 +130,7 @@ class Judging:
     async def _evaluate(self, ticket: Ticket, request: EvaluationRequest) -> Evaluation:
         """The verdict; one that failed by our own fault is asked for again, a few times.
 
-        Not where memory is what it failed for, or others keep the device busy: the judge has tried
+        Not if it failed for lack of memory, or others keep the device busy: the judge has tried
         that again by itself, alone.
         """
         known = self._search.known(request, self._evaluator)
@@ -153,7 +153,7 @@ class Judging:
         return replace(evaluation, device_time_s=device_time_s)
 
     def _never_finished(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict where every earlier session died while it judged this instance."""
+        """The verdict if every earlier session died while it judged this instance."""
         return Evaluation(
             status=Status.INFRA,
             stage=Stage.NONE,

@@ -1,4 +1,4 @@
-"""What a termination rule says of a run while evaluations and calls are under way."""
+"""The state of a termination rule while evaluations and calls are running."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ _NO_ANSWERS: Mapping[str, Any] = {"proposals": 0, "tokens": 0, "usd": 0.0}
 
 
 class Limits:
-    """Asks a termination rule, and counts what is under way and what is kept back.
+    """Asks a termination rule, counting running work and reserves.
 
     Args:
         search: the engine, whose recorded progress the rule gets.
@@ -55,12 +55,12 @@ class Limits:
 
     @property
     def kept_s(self) -> float:
-        """What another evaluation takes, and the verification of what is the best by then."""
+        """The cost of another evaluation, and of the verification of the best program by then."""
         has_winner = self._search.leader is not None
         return self._reserve.evaluation_s + self._reserve.verification_s * has_winner
 
     def over(self, *, reserve: bool = True) -> str:
-        """Why no proposal that waits is judged; what was paid for them says nothing against it."""
+        """Why no waiting proposal is judged; money spent on them is no reason."""
         done = replace(self._search.progress, **_NO_ANSWERS)
         done = replace(done, stop_requested=self._is_stop_asked())
         return self._termination.check(self._reserved(done) if reserve else done) or ""
@@ -72,13 +72,13 @@ class Limits:
         certain: bool = False,
         tuning: bool = False,
     ) -> str:
-        """Why to ask for nothing more, counting what is under way as done.
+        """Why to ask for nothing more, counting running work as done.
 
         Args:
-            worst: what calls that are to be sent would use at most; what earlier calls have
-                reserved counts as used then.
-            certain: count only what is done.
-            tuning: leave out what answers cost: it is about tuning that is to go on without them.
+            worst: upper bound on the use of calls to be sent; reservations of earlier calls then
+                count as used.
+            certain: count only finished work.
+            tuning: leave out the cost of answers: for tuning that continues without them.
         """
         pending = [
             ticket.proposal.fidelity
@@ -109,7 +109,7 @@ class Limits:
         return f"{reason}, counting what is to be sent with up to {worst.tokens:,} tokens and {usd}"
 
     def _reserved(self, progress: Progress) -> Progress:
-        """The progress with what is kept back; device time by the run's average so far."""
+        """The progress including reserves; device time by the run's average so far."""
         if not self._verify:
             return progress
         each_s = progress.device_time_s / max(progress.evaluations + progress.screens, 1)

@@ -28,7 +28,7 @@ MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
-LATE_S = 12.0  # behind a limit on wall time: what is still under way then is given up
+LATE_S = 12.0  # after a limit on wall time: running work is cancelled then
 UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]
@@ -49,11 +49,11 @@ class Pipeline:
     search's model. As many calls are made in advance as keep the judge busy (`LLMConcurrency`); if
     it would be idle while models answer, operators without a model fill in.
 
-    A limit on wall time includes the verification: nothing begins unless what is left holds it and
-    the verification, as far as can be told from what evaluations have taken so far. Evaluations
-    that take longer are given up when the verification has to begin, and the verification itself
-    `late_s` behind the limit. All that is given up is repeated by a resume; one that begins with
-    its limit used up finishes what is left, however long that takes.
+    A limit on wall time includes the verification: work begins only if the remaining time suffices
+    for it and the verification, as estimated from the evaluations so far. Evaluations that take
+    longer are given up when the verification has to begin, and the verification itself `late_s`
+    behind the limit. A resume repeats all cancelled work; one that begins with its limit used up
+    finishes the remaining work in any time.
 
     Args:
         search: the engine; its run is claimed for as long as `run` is under way.
@@ -62,8 +62,8 @@ class Pipeline:
         listeners: called after every told step, in order; they must not raise.
         say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
-        drain_s: how long what is under way may take to finish after `request_stop`. Evaluations
-            that still run then are repeated by a resume; calls are given up.
+        drain_s: how long running work may take after `request_stop`. Evaluations that still run
+            then are repeated by a resume; calls are given up.
         verify: whether the champion is verified at the end; if not, the limit on wall time says
             when nothing more begins, and nothing is given up.
         open_verified: whether programs are judged one by one until the first that can be is
@@ -71,8 +71,8 @@ class Pipeline:
             while they are timed.
         serial: one thing at a time, so that a replay asks in the same order.
         began: when the time of this session began, on the clock of `time.monotonic`; None: now.
-        late_s: how long behind a limit on wall time what is under way may end.
-        free_judge: ends what the judge does for evaluations that were given up.
+        late_s: how long after a limit on wall time running work may end.
+        free_judge: ends the judge's work on evaluations that were cancelled.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
-        self._owed: set[int] = set()  # of these, by number, what an earlier session left behind
+        self._owed: set[int] = set()  # by number, the ones that an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
         self._failures = {True: 0, False: 0}  # in a row, of models and of operators without
@@ -214,7 +214,7 @@ class Pipeline:
         return Outcome(reason=reason, finished=True)
 
     def _set_limit(self) -> None:
-        """See when the wall time will be over, unless this session is to finish what is left."""
+        """Compute the end of the wall time, unless this session only finishes remaining work."""
         is_new = not self._search.progress.wall_time_s
         for line in too_late(self._search.parts, self._termination) if is_new else ():
             self._say(line)
@@ -241,7 +241,7 @@ class Pipeline:
         return time.monotonic() >= self._ends + self._late_s
 
     async def _take_over(self) -> None:
-        """What an earlier session left behind; the user's baseline is judged at once."""
+        """Work that an earlier session left behind; the user's baseline is judged at once."""
         for ticket in self._search.open_tickets():
             if ticket.operator in self._left:
                 self._left[ticket.operator].append(ticket)
@@ -251,7 +251,7 @@ class Pipeline:
         await judge_opponents(self._search, self._run_alone, self._left[OPPONENT])
 
     async def _loop(self) -> str:
-        """Search until nothing more is to be asked, and what is under way has ended; why."""
+        """Search until nothing is left to ask and running work has ended; returns the reason."""
         while not self._stop.is_set():
             if self._opening:
                 await self._open()
@@ -264,7 +264,7 @@ class Pipeline:
             if not self._tasks():
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
-                # What is left waits for an endpoint that is down, or may not be sent at all.
+                # The rest waits for an unavailable endpoint, or may not be sent at all.
                 if ended := self._calls.refused or self._limits.reason(certain=True):
                     return ended
             await self._wait()
@@ -302,7 +302,7 @@ class Pipeline:
             self._measure_leader()
 
     def _measure_leader(self) -> None:
-        """In full, if it had a first look only: what others are weighed against has to be sure."""
+        """In full, if it had only a first interval: the reference of comparisons must be sure."""
         search = self._search
         leader = next(iter(search.contenders()), None)
         is_due = any(ticket.operator == REMEASURE for ticket in self._proposed)
@@ -314,7 +314,7 @@ class Pipeline:
             self._proposed.appendleft(again)
 
     def _fill(self) -> str:
-        """Put to work whatever has room; why nothing more is asked for, where a rule says so."""
+        """Use all free slots; returns why nothing more is asked for, if a rule says so."""
         while True:
             if over := self._start_judging():
                 return over
@@ -336,16 +336,16 @@ class Pipeline:
             self._take(ticket)
 
     def _ask_tuning(self) -> Ticket | None:
-        """What was spent on answers does not end their tuning, which has a share of its own."""
+        """The cost of answers does not end their tuning, which has a share of its own."""
         if self._limits.over() or self._limits.reason(tuning=True):
             return None
         return self._search.ask_tuning()
 
     def _start_judging(self) -> str:
-        """Fill the judge's slots; why nothing more is started, where a rule says so.
+        """Fill the judge's slots; why nothing more is started, if a rule says so.
 
-        What an earlier session left behind is judged whatever the limits say by now: it may be what
-        a person wrote by hand since.
+        Work of an earlier session is judged in spite of the limits: a person may have written it by
+        hand since.
         """
         while self._proposed and self._may_judge():
             ticket = self._proposed[0]
@@ -421,7 +421,7 @@ class Pipeline:
         self._collect()
 
     def _collect(self) -> None:
-        """Tell and read what has ended; only then listeners hear of it."""
+        """Tell and read finished work; only then are listeners called."""
         told, failures = self._judging.collect()
         for event in told:
             for listener in self._listeners:
@@ -440,7 +440,7 @@ class Pipeline:
             await self._give_up()
 
     async def _drain(self) -> None:
-        """Let what is under way finish for a while; the rest is asked again by a resume."""
+        """Let running work finish for a while; a resume asks the rest again."""
         deadline = time.monotonic() + self._drain_s
         await self._calls.withdraw_unsent()
         while (tasks := self._tasks()) and (left := deadline - time.monotonic()) > 0:

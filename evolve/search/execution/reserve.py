@@ -15,7 +15,7 @@ VERIFICATION = 3.0
 RECENT = 32
 """Evaluations that are looked at."""
 
-# Pairs of processes of a verification; more on a host where one is not enough for an evaluation, if
+# Pairs of processes of a verification; more on a host if one is not enough for an evaluation, if
 # narrow intervals are wanted.
 _PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part
@@ -26,9 +26,9 @@ _WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verifi
 class Reserve:
     """Seconds of wall time that evaluations take, measured in this session.
 
-    Until one has ended they are not known, and 0: what an evaluation takes is found out by one.
-    What a verification takes follows from the stages of evaluations: its pairs of processes from
-    the usual pair, its checks from the longest, when the task's inputs were made.
+    Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
+    verification follows from the stages of evaluations: its pairs of processes from the usual pair,
+    its checks from the longest, when the task's inputs were made.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Reserve:
         self._is_wide = False
 
     def recall(self, search: Search) -> None:
-        """Take what earlier sessions have stored: the best program, and its verification."""
+        """Read the results of earlier sessions: the best program, and its verification."""
         made = search.store.made_by(search.run.id, VERIFY)[-1:]
         made += [search.leader.sequence] if search.leader else []
         for sequence in made:
@@ -86,7 +86,7 @@ class Reserve:
 
 
 def _usual(numbers: Collection[float]) -> float:
-    """The first ones take longer: a task's inputs are made, and what its reference takes is."""
+    """The first ones take longer: inputs are made, and the reference is measured."""
     return statistics.median_low(numbers) if numbers else 0.0
 
 

@@ -60,7 +60,7 @@ async def verify_champion(
     """Verify the leader, then programs that may still be faster than the one verified.
 
     `waiting` are verifications that an earlier session was stopped at. See `evolve.store.champion`
-    for what follows from the stored results.
+    for the decision from the stored results.
     """
     for ticket in waiting:
         if not stopped():
@@ -78,8 +78,8 @@ def next_contender(
 ) -> tuple[Elite | None, Sequence[Elite]]:
     """The program to be verified now, if any, and the contenders behind.
 
-    The leader, if it has not been; with a champion, also one whose interval lies above all of what
-    its verification came to: that may be much less than what the search took it for.
+    The leader, if it has not been; with a champion, also one whose interval lies above the
+    champion's verification, which may be much lower than the search's estimate.
     """
     contenders, done = search.contenders(), verified_instances(search.store, search.run)
     has_stood = reigning is not None and reigning.instance in done

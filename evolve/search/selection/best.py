@@ -22,8 +22,8 @@ class Greedy:
 class Beam:
     """Of the `width` best elites the one that was asked least; a tie is the better one's.
 
-    Beam search (Lowerre 1976) without rounds: whatever enters the beam is expanded as often as the
-    rest of it. KernelAgent and AccelOpt search kernels so, one round at a time.
+    Beam search (Lowerre 1976) without rounds: a program that enters the beam is expanded as often
+    as the others. KernelAgent and AccelOpt search kernels so, one round at a time.
 
     Raises:
         UsageError: `width` is below 1.
@@ -72,8 +72,8 @@ class ExploreExploit:
 
     Args:
         exploration: probability of any elite, all alike.
-        exploitation: probability of one of the top, all of them alike; what is left over goes to a
-            draw in proportion to speedup.
+        exploitation: probability of one of the top, all of them alike; the rest goes to a draw in
+            proportion to speedup.
         top: how many elites are the top.
 
     Raises:
@@ -102,7 +102,7 @@ class ExploreExploit:
             if draw < self.exploration:
                 index = unchosen(rng.randrange(left), chosen)
             elif draw < self.exploration + self.exploitation:
-                # The top of what is left: as large as it was where others are chosen already.
+                # The top of the remaining ones: as large as before if others are chosen already.
                 index = unchosen(rng.randrange(min(self.top, left)), chosen)
             else:
                 index = self._by_speedup(population, chosen, rng)

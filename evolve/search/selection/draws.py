@@ -40,7 +40,7 @@ def unchosen(number: int, chosen: Collection[int]) -> int:
 
 
 def then_best(chosen: Sequence[Elite], population: Population, count: int) -> tuple[Elite, ...]:
-    """What is chosen, then the best others, up to `count`."""
+    """The chosen ones, then the best others, up to `count`."""
     parents = list(chosen[:count])
     taken = {elite.program for elite in parents}
     for elite in population[: count + len(parents)]:

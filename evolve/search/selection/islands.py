@@ -32,7 +32,7 @@ class IslandRoundRobin:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Islands, and what the policy within needs of them."""
+        """Islands, and the facts about them that the inner policy needs."""
         return frozenset({"islands", *getattr(self.within, "needs", ())})
 
     @property
@@ -51,7 +51,7 @@ class IslandRoundRobin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveIslands:
-    """Islands by what they gained of late, and the harder at work the more (AdaEvolve).
+    """Islands by their recent gains, with more weight for active ones (AdaEvolve).
 
     Arm and intensity of arXiv 2602.20133 (`adaevolve/adaptation.py`). An evaluation's gain d is how
     far, in log speedup, it rose above all that the island had before, at most 1. The island with
@@ -130,7 +130,7 @@ class AdaptiveIslands:
         """Replays the newest evaluations among the best of an island.
 
         Args:
-            population: knows what came of programs as parents.
+            population: knows the results of programs as parents.
             elites: of the island.
             window: how many of them are read.
             copies: on how many islands a program stands.

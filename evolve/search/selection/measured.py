@@ -1,4 +1,4 @@
-"""Policies that take a fitness as what it is: an estimate with a spread."""
+"""Policies that treat a fitness as an estimate with a spread."""
 
 import heapq
 import math
@@ -34,7 +34,7 @@ class Polca:
         priority: `mean` or `ucb`.
         exploration: c of the upper bound.
         noise: range of one evaluation in log speedup. POLCA's is that of the score, which a log
-            speedup does not have; how far a measurement may be off is what the bound is about.
+            speedup does not have; the bound is about the possible error of a measurement.
 
     Raises:
         UsageError: a setting is out of range.
@@ -61,7 +61,7 @@ class Polca:
             return ()
         head = self._head(population, max(self.candidates, count))
         places = min(self.candidates, len(head))
-        # Not of one place a turn: where others have every second ticket, half of an even head would
+        # Not of one place a turn: if others have every second ticket, half of an even head would
         # never be asked. Steps of the golden section come to all places alike (Weyl 1916).
         start = int(population.turn // self.proposals * _GOLDEN % 1 * places)
         turned = head[start:places] + head[:start] + head[places:]
@@ -84,11 +84,11 @@ class Polca:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thompson:
-    """The elites whose speed, drawn from what is known of it, is highest (Thompson 1933).
+    """The elites whose speed, drawn from its posterior, is highest (Thompson 1933).
 
     The posterior of a log speedup is normal, with the value and the 95 % interval of the pooled
-    fitness: a lucky measurement loses its lead as soon as it is repeated, and what is worse beyond
-    doubt is not chosen. `widening` multiplies the spread, for the paths that a slower program may
+    fitness: a lucky measurement loses its lead as soon as it is repeated, and a clearly worse
+    program is not chosen. `widening` multiplies the spread, for the paths that a slower program may
     still open. The best 1000 take part, without those whose draw could beat the last chosen one
     only beyond four standard deviations of both.
 

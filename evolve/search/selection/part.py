@@ -8,7 +8,7 @@ from evolve.core.protocols import Elite, Population, Visits
 
 
 class Part(Population):
-    """Some elites of a population; what came of them stays as it is in the whole.
+    """Some elites of a population; their results as parents are those of the whole population.
 
     A program whose nearest held ancestor is elsewhere is a root of the part.
 

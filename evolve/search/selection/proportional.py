@@ -77,7 +77,7 @@ class Curiosity:
     1000 take part.
 
     Args:
-        penalty: what a ticket without a child that is held costs.
+        penalty: the cost of a ticket without a held child.
         floor: the least weight, so that nothing is ruled out for ever.
 
     Raises:

@@ -16,14 +16,13 @@ from evolve.search.selection.draws import WINDOW, then_best
 class Uct:
     """Descends from the roots by upper confidence bounds (Kocsis and Szepesvari 2006).
 
-    At a program with N tickets in its subtree, a child with n of them scores
-    Q + exploration * sqrt(ln N / n). Against the best child stands an explicit arm that expands the
-    program itself: the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions
-    (AdaExplore, arXiv 2604.16625, `agent/mcts.py`). It is open while a is below
-    widening * N ** power: progressive widening (Coulom 2007). Dead ends are not entered as long as
-    there is another way; what leads to the best program is none. KernelPro (arXiv 2606.26453)
-    combines widening, the log of the speedup as reward, and dead ends; its constants are not
-    published.
+    At a program with N tickets in its subtree, a child with n of them scores Q + exploration *
+    sqrt(ln N / n). Against the best child stands an explicit arm that expands the program itself:
+    the highest Q of its children + exploration * sqrt(ln N) / a, after a expansions (AdaExplore,
+    arXiv 2604.16625, `agent/mcts.py`). It is open while a is below widening * N ** power:
+    progressive widening (Coulom 2007). Dead ends are not entered as long as there is another way;
+    the path to the best program is none. KernelPro (arXiv 2606.26453) combines widening, the log of
+    the speedup as reward, and dead ends; its constants are not published.
 
     The tree's archive keeps few roots; of more than 1000 the newest 1000 are looked at.
 
@@ -80,7 +79,7 @@ class Uct:
         return then_best([node], population, count)
 
     def _descend(self, population: Population, node: Elite, line: set[str]) -> Elite | None:
-        """The child to go on with; None where the program itself is to be expanded."""
+        """The child to go on with; None if the program itself is to be expanded."""
         children = self._alive(population, population.children(node.program), line)
         visits = population.visits(node.program)
         seen = _seen(visits)

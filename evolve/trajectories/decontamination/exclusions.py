@@ -29,7 +29,7 @@ class Reason(StrEnum):
 CHEATING = frozenset(
     ("decoy_kernel", "evaluator_access", "foreign_library", "introspection", "timing_mismatch")
 )
-"""Labels of the judge that make a step unfit to learn from, whatever its verdict."""
+"""Labels of the judge that make a step unfit for training, with any verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Rules:
         held_out: tasks that nothing is trained on.
         models: names or patterns that are allowed; empty for all.
         licences: SPDX identifiers or patterns that are allowed; empty for all that do not forbid.
-        keys: that no row may hold, besides what looks like one.
+        keys: that no row may hold, besides strings that look like one.
     """
 
     held_out: HeldOut = field(default_factory=HeldOut)

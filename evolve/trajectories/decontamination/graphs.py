@@ -1,12 +1,12 @@
-"""Digests of what tasks compute: equal for one computation however it is spelled.
+"""Digests of the computations of tasks, independent of their spelling.
 
-Task files are executed to trace them, so that happens in a process of its own, which ends with what
-it hangs or dies on: `python -m evolve.trajectories.decontamination.graphs` reads one task per line
-and answers one line each. No memory is used for inputs and weights, which are traced without their
-values.
+Task files are executed to trace them, so that happens in a process of its own, which ends with a
+task that hangs or crashes it: `python -m evolve.trajectories.decontamination.graphs` reads one task
+per line and answers one line each. No memory is used for inputs and weights, which are traced
+without their values.
 
-Tracing an unrolled recurrent network takes a minute, its signature (shapes and types of what goes
-in) a millisecond; so graphs are compared only of tasks whose signatures agree.
+Tracing an unrolled recurrent network takes a minute, its signature (shapes and types of inputs) a
+millisecond; so graphs are compared only of tasks whose signatures agree.
 """
 
 import json
@@ -116,8 +116,7 @@ def _answer(process: "subprocess.Popen[str]", asked: Mapping[str, str]) -> dict[
 def digest_of(name: str, source: str, wanted: str) -> str:
     """The `signature` or the `graph` of a task at the sizes that its file sets; executes the file.
 
-    A graph is its operations in order with what they take from each other, shapes, types and
-    constants.
+    A graph is its operations in order with their operands, shapes, types and constants.
 
     Raises:
         UsageError: the file does not run, or cannot be traced.
@@ -165,7 +164,7 @@ def _plain(value: Any, places: Mapping[str, int]) -> Any:
 
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a task file prints is no answer
+    os.dup2(2, 1)  # prints of a task file are no answer
     for line in sys.stdin:
         asked = json.loads(line)
         try:

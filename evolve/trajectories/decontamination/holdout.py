@@ -1,4 +1,4 @@
-"""Held-out tasks: what a model will be measured on, and must not be trained on."""
+"""Held-out tasks: those that a model will be measured on and must not be trained on."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ NEAR = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A task that is held out: as which, and what showed it (`name`, `source`, `graph`)."""
+    """A held-out task: its name, and the kind of match (`name`, `source`, `graph`)."""
 
     name: str
     how: str
@@ -32,10 +32,10 @@ class HeldOut:
     """A set of tasks to keep out.
 
     Attributes:
-        asked: what was asked for, as the manifest quotes it.
+        asked: the request, as the manifest quotes it.
         sources: text of every task by name.
         signatures: names of the tasks by their signatures, if they were traced.
-        notices: what a person should know about it.
+        notices: messages for the user.
     """
 
     asked: tuple[str, ...] = ()
@@ -45,13 +45,13 @@ class HeldOut:
 
     @property
     def digest(self) -> str:
-        """Of names and texts: what lies under a path may be another task today."""
+        """Of names and texts: a path may hold another task today."""
         texts = (part for pair in sorted(self.sources.items()) for part in pair)
         return framed_digest("held out", *self.asked, *texts)
 
     @property
     def is_traced(self) -> bool:
-        """Whether tasks are recognised by what they compute, too."""
+        """Whether tasks are also recognised by their computation."""
         return bool(self.signatures)
 
     @cached_property
@@ -59,9 +59,9 @@ class HeldOut:
         return Similarity(self.sources)
 
     def match(self, task: Task, tracer: Tracer | None = None) -> Match | None:
-        """What a task is held out as; None if it may be trained on.
+        """The kind of a held-out task; None if it may be trained on.
 
-        With a tracer also by what it computes; that executes the task, in another process.
+        With a tracer also by its computation; that executes the task, in another process.
         """
         if KERNELBENCH in self.asked and task.name.startswith(PREFIX):
             return Match(task.name, "name")
@@ -91,7 +91,7 @@ def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:
     Args:
         asked: `kernelbench` (all problems of the checkout in KERNELBENCH_PATH; without one its
             tasks are known by name only), files or folders of task modules, or `none`.
-        tracer: to recognise them by what they compute, too.
+        tracer: to recognise them by their computation, too.
 
     Raises:
         UsageError: a path is not there, or holds no task.

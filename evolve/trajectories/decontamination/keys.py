@@ -1,4 +1,4 @@
-"""Whether a text holds a key: what `evolve.llm.secrets.scrub` says, asked only if it may matter.
+"""Whether a text holds a key: by `evolve.llm.secrets.scrub`, called only if it may matter.
 
 Scrubbing looks at every position of a text in many ways, which costs more than everything else that
 an export does with it. Here a text is first searched for the few marks that keys begin with.
@@ -26,7 +26,7 @@ def environment_keys() -> tuple[str, ...]:
 
 @lru_cache(maxsize=128)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
-    """Whether scrubbing would change the text; `known` is what `environment_keys` gave."""
+    """Whether scrubbing would change the text; `known` is from `environment_keys`."""
     if any(value in text for value in known):
         return True
     suspicious = (

@@ -46,7 +46,7 @@ def licence_of(source: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """The words of an expression as SPDX spells them, without what a comment puts around them."""
+    """The words of an SPDX expression, without the comment around them."""
     words = (word.upper() if word.upper() in _OPERATORS else word for word in _WORD.findall(text))
     return " ".join(words).replace("( ", "(").replace(" )", ")")
 
@@ -55,7 +55,7 @@ def allows_training(licence: str, allowed: Collection[str] = ()) -> bool:
     """Whether rows of a task under this licence may be exported.
 
     `allowed` are identifiers or patterns; with none of them everything but `FORBIDDING` is, also
-    what is unknown. Of an expression every part has to be allowed.
+    unknown ones. Of an expression every part has to be allowed.
     """
     parts = [word for word in _WORD.findall(licence) if word not in ("(", ")", *_OPERATORS)]
     return all(_allowed(part, allowed) for part in parts)

@@ -21,7 +21,7 @@ _BLANKS = str.maketrans("", "", " \t\r")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a task file is compared.
+    """The parts of a task file that are compared.
 
     Attributes:
         digest: of the shingles; equal in every process.
@@ -93,7 +93,7 @@ class Near:
 
 
 class Similarity:
-    """References to compare with: what most of them have in common counts little.
+    """References to compare with: parts common to most of them count little.
 
     Args:
         references: source of each by its name.

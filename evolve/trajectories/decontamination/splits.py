@@ -13,7 +13,7 @@ _MODEL = "model-"  # how families are called whose tasks declare no category
 
 
 def families_of(tasks: Iterable[Task], twins: Iterable[tuple[Task, Task]] = ()) -> dict[str, str]:
-    """What each task is kept together with, by its revision.
+    """The tasks that each task is kept together with, by revision.
 
     Tasks of one declared `CATEGORY` are, and tasks of one model: layout, comments, sizes and the
     names of variables make no other one. So a model that one file declares a category for takes

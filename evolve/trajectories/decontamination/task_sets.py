@@ -1,6 +1,6 @@
-"""A folder of modules becomes a set of tasks to train on; what is no sound task is left out.
+"""A folder of modules becomes a set of tasks to train on; unsound tasks are left out.
 
-Files are read as text here. What executes them are the workers, which judge tasks anyway.
+Files are read as text here. They are executed by the workers, which judge tasks anyway.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file with what was found; `signature` is of what goes in, if it was audited."""
+    """A file with its findings; `signature` describes the inputs, if it was audited."""
 
     path: str
     revision: str
@@ -61,7 +61,7 @@ class Auditor(Protocol):
 def read_folder(
     folder: Path, read: Callable[[str], Task] = find_task
 ) -> tuple[list[Candidate], list[Finding]]:
-    """The tasks of a folder and its sub-folders by path, and what became of the other files.
+    """The tasks of a folder and its sub-folders by path, and the reasons against the other files.
 
     Nothing is executed. Of files that differ in layout and comments only the first stays.
 
@@ -126,7 +126,7 @@ async def audit_all(
 ) -> list[Finding]:
     """Every task audited and traced, in order; one at a time by each auditor.
 
-    What ends or holds up a worker is the task that it has, so it never has two. Findings that the
+    A worker that ends or hangs does so because of its task, so it never has two. Findings that the
     journal has are not made again.
 
     Raises:

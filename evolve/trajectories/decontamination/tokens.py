@@ -1,8 +1,8 @@
-"""A model as tokens that say what it does, however it is spelled.
+"""A model as tokens of its computation, independent of spelling.
 
 Without the names of variables, of attributes of `self`, of functions and classes; without numbers,
-docstrings and annotations; without what every module of torch begins with. What is imported counts
-by its own name, whatever path it is reached by: `F.relu`, `torch.relu` and `relu` are one.
+docstrings and annotations; without the usual first lines of a module of torch. An import counts by
+its original name, independent of its path: `F.relu`, `torch.relu` and `relu` are one.
 """
 
 import ast
@@ -12,7 +12,7 @@ _SIGNS = (ast.UAdd, ast.USub)
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
-    """What a module calls the things that it imports, and what they are called where they are."""
+    """A module's names for its imports, and the original names."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -23,11 +23,11 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def tokens_of(models: Iterable[ast.AST], imported: Mapping[str, str]) -> Iterator[str]:
-    """Kinds of nodes in order, with the names of what is used of elsewhere.
+    """Kinds of nodes in order, with the names of imported objects.
 
     Args:
         models: the classes and functions of a task file that make no inputs.
-        imported: what `imported_names` gives for the file.
+        imported: the result of `imported_names` for the file.
     """
     pending = [*models][::-1]
     while pending:
@@ -56,7 +56,7 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def _outer_name(node: ast.AST, imported: Mapping[str, str]) -> str | None:
-    """What a name or a dotted path is of something imported; None if it is of nothing such."""
+    """The original of a name or a dotted path that is imported; None for others."""
     if isinstance(node, ast.Name):
         return imported.get(node.id)
     root = node

@@ -1,4 +1,4 @@
-"""Columns of rows for trainers: declared once, equal in every shard, whatever a shard's rows hold.
+"""Columns of rows for trainers: declared once, equal in every shard, independent of its rows.
 
 A type is the name of a scalar, a list of one type, or a mapping of names to types. A number may be
 unknown, everything else is there.

@@ -35,7 +35,7 @@ class Plan:
     Attributes:
         format: of the trainer.
         recipe: which steps become which rows.
-        rules: what is left out whatever the recipe says.
+        rules: the exclusions of every recipe.
         test_share: of the task families.
         test_families: names of them, instead.
         parquet: instead of JSON lines.
@@ -76,7 +76,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted while rows are made; plain data, so that it survives a kill."""
+    """The counts while rows are made; plain data, so that they survive a kill."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     models: Counter[str] = field(default_factory=Counter)
@@ -108,7 +108,7 @@ class Counts:
 _LEARNED_FROM = "a turn that is not wanted, which this trainer would learn from"
 
 Progress = Callable[[str, float, int, int], None]
-"""Told about a unit of work: what it is, and how far the rows of its kind have come: as a share of
+"""Called for a unit of work: its name, and how far the rows of its kind have come: as a share of
 the steps, in steps that were looked at, and in rows."""
 
 
@@ -117,8 +117,8 @@ def export(
 ) -> Manifest:
     """Write the rows of some runs to a folder that appears when it is complete.
 
-    An export that was stopped goes on when it is asked for again, from what was committed last. The
-    same runs give the same bytes.
+    A stopped export, when repeated, continues from the last commit. The same runs give the same
+    bytes.
 
     Raises:
         UsageError: the folder is there already, recipe and format do not go together, or parquet
@@ -206,7 +206,7 @@ class _Work:
         self._tell(name, tally.steps / max(self._steps, 1), tally.steps, tally.rows)
 
     def _passed(self, name: str, sequence: int) -> None:
-        """What steps up to this one give is written."""
+        """The rows of the steps up to this one are written."""
         if self._uncommitted >= self._plan.commit_rows:
             self._commit(name, sequence)
 
@@ -271,7 +271,7 @@ def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> 
 
 
 def _units(runs: Sequence[RunRow], recipe: Recipe, kind: Kind) -> list[list[RunRow]]:
-    """Runs that are exported together: all, where a filter remembers what earlier ones had."""
+    """Runs that are exported together: all, if a filter remembers earlier runs."""
     remembers = recipe.views[kind].remembers
     return [list(runs)] if remembers and runs else [[run] for run in runs]
 
@@ -318,7 +318,7 @@ def _rows(shards: Shards, view: str) -> dict[str, int]:
 
 
 def _removed(tally: Tally) -> dict[str, int]:
-    """What a view left out, by filter and reason."""
+    """Rows that a view left out, by filter and reason."""
     return {
         f"{name}: {reason}": count
         for name, reasons in tally.removed.items()

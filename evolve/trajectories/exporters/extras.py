@@ -62,7 +62,7 @@ def _axolotl(kinds: Mapping[str, Kind], shards: Sequence[str]) -> str:
         entry: dict[str, Any] = {
             "path": path,
             "ds_type": path.rpartition(".")[2].replace("jsonl", "json"),
-            "split": "train",  # what a single file is read as
+            "split": "train",  # the split of a single file
             "type": "chat_template.default" if is_pair else "chat_template",
             "field_messages": "messages",
         }

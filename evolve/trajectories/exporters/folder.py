@@ -14,7 +14,7 @@ from evolve.trajectories.exporters.shards import write_atomically
 
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """The folder `FOLDER.partial`, held by this process alone; what a killed export left is in it.
+    """The folder `FOLDER.partial`, locked; it may hold the output of a killed export.
 
     Raises:
         UsageError: the export is there already, another process is writing it, or its place is
@@ -41,7 +41,7 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 def publish(partial: Path, folder: Path, made: Manifest, extras: Mapping[str, str]) -> None:
-    """Write what describes the shards, and move everything to its place by one rename."""
+    """Write the description of the shards, and move everything to its place by one rename."""
     texts = {**extras, card.NAME: card.card(made), manifest.NAME: made.to_json()}
     for name, text in texts.items():
         write_atomically(partial / name, text)

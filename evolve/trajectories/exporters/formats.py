@@ -28,7 +28,7 @@ from evolve.trajectories.exporters.columns import (
 from evolve.trajectories.views.rows import Conversation, Example, Group, Preference, PromptOnly, Row
 
 SCORE = "score"
-SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: what rewards are chosen by
+SOURCE = "evolve"  # `data_source` of verl, `datasource` of OpenRLHF: selects rewards
 
 
 class Kind(StrEnum):
@@ -80,8 +80,8 @@ def _as_it_is(row: Row) -> Iterable[Row]:
 class Shape:
     """Columns, and the functions that make a trainer's rows.
 
-    `parts` says which rows stand for one of a view: none if the trainer would learn from what it
-    is not to. `fill` gives the columns of each from the row and its place.
+    `parts` says which rows stand for one of a view: none if the trainer would learn from unwanted
+    text. `fill` gives the columns of each from the row and its place.
     """
 
     columns: Columns
@@ -140,7 +140,7 @@ def _answer(text: str) -> dict[str, str]:
 
 
 def aim(row: PromptOnly) -> dict[str, str]:
-    """What answers to a prompt are for, in the words of `POST /v1/jobs` of `evolve serve`.
+    """The task of answers to a prompt, in the fields of `POST /v1/jobs` of `evolve serve`.
 
     `parent_source` is empty if the prompt goes on from no program.
     """
@@ -188,7 +188,7 @@ def _example(row: Example, _: Place) -> dict[str, Any]:
 
 
 def _traced(row: Example, _: Place) -> dict[str, Any]:
-    """For scripts of one's own: what mismatch rejection sampling needs; empty if not stored."""
+    """For custom scripts: the inputs of mismatch rejection sampling; empty if not stored."""
     trace = row.trace or TokenTrace()
     return {
         "messages": _whole(row),
@@ -227,7 +227,7 @@ def _marked(name: str, kind: str, mark: Callable[[bool], Any]) -> Shape:
 
 
 def _by_turn(row: Row) -> Iterable[Row]:
-    """For trainers that learn from the last answer of a row, or from what is kept apart as one."""
+    """For trainers that learn from the last answer of a row, or from a separate field."""
     return row.by_turn() if isinstance(row, Conversation) else (row,)
 
 

@@ -1,4 +1,4 @@
-"""The facts of an export: what it was made of, what was left out and why, and its files."""
+"""The facts of an export: its sources, exclusions with reasons, and its files."""
 
 import json
 from collections.abc import Mapping
@@ -37,20 +37,20 @@ class Manifest:
         format: name of the trainer's format.
         recipe: name and version.
         made_of: `searches`, or `tasks` that has not been searched yet.
-        sources: what the rows were made of.
+        sources: of the rows.
         models: rows by the models that answered in them; a row of several counts for each.
         devices: rows by the devices that judged them, likewise.
         excluded: steps by the reason for which they were left out.
         removed: by view, rows or steps that the recipe left out, by filter.
         rows: by view and split.
-        outcomes: by view, rows by what the program of each is: a gain, a first correct version, a
+        outcomes: by view, rows by the kind of their programs: a gain, a first correct version, a
             repair.
         columns: of every view.
         test_families: of the test split.
-        held_out: what was asked to be held out.
+        held_out: the requests to hold out.
         held_out_by_graph: whether tasks were recognised by the graphs that they compute, too.
         near_misses: tasks that were kept although they are close to a held-out one.
-        notices: what a person should know.
+        notices: messages for the user.
         shards: the files, with digests.
         version: of this file's layout.
     """

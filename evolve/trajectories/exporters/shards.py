@@ -1,8 +1,8 @@
-"""Shards of rows on disk: JSON lines while an export is under way, parquet where it is asked for.
+"""Shards of rows on disk: JSON lines while an export is under way, parquet if it is asked for.
 
 Rows become visible in the folder of an export only with all others: an export is built beside its
-folder and takes its place by one rename. What is built is committed unit by unit (a run, a view of
-tasks) and within long ones, so that an export that was killed goes on where it was.
+folder and takes its place by one rename. Output is committed unit by unit (a run, a view of tasks)
+and within long ones, so that an export that was killed goes on where it was.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ SHARD_BYTES = 200_000_000
 
 DATA = "data"
 _JOURNAL = "journal.json"
-_BATCH_ROWS = 512  # of a parquet row group: what a conversion holds in memory
+_BATCH_ROWS = 512  # of a parquet row group: rows that a conversion holds in memory
 
 
 @dataclass(slots=True)
@@ -49,14 +49,14 @@ class Shards(AbstractContextManager["Shards"]):
 
     Args:
         folder: where it is built; a journal in it is gone on with if it is of the same export.
-        identity: what the export is made of; another one in the journal starts anew.
+        identity: of the export's inputs; another one in the journal starts anew.
         columns: of every view.
         limit: bytes that a shard may have.
 
     Attributes:
         done: units that are complete.
         under_way: of a unit that was begun, the step whose rows are there with those before.
-        facts: what was committed with them.
+        facts: committed with the rows.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Shards(AbstractContextManager["Shards"]):
         stream.rows[-1] += 1
 
     def commit(self, unit: str, facts: Mapping[str, Any], *, after: int | None = None) -> None:
-        """What is written of a unit survives a kill from here on, and so do the facts.
+        """The rows of a unit, and the facts, survive a kill from here on.
 
         Args:
             unit: its name.
-            facts: what counts are so far, say.
+            facts: such as the present counts.
             after: the step up to which the unit is written; None if it is complete.
         """
         for name in list(self._files):
@@ -143,7 +143,7 @@ class Shards(AbstractContextManager["Shards"]):
         write_atomically(self._folder / _JOURNAL, json.dumps(journal))
 
     def finish(self, *, parquet: bool) -> list[Shard]:
-        """Convert what is wanted as parquet, and describe every file."""
+        """Convert requested shards to parquet, and describe every file."""
         lines: list[Path] = []
         shards: list[Shard] = []
         for name in sorted(self._streams):
@@ -174,7 +174,7 @@ class Shards(AbstractContextManager["Shards"]):
         return {"done": [], "facts": {}, "streams": {}}
 
     def _cut_to_journal(self) -> None:
-        """Take away what a killed export wrote after its last commit."""
+        """Remove the output of a killed export after its last commit."""
         kept = {
             shard_name(name, number, "jsonl"): size
             for name, stream in self._streams.items()

@@ -15,7 +15,7 @@ from evolve.trajectories.rewards.turns import TURN_REWARDS
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A reward of steps, and what then happens to the scores of a whole run."""
+    """A reward of steps, and the transformation of the scores of a whole run."""
 
     reward: Reward
     shapings: tuple[Shaping, ...] = ()

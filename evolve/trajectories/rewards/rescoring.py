@@ -18,7 +18,7 @@ from evolve.trajectories.steps import History
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """Numbers of the steps of a run that were scored, and what each reward gives them.
+    """Numbers of the steps of a run that were scored, and their score under each reward.
 
     `history` has gone through the run: its `at` gives the steps. `unknown` counts, for each reward,
     the reasons why steps have no score.

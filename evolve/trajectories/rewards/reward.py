@@ -17,16 +17,16 @@ _HOLDS_NO_FAULT = (None, ReplyStatus.PROGRAM, ReplyStatus.STEP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """A number for one step, computed from what is stored.
+    """A number for one step, computed from stored data.
 
     Attributes:
         name: with a version that changes with every value it gives: `dr_kernel@1`.
         source: the paper or project that defines it.
         compute: the number; None if an input is missing, or the fault is the judge's.
-        baseline: what it reads a speedup over besides `eager` and the step's own baseline.
+        baseline: of a speedup that it reads besides `eager` and the step's own baseline.
         needs_samples: whether it reads raw paired times (`Evaluation.samples`).
         needs_texts: whether it reads sources, prompts, replies or feedback.
-        reads: what of a correct program's verdict it cannot do without, of `INPUTS`.
+        reads: the required parts of a correct program's verdict, of `INPUTS`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Reward:
         """The reward of the step; None if that is not known.
 
         Raises:
-            UsageError: the function fails, or gives what is no finite number.
+            UsageError: the function fails, or does not return a finite number.
         """
         try:
             given = self.compute(step)
@@ -86,11 +86,11 @@ INPUTS: dict[str, tuple[str, Callable[[Step], bool]]] = {
     ),
     "ratio": ("no speedup over the run's baseline", lambda step: step.ratio is not None),
 }
-"""What a reward may need of a correct program's verdict: what is said without it, and a test."""
+"""A reward's requirements on a correct program's verdict: the message without it, and a test."""
 
 
 class Grade(IntEnum):
-    """How far a step came, whatever its speed."""
+    """The progress of a step, independent of its speed."""
 
     NOTHING = 0  # the model's reply held no program
     BUILT_NOT = 1  # no ModelNew, or it does not compile

@@ -1,4 +1,4 @@
-"""From scores of steps to what a trainer takes: returns, advantages, and what is left out.
+"""From scores of steps to a trainer's values: returns, advantages, and exclusions.
 
 A search is a tree: `Tree` says which step each one goes on from, and which answered one prompt.
 None is a score that is not known: it enters no sum and no mean, and stays None.
@@ -38,7 +38,7 @@ class Shaping:
 
 
 def discounted(scores: Scores, tree: Tree, gamma: float) -> list[float | None]:
-    """Each score plus the discounted return of what goes on from there best.
+    """Each score plus the discounted return of the best continuation.
 
     On a single line of turns that is the discounted sum over this and all later turns.
     """

@@ -1,7 +1,7 @@
 """Rewards of single steps, as papers define them.
 
 All go by a whole verdict: a program that is not correct, not custom, or refuted since has failed,
-also where a paper's own checker would have let it pass. Every speedup enters as `worth` has it.
+also if a paper's own checker would have let it pass. Every speedup enters as `worth` has it.
 """
 
 import math
@@ -66,7 +66,7 @@ def autotriton(step: Step) -> float | None:
 def cuda_agent(step: Step) -> float | None:
     """Milestones: -1 failed, 1 correct, 2 more than 5 % faster than eager, 3 also than compile.
 
-    None for a program that is faster than eager where `compile` was not measured.
+    None for a program that is faster than eager if `compile` was not measured.
     """
     found = grade(step)
     if found is not Grade.CORRECT:
@@ -84,9 +84,9 @@ def cuda_agent(step: Step) -> float | None:
 def mtmc(step: Step) -> float | None:
     """A ladder: builds or not (0.1, -1), runs right or not (0.5, -0.5), is faster (1).
 
-    What is earned on the way up is added: no program ends at "builds", so that its 0.1 would else
-    be lost. Faster than the main parent, or than the baseline if there is none. The decay
-    with the number of the step, whose factor is not published, is left out.
+    Scores of earlier stages are added: no program ends at "builds", so its 0.1 would be lost
+    otherwise. Faster than the main parent, or than the baseline if there is none. The decay with
+    the number of the step, whose factor is not published, is left out.
     """
     found = grade(step)
     if found is None:
@@ -139,7 +139,7 @@ def _weights(step: Step) -> dict[str, float]:
 
 
 def _bucket_means(step: Step, case: str) -> list[float]:
-    """Of one case: for every pair of processes the ratio of what their blocks take."""
+    """Of one case: for every pair of processes the ratio of their blocks' times."""
     means = []
     for judged in step.timings(step.baseline):
         for found in sample_sets(judged.samples.get(case, {})):

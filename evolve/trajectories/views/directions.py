@@ -78,7 +78,7 @@ def came_to_nothing(step: Step) -> str:
 
 
 def summary(steps: Sequence[Step]) -> Example:
-    """A question about a program, and what became of the directions that were tried from it."""
+    """A question about a program, and the results of the directions that were tried from it."""
     parent = steps[0].parent
     question = _QUESTION.format(
         task=quote(steps[0].task.source, "task"),

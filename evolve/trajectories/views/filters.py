@@ -100,7 +100,7 @@ def large_gain(step: Step) -> str:
 
 
 def not_shown_faster(step: Step) -> str:
-    """Its prompt showed no program that is faster than what came of it."""
+    """Its prompt showed no program that is faster than the result."""
     shown, ratio = step.shown_best, step.ratio
     faster = shown is not None and ratio is not None and shown.value > ratio.value
     return "its prompt showed a faster program" if faster else ""

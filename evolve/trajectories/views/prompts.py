@@ -1,4 +1,4 @@
-"""What a prompt asks for: its last sections, in the order of `operators.prompting.composition`."""
+"""The job of a prompt: its last sections, in the order of `operators.prompting.composition`."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _JOB = re.compile(r"^# Your job$", re.MULTILINE)
 
 
 def job_of(prompt: Sequence[Message]) -> str:
-    """What is to be done and the form of the answer; the whole message where it names no job."""
+    """The job and the form of the answer; the whole message if it names no job."""
     text = _last(prompt)
     found = _JOB.search(_unquoted(text))
     return text[found.start() :] if found else text
@@ -31,5 +31,5 @@ def _last(prompt: Sequence[Message]) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """The text with as many blanks in place of what it quotes, so that places stay the same."""
+    """The text with quotations replaced by blanks, so that positions stay the same."""
     return _QUOTED.sub(lambda found: " " * len(found[0]), text)

@@ -1,4 +1,4 @@
-"""Recipes: which steps become which rows. Each is pinned, and counts what it leaves out.
+"""Recipes: which steps become which rows. Each is pinned, and counts the steps it leaves out.
 
 A recipe has a view for each kind of row that it can make. `NAME@1+FILTER@1` adds filters to it.
 """
@@ -44,7 +44,7 @@ Passed = Callable[[int], None]
 
 @dataclass(slots=True)
 class Sieve:
-    """The filters of one export at work on one run: what passes, and what is counted."""
+    """The filters of one export at work on one run: accepted steps, and counts."""
 
     history: History
     tally: Tally
@@ -99,7 +99,7 @@ class View:
 
     @property
     def remembers(self) -> bool:
-        """Whether what a filter says of a step follows from earlier ones, of other runs too."""
+        """Whether a filter's decision on a step depends on earlier ones, of other runs too."""
         return any(one.start() is not one.start() for one in self.filters)
 
 
@@ -110,7 +110,7 @@ class Recipe:
     Attributes:
         name: with its version, and with the filters that were added.
         source: the paper or project that it follows.
-        what: in a phrase, for help texts and cards.
+        what: a phrase for help texts and cards.
         views: by kind of row.
     """
 
@@ -138,16 +138,16 @@ class Recipe:
             store: the database.
             run_ids: of the runs.
             kind: one of `views`.
-            tally: counts what was looked at, left out and made, while rows are drawn.
-            admit: what no recipe may override: held-out tasks, licences, models. Asked last, with
-                texts.
+            tally: counts examined steps, exclusions and rows, while rows are drawn.
+            admit: exclusions that no recipe may override: held-out tasks, licences, models. Asked
+                last, with texts.
             follow_shown: whether `Step.models` has to name those behind all programs that a prompt
                 shows, not those of parents only; every prompt is read then.
             tell: told how it goes on, by the tally.
             after: a number that `passed` was told for the first run, to go on from there with the
                 tally as it was then.
-            passed: told the numbers of steps from which the rows can be gone on with; never in the
-                middle of what is made of several steps, nor where a filter remembers any.
+            passed: called with numbers of steps at which the rows can be resumed; never in the
+                middle of a row from several steps, nor if a filter remembers any.
 
         Raises:
             UsageError: the recipe makes no rows of this kind.

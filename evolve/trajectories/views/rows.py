@@ -26,9 +26,9 @@ class Row:
 class Example(Row):
     """One prompt and one completion: supervised rows, and labelled ones (KTO).
 
-    `score` is the speedup over what the step was made from, where the recipe gives one; `label`
-    whether it is wanted; `trace` the completion's tokens with their log-probabilities where an
-    endpoint gave them.
+    `score` is the speedup over the step's parent, if the recipe gives one; `label` whether it is
+    wanted; `trace` the completion's tokens with their log-probabilities if an endpoint returned
+    them.
     """
 
     prompt: tuple[Message, ...]
@@ -39,7 +39,7 @@ class Example(Row):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the program that it holds is; None where it holds none, or one that is unwanted."""
+        """The program in it; None if it holds none, or an unwanted one."""
         return None if self.score is None or self.label is False else self.step.outcome
 
 

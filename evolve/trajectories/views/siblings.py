@@ -1,7 +1,7 @@
 """Preference pairs: steps from the same parents, with the same job, that differ beyond the error.
 
-Both were correct, so what is preferred is speed. Each step is in one pair at most: the fastest of a
-family with its slowest, then the next ones inwards, as long as their intervals are apart.
+Both were correct, so the preference is for speed. Each step is in one pair at most: the fastest of
+a family with its slowest, then the next ones inwards, as long as their intervals are apart.
 """
 
 import math
@@ -59,7 +59,7 @@ class Families:
 
 
 def _family(step: Step) -> str:
-    """What siblings have in common: all parents, the main one as shown, and what was asked for.
+    """The common part of siblings: all parents, the main one as shown, and the request.
 
     So the answer of each is one to the prompt of the other, which may tell more of the search.
     """

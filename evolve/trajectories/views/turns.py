@@ -14,7 +14,7 @@ from operators.quoting import quote
 
 
 def supervised(step: Step) -> Example:
-    """The reply as an example to follow; `score` is the speedup over what it was made from."""
+    """The reply as an example to follow; `score` is the speedup over the parent."""
     return Example(
         steps=(step,),
         prompt=step.prompt,
@@ -49,15 +49,15 @@ def completion(step: Step) -> str:
 
 
 def score_of(step: Step) -> float | None:
-    """How many times as fast as what it was made from, as measured (`Step.advance`)."""
+    """The speedup over the parent, as measured (`Step.advance`)."""
     return None if step.advance is None else step.advance.value
 
 
 def wanted(step: Step) -> bool | None:
     """True for a correct program that is the first, a repair, or faster than its parent.
 
-    False for one that failed or is slower; None in between, where the intervals do not tell, and
-    if there is no verdict that says anything.
+    False for one that failed or is slower; None in between, if the intervals do not tell, and if
+    there is no verdict that says anything.
     """
     found = grade(step)
     if found is not Grade.CORRECT:
@@ -86,9 +86,9 @@ def conversation(path: list[Step]) -> Conversation | None:
     """The steps from the first to the best program, as turns of one conversation.
 
     The first turn is the first prompt as it was sent. Every later one has the verdict on the turn
-    before, and what its own step was asked for, in its words. What was made without a model stands
-    there as the program that it goes on from, and so do all programs that were to be joined. None
-    where no model made a step.
+    before, and the request of its own step, in its words. A program made without a model stands
+    there as the one to continue from, and so do all programs that were to be joined. None if no
+    model made a step.
     """
     turns = [step for step in path if step.reply is not None and step.evaluation is not None]
     if not turns:
@@ -110,7 +110,7 @@ def _turn_label(step: Step) -> bool | None:
 
 
 def _next(before: Step, step: Step) -> str:
-    """What a step was told after the one before it: the verdict, and its own job."""
+    """A step's message after the one before it: the verdict, and its own job."""
     parts = [verdict_text(before.evaluation, before.baseline)] if before.evaluation else []
     parent = step.parent
     if parent is not None and len(step.parents) > 1:

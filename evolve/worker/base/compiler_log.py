@@ -43,7 +43,7 @@ _OURS = re.compile(r"(?:^|/)(?:main\.cpp|cuda\.cu|candidate\.py|[\w.-]+\.(?:cu|c
 class Complaint:
     """An error as the tool words it. `line` counts from 1 in `file`; 0 if it names none.
 
-    `excerpt` is what the tool quotes of the source, the complained-of line last.
+    `excerpt` is the tool's quotation of the source, the complained-of line last.
     """
 
     what: str
@@ -84,7 +84,7 @@ def _quoted(after: Sequence[str]) -> tuple[str, ...]:
 
 
 def _triton(lines: Sequence[str], number: int, line: int) -> Complaint:
-    """Triton prints the kernel up to the line, a caret, and what is wrong."""
+    """Triton prints the kernel up to the line, a caret, and the error."""
     after = range(number + 1, len(lines))
     caret = next((at for at in after if _CARET.match(lines[at])), number)
     said = [text.strip() for text in lines[caret + 1 : caret + 4] if text.strip()]

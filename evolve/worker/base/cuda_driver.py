@@ -1,8 +1,8 @@
 """The few calls of the CUDA driver that torch has no door to: device memory that travels as an fd.
 
 Memory made here is a physical allocation of its own (`cuMemCreate`). Its descriptor can be sent to
-another process over a socket and mapped there, whatever namespaces and users lie in between; legacy
-IPC handles need shared ones. Source: CUDA driver API, virtual memory management.
+another process over a socket and mapped there, across namespaces and users; legacy IPC handles need
+shared ones. Source: CUDA driver API, virtual memory management.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ _POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 _ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
 _READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 _EQUAL = 1  # CU_STREAM_WAIT_VALUE_EQ
-# Left free for what processes take by themselves, and cannot have us give back: contexts, and what
-# vendors' libraries work in (an H200 with eight tasks at once had none left for cuBLAS).
+# Left free for memory that processes take by themselves and that cannot be returned to them:
+# contexts, and workspaces of vendors' libraries (an H200 with eight tasks at once had none left for
+# cuBLAS).
 _OTHERS_BYTES = 2 << 30
 
 
@@ -113,7 +114,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
     size = -(-max(size, 1) // step) * step
     free, _ = torch.cuda.mem_get_info()
     if free < size + _OTHERS_BYTES:
-        torch.cuda.empty_cache()  # torch keeps what it no longer needs
+        torch.cuda.empty_cache()  # torch keeps unused memory
     handle = _create(size)
     fd = ctypes.c_int(-1)
     with contextlib.ExitStack() as on_failure:

@@ -23,5 +23,5 @@ class DispatchMode(TorchDispatchMode):
         return self.run(func, args, kwargs or {})
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        """What stands for the outcome of `operation(*arguments, **options)`."""
+        """The replacement of the result of `operation(*arguments, **options)`."""
         raise NotImplementedError

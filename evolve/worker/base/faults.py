@@ -59,7 +59,7 @@ class LateFault(CandidateFault):
 
 
 class MovedFault(CandidateFault):
-    """It has moved while it was stopped: once or twice this may be what a virtual host makes of it.
+    """It has moved while it was stopped: once or twice this may be an effect of a virtual host.
 
     A processor that is taken away just when a thread stops counts as that thread's for so long.
     """
@@ -97,8 +97,8 @@ def tells_of_a_full_device(fault: CandidateFault, capacity: int) -> bool:
     """Whether it says that it found no more memory free on the GPU than it asked for.
 
     As the driver words it, or as torch does, rounding both figures, anywhere in the text: its
-    feedback is cut short. An honest program finds this where others fill the device, but any
-    program may say so. One that asks for more than the `capacity` is the cause itself.
+    feedback is cut short. An honest program finds this if others fill the device, but any program
+    may say so. One that asks for more than the `capacity` is the cause itself.
     """
     if fault.status is not Status.OOM:
         return False

@@ -1,9 +1,9 @@
 """The judge's findings on a candidate, as text for people and models.
 
-A few hundred tokens at most: whole profiler dumps are known to make models worse. Whatever the
-candidate has a hand in (its source, its compiler's words, names of its kernels) is quoted: no
-control characters, every line behind a mark, lengths capped, so that it cannot pass for the
-judge's. Seeds and expected values never come here. A number that is not known is left out.
+A few hundred tokens at most: whole profiler dumps are known to make models worse. Text that the
+candidate influences (its source, its compiler's words, names of its kernels) is quoted: no control
+characters, every line behind a mark, lengths capped, so that it cannot pass for the judge's. Seeds
+and expected values never come here. Unknown numbers are left out.
 """
 
 import re
@@ -97,8 +97,8 @@ def bound(
 
     Args:
         time_s: of one call.
-        moved_bytes: what the reference has to read and write.
-        flops: what the reference has to compute.
+        moved_bytes: bytes that the reference has to read and write.
+        flops: operations that the reference has to compute.
         bytes_per_s: the measured rate of a copy on this device.
         flops_per_s: the measured rate of a matrix product in the dtype in question.
     """
@@ -138,8 +138,8 @@ class KernelFacts:
     """Facts of one kernel's similar launches by compiler and profiler; None is unknown.
 
     `share` is of the call's device time, `us` that time itself, `occupancy` of the warps that a
-    multiprocessor can hold. `operand_bytes` counts the tensors that a launch is given, each once.
-    `limited_by` names what keeps the occupancy down (`registers`, `shared memory`, `block size`).
+    multiprocessor can hold. `operand_bytes` counts the tensors of a launch, each once. `limited_by`
+    names what keeps the occupancy down (`registers`, `shared memory`, `block size`).
     """
 
     name: str
@@ -176,7 +176,7 @@ def kernels(facts: Sequence[KernelFacts], most: int = 6, bytes_per_s: float | No
 
 
 def _traffic(facts: Sequence[KernelFacts], bytes_per_s: float | None) -> str:
-    """What all launches are given, intermediates too; empty unless that is known of most."""
+    """The arguments of all launches, intermediates too; empty unless known of most."""
     known = [fact for fact in facts if fact.operand_bytes is not None and fact.us]
     if not known or sum(fact.share or 0.0 for fact in known) < MOSTLY:
         return ""
@@ -221,7 +221,7 @@ def _known(fact: KernelFacts) -> Iterator[str]:
 
 
 def _compiled(fact: KernelFacts) -> Iterator[str]:
-    """What the compiler made of it, and what that means for the device."""
+    """The compiler's figures, and their meaning for the device."""
     if fact.registers is not None:
         yield f"{fact.registers} registers"
     if fact.spilled_bytes:
@@ -238,7 +238,7 @@ def _compiled(fact: KernelFacts) -> Iterator[str]:
 
 
 def compose(parts: Iterable[str], limit: int = MAX_CHARS) -> str:
-    """Parts, the most important first, as one text; of what does not fit, whole lines only."""
+    """Parts, the most important first, as one text; whole lines only of the last that fits."""
     text = "\n".join(part.strip("\n") for part in parts if part.strip())
     if len(text) <= limit:
         return text

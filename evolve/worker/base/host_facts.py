@@ -1,6 +1,6 @@
 """GPUs and their tools as this interpreter finds them, even if parts are broken.
 
-Opens no device and needs none, so that it also speaks where nothing can be judged.
+Opens no device and needs none, so that it also speaks if nothing can be judged.
 """
 
 import csv
@@ -39,7 +39,7 @@ _TOOLS = {
 def examine_host() -> dict[str, Any]:
     """Plain data: `torch`, `driver`, the `gpus` of both, `tools` by name, and versions.
 
-    An empty text stands for what is not there.
+    An empty text stands for a missing value.
     """
     compiler = os.environ.get("CC", "cc")
     return {
@@ -122,7 +122,7 @@ def _seen(index: int) -> dict[str, Any]:
 
 
 def _driver_gpus() -> list[dict[str, str]]:
-    """What `nvidia-smi` lists; nothing if there is none, or it fails."""
+    """The list of `nvidia-smi`; nothing if there is none, or it fails."""
     query = f"--query-gpu={','.join(_GPU_FIELDS.values())}"
     lines = _output(["nvidia-smi", query, "--format=csv,noheader,nounits"]).splitlines()
     rows = csv.reader(lines, skipinitialspace=True)

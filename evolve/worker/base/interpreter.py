@@ -25,9 +25,9 @@ _START = (  # isolated; folders of packages lie where they do among our own
 
 
 class Started(NamedTuple):
-    """A process that imports what runners need, and waits at the other end of the socket.
+    """A process that imports the modules of runners, and waits at the other end of the socket.
 
-    `variables` are what it has been told so far.
+    `variables` are the ones it has got so far.
     """
 
     process: "subprocess.Popen[bytes]"
@@ -83,8 +83,8 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
         "OMP_NUM_THREADS": cores,
         "OMP_WAIT_POLICY": "passive",
         "OPENBLAS_NUM_THREADS": "1",
-        # Importing tvm_ffi would ask the driver for its devices, which starts threads. What it
-        # adds to old versions of torch, those that we support have.
+        # Importing tvm_ffi would ask the driver for its devices, which starts threads. Supported
+        # versions of torch have its additions to old ones.
         "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
         **kept,
         **variables,

@@ -1,8 +1,8 @@
 """How much work operations of torch are: bytes that they read and write, and arithmetic operations.
 
-Counted by shapes. For products, convolutions and attention there are formulas; what goes through
-its elements once or a few times counts one operation for each. All else that computes cannot be
-counted, and is not guessed.
+Counted by shapes. For products, convolutions and attention there are formulas; an operation that
+visits its elements once or a few times counts one for each. Others cannot be counted, and are not
+guessed.
 """
 
 from collections.abc import Callable, Mapping

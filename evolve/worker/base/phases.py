@@ -32,7 +32,7 @@ def waiting(what: Callable[[], str]) -> Iterator[None]:
     """If the block takes long, `what()` is told, and afterwards the phase before it.
 
     Args:
-        what: the phase of the wait; empty if the one before says it already.
+        what: the phase of the wait; empty to keep the phase before.
     """
     tell = _tell()
     if tell is None:

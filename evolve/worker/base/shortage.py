@@ -13,6 +13,6 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """The same, also where the driver, a library or another process says so."""
+    """The same, also if the driver, a library or another process says so."""
     said = str(error).lower().replace("_", " ")
     return is_short_of_memory(error) or any(words in said for words in _SHORTAGES)

@@ -1,4 +1,4 @@
-"""Versions of what compiles and runs candidates."""
+"""Versions of the compilers and libraries of candidates."""
 
 import functools
 import importlib.metadata
@@ -30,7 +30,7 @@ def package_version(name: str) -> str:
 
 @functools.lru_cache
 def versions() -> dict[str, str]:
-    """Versions of what runs candidates; an empty one is not installed."""
+    """Versions of the libraries of candidates; an empty one is not installed."""
     return {
         "python": platform.python_version(),
         "torch": package_version("torch"),

@@ -1,9 +1,9 @@
 """Builds of C++ extensions: made once per candidate, read-only afterwards.
 
 The process that compiles builds into a folder of its own, `BUILD`. Once it has done so the judge
-copies that folder; what is written there later is lost. A build that failed is never copied.
-Processes that come later find the shared library in the copy and need neither ninja nor a compiler.
-Inside a runner `tvm_ffi.cpp.load_inline` is replaced to do so.
+copies that folder; later changes there are lost. A build that failed is never copied. Processes
+that come later find the shared library in the copy and need neither ninja nor a compiler. Inside a
+runner `tvm_ffi.cpp.load_inline` is replaced to do so.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class BuildCache:
 
 @dataclass(slots=True)
 class _Room:
-    """What a build may still take."""
+    """The limits that are left for a build."""
 
     entries: int = _MAX_ENTRIES
     size: int = _MAX_BYTES
@@ -95,7 +95,7 @@ class _Room:
 def _copy(folder: int, name: str, target: Path, room: _Room, depth: int = 0) -> None:
     """Plain files and folders below `name`, as they are met: no link is followed.
 
-    What cannot be read is left out. So is a name that comes twice: it is changed meanwhile.
+    Unreadable entries are left out. So is a name that occurs twice: it is being changed.
     """
     if depth > _DEEPEST:
         raise BuildError(f"its build has folders that are more than {_DEEPEST} deep")
@@ -175,7 +175,7 @@ def private_copy(place: Path) -> Path:
     own = Path.cwd() / place.name
     copy = shutil.copytree(place, own, copy_function=shutil.copyfile, dirs_exist_ok=True)
     for group in copy.rglob("__grp__*.json"):
-        # What is no such note is the candidate's own doing, and stays as it is.
+        # Any other file is the candidate's own, and stays unchanged.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             children = dict[str, str](json.loads(group.read_text())["child_paths"])
             here = {name: str(group.parent / name) for name in children}
@@ -245,7 +245,7 @@ def _load_inline(
 
 
 def first_errors(log: str, limit: int = 12) -> str:
-    """The lines of a compiler's log that say what is wrong, each with the two lines after it."""
+    """The lines of a compiler's log with the error, each with the two lines after it."""
     lines = log.splitlines()
     kept: dict[int, None] = {}
     for number, line in enumerate(lines):

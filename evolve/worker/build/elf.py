@@ -1,7 +1,7 @@
 """Imports of a shared library, and the places of its symbols in the file (ELF, 64 bits).
 
-The file is a candidate's, so it may say anything: whatever does not read as a library has no names.
-Layout: Tool Interface Standard, ELF specification 1.2, and the generic ABI's chapter 5.
+The file is a candidate's, so it may say anything: a malformed file has no names. Layout: Tool
+Interface Standard, ELF specification 1.2, and the generic ABI's chapter 5.
 """
 
 import mmap

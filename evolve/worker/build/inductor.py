@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tiled": {"triton.prefer_nd_tiling": True, "triton.tile_reductions": True},
     # One kernel for each operation.
     "unfused": {"max_fusion_size": 1},
-    # Matrix products and convolutions are Triton's where it has a template, and what follows is
+    # Matrix products and convolutions are Triton's if it has a template, and later operations are
     # fused into them.
     "products": {"max_autotune_gemm": True, "test_configs.max_mm_configs": 1},
     # Normalisations, scans, losses and averages over large windows stay calls, for which templates
@@ -58,13 +58,14 @@ _LARGE_WINDOWS = range(26, 257)
 _MAX_CONSTANT = 64  # elements; a program holds them as text
 _RECURRENT = ("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of each of these
-# Torch documents no class of errors for what it cannot export; any other is the runner's to report.
+# Torch documents no class of errors for models that it cannot export; any other is the runner's to
+# report.
 _UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
 
 class _Written(BaseException):
-    """The code is there; what would follow is not wanted."""
+    """The code is written; the rest of the compilation is not wanted."""
 
 
 def is_wanted_by(source: str) -> bool:
@@ -76,7 +77,7 @@ def is_wanted_by(source: str) -> bool:
 
 
 def prepare() -> None:
-    """Import what writing code needs, in three to seven seconds; nothing if it is there."""
+    """Import the modules for writing code, in three to seven seconds; nothing if loaded."""
     for name in _IMPORTED:
         importlib.import_module(name)
 
@@ -89,12 +90,12 @@ def settings(variant: str) -> dict[str, Any]:
 
 
 def folder_of(variant: str) -> str:
-    """Name of the folder of a runner in which it leaves what comes of a variant."""
+    """Name of the folder in which a runner leaves the output of a variant."""
     return f"written-{variant}"
 
 
 def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> None:
-    """In a runner: leave what comes of a case in the variant's folder."""
+    """In a runner: leave the output of a case in the variant's folder."""
     compiled = compile_model(model, inputs, settings(variant))
     folder = Path.cwd() / folder_of(variant)
     folder.mkdir(exist_ok=True)
@@ -102,7 +103,7 @@ def write(case: int, model: nn.Module, inputs: Sequence[Any], variant: str) -> N
 
 
 def read(folder: str, cases: Mapping[int, TaskCase], variant: str) -> Compiled:
-    """In the judge: what came of the cases, by their numbers.
+    """In the judge: the compiler's results for the cases, by their numbers.
 
     Raises:
         CandidateFault: there is nothing, or nothing that can be read.
@@ -150,7 +151,7 @@ def compile_model(
 
 
 def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
-    from torch._inductor import lowering  # noqa: F401 (what pooling is decomposed by looks there)
+    from torch._inductor import lowering  # noqa: F401 (the decomposition of pooling needs it)
     from torch._inductor.decomposition import select_decomp_table
     from torch.export import export
 
@@ -161,7 +162,7 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     _require_short(program.graph)
     take_apart(program.graph)
     table = select_decomp_table()
-    with _exporting():  # what forward changes in place is found out only here
+    with _exporting():  # only this shows the tensors that forward changes in place
         return decomposed(program, table) if whole else program.run_decompositions(table)
 
 
@@ -227,7 +228,7 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
 
 
 def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
-    """Inductor's choice by measuring, left only a template of Triton, else what there is.
+    """Inductor's choice by measuring, restricted to Triton's templates if there are any.
 
     Which blocks the template has does not matter: a program has them as tunables.
     """
@@ -244,8 +245,8 @@ def _with_one_choice(select: Callable[..., Any]) -> Callable[..., Any]:
 def _averages(lowering: Any, *, is_left: bool) -> Callable[..., Any]:
     """Inductor's own averages, or where windows are large calls that templates stand for.
 
-    It leaves them to torch only where the stride is not the window's size, and else has a program
-    for each window.
+    It leaves them to torch only if the stride is not the window's size, and else has a program for
+    each window.
     """
     own = lowering._avg_poolnd
 
@@ -312,7 +313,7 @@ def _literal(constant: torch.Tensor) -> str:
 
 
 def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
-    """Names of buffers that forward changes, and an expression of what it returns."""
+    """Names of buffers that forward changes, and an expression of its result."""
     from torch.export.graph_signature import OutputKind
     from torch.utils._pytree import tree_unflatten
 
@@ -327,7 +328,7 @@ def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
 
 
 class _Place:
-    """Stands for an output in the text of what is returned."""
+    """Stands for an output in the text of a result."""
 
     def __init__(self, number: int) -> None:
         self._number = number

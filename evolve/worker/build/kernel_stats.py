@@ -1,6 +1,6 @@
 """Figures of a compiled kernel, by which archives tell programs apart.
 
-Read from what the candidate's build left behind, so descriptors and no evidence. Shares are of
+Read from the files of the candidate's build, so descriptors and no evidence. Shares are of
 instructions as they stand in the code, not as often as they run.
 """
 
@@ -45,7 +45,7 @@ def _kind(opcode: str) -> str:
 def stack_bytes(cubin: bytes) -> int | None:
     """Bytes of stack that a thread of the kernel needs; None if the file does not say.
 
-    Triton's kernels have no arrays of their own there: what they have are spilled registers.
+    Triton's kernels have no arrays of their own there: the ones shown are spilled registers.
     Layout: ELF for 64-bit machines; attributes as `cuobjdump -elf` names them.
     """
     try:

@@ -20,7 +20,7 @@ _ATEN = torch.ops.aten
 def take_apart(graph: Any) -> None:
     """Replace attention of wide heads in an exported float32 graph; no sum is lost.
 
-    What has a mask, dropout, or fewer heads of keys than of queries stays as it is.
+    Attention with a mask, dropout, or fewer heads of keys than of queries is unchanged.
     """
     for node in list(graph.nodes):
         if is_call(node, "scaled_dot_product_attention.default") and _is_wide(node):

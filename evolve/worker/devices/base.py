@@ -34,7 +34,7 @@ class Device(Protocol):
         blocks: Timed blocks of each side in one round.
         turn_blocks: Of them, one after the other before another side has its turn.
         block_pool: How many different ones there are for a round to draw from.
-        judged_s: To work out what is expected of outputs of them that are judged for all.
+        judged_s: To compute the expected outputs of blocks whose outputs are all judged.
         has_profiler: Whether a runner can say which kernels of the device ran (`profiling`).
         has_memory_mark: Whether the kernel marks the most memory that a runner's tensors have taken
             (`scratch`).
@@ -42,13 +42,13 @@ class Device(Protocol):
         rounds: That each of them makes ready together, to be timed in one turn: who wants to have
             the device alone waits for all that others do there. Their processes hold memory.
         preforked: Processes to have ready ahead of time.
-        ends_alone: Whether the end of a process disturbs what is timed.
+        ends_alone: Whether the end of a process disturbs timing.
         references: Processes of references to keep for other comparisons.
         compiles_aside: Whether work on the CPU's cores leaves times as they are.
         gives_calls: Whether calls of a block that are launch-bound are given to a process one by
             one, so that none can be merged.
         stack_samples: Blocks of a round that show whose code the candidate's process executes; none
-            where that code only starts kernels of the device.
+            if that code only starts kernels of the device.
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
@@ -56,14 +56,14 @@ class Device(Protocol):
         warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
             for references that do.
         block_bytes: For the inputs of a block, and for its outputs.
-        few_blocks: Instead of `blocks`, where each is long: what a window costs is lost in it, and
+        few_blocks: Instead of `blocks`, if each is long: the window's cost is negligible then, and
             processes differ by more.
         reward_bytes: Instead of `block_bytes`, for a reward.
         pool_bytes: For the tensors of a runner, unless it asks for more.
         process_bytes: That a process takes beside its tensors.
-        expecting_bytes: For what is worked out of an expectation, one at a time.
-        room: Bytes that evaluations under way may take together (`memory_model`), beside what
-            stays warm; 0 if nothing limits them.
+        expecting_bytes: For the computation of expected outputs, one at a time.
+        room: Bytes that evaluations under way may take together (`memory_model`), beside warm
+            tasks; 0 for no limit.
         total_bytes: All the memory of the device; 0 if tasks are not refused for it.
         variables: Set in every process that runs candidates.
         capability: Of a GPU, 90 for 9.0; else 0.
@@ -149,7 +149,7 @@ class Device(Protocol):
         ...
 
     def prepare(self, process: "RunnerProcess", all_queues: bool = False) -> None:
-        """Do with a fresh runner what needs no candidate and takes its time.
+        """Slow preparations of a fresh runner that need no candidate.
 
         Args:
             process: The runner.
@@ -158,7 +158,7 @@ class Device(Protocol):
         ...
 
     def connect(self, process: "RunnerProcess", tensors: int = 0) -> None:
-        """Give a prepared runner what it needs, and see that its memory can be read.
+        """Give a prepared runner its arguments, and check that its memory can be read.
 
         Args:
             process: The runner.
@@ -184,7 +184,7 @@ class Device(Protocol):
         ...
 
     def require_modest(self, process: "RunnerProcess") -> None:
-        """CandidateFault if it has taken memory of the device far beyond what it was given."""
+        """CandidateFault if it uses far more memory of the device than it was given."""
         ...
 
     def window(self) -> "Window":
@@ -213,10 +213,10 @@ class Device(Protocol):
 
 
 def open_device(kind: str) -> Device:
-    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU where torch sees one).
+    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU if torch sees one).
 
     Raises:
-        UsageError: there is no such device; says what torch sees.
+        UsageError: there is no such device; the message lists torch's devices.
         EvaluatorUnavailable: something that its service needs is missing.
     """
     if kind == "auto":

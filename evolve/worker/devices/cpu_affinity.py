@@ -56,7 +56,7 @@ class ClockCores:
 
     @property
     def of_timed(self) -> set[int]:
-        """Of that core one thread, not its sibling; those of all runners, where cores are few."""
+        """Of that core one thread, not its sibling; those of all runners, if cores are few."""
         if self._timed is None:
             return self.of_runners()
         return {min(self._groups[self._timed])}

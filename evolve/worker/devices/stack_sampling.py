@@ -21,7 +21,7 @@ from evolve.core.evaluation import Label
 from evolve.worker.build.elf import places_of
 from evolve.worker.sandbox import procfs
 
-# Code that computes for others; and what only hands out work, memory and the interpreter's time.
+# Libraries that compute; and code that only hands out work, memory and the interpreter's time.
 _LIBRARY = re.compile(
     r"/lib(torch_cpu|mkl|openblas|scipy_openblas|blas|cblas|lapack|dnnl|onednn|blis)[^/]*$"
     r"|/(numpy|scipy)(\.libs)?/"
@@ -33,7 +33,7 @@ _NEITHER = re.compile(
 _MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ \d+ *(.*)$", re.M)
 _TORCH = (Path(torch.__file__).parent / "lib" / "libtorch_cpu.so").resolve()  # as maps name it
 _VECTOR_FUNCTIONS = b"Sleef_"  # which the compiler's own C++ calls, of torch's library
-_MIN_CALL_S = 1e-4  # of short calls much is what torch takes to hand out work and memory
+_MIN_CALL_S = 1e-4  # of shorter calls much is torch's own overhead
 _OWN_SHARE = 0.3  # of the samples that show a thread: less is a library's work, more the kernel's
 _ALPHA = 0.05  # the chance to be wrong about that
 OWN = "own code"
@@ -44,9 +44,9 @@ def at_work(pid: int) -> str:
     """The computing thread of a stopped process.
 
     Returns:
-        `OWN` if a thread executes code that is not known to be a library's, else the file
-        name of the library that one executes; `HIDDEN` where we may not look, though outputs can be
-        read of it; empty if no thread computes.
+        `OWN` if a thread executes code that is not known to be a library's, else the file name of
+        the library that one executes; `HIDDEN` if we may not look, though outputs can be read of
+        it; empty if no thread computes.
     """
     try:
         places = _executed(pid)
@@ -79,7 +79,7 @@ def _vector_functions() -> list[tuple[int, int]]:
 
 
 def get_ready() -> None:
-    """Read once what takes a quarter of a second, or a stopped process would wait for it."""
+    """Read once: it takes a quarter of a second, in which a stopped process would wait."""
     _vector_functions()
 
 

@@ -1,4 +1,4 @@
-"""A process that stands still, for as long as the judge looks at what it has done."""
+"""A stopped process, while the judge examines its results."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ def stopped(process: RunnerProcess) -> Iterator[float]:
     """Inside nothing of the candidate's moves: its process stands, and there is no other.
 
     It stays stopped. A process that had itself woken, by a timer that sends SIGCONT for one, has
-    used processor time. Yields what it has used so far, in seconds.
+    used processor time. Yields its processor time so far, in seconds.
 
     Raises:
         CandidateFault: there is another process; `MovedFault`: it has moved, or does not stand.

@@ -1,4 +1,4 @@
-"""How one block of calls is timed on a device: what happens before, inside and after the window."""
+"""How one block of calls is timed on a device: before, inside and after the window."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -25,10 +25,9 @@ class Block:
     """One timed block of calls, in seconds.
 
     `run` is wall time, taken outside; `inside` the same as the process tells it; `samples` outputs
-    by call; `late` processor time used after the run, where the device does not exclude that;
-    `seen` the code at work, if it was glanced at (`stack_sampling`);
-    `idle` what blocks of no calls
-    took right after it, as many as were asked for.
+    by call; `late` processor time used after the run, if the device does not exclude that; `seen`
+    the code at work, if its stack was sampled (`stack_sampling`); `idle` the times of as many
+    blocks without calls right after it as requested.
     """
 
     run: float
@@ -45,11 +44,10 @@ class TimedCase:
     """A case to be timed: calls per block, and the layout of each side's outputs.
 
     `blocks`: of each side in a round, and of no calls. `recorded`: its calls are also to be timed
-    as a CUDA graph. `wanted`: calls that a block would have, were no side too slow
-    for that; `unshortened_s` what they take the reference, in seconds. `drawn`: a block and a call
-    of it that are judged in this round, and maybe in no other. `stack_samples`: blocks of a round
-    that show whose code the candidate's process executes (`stack_sampling`).
-    `one_by_one`: calls of a
+    as a CUDA graph. `wanted`: calls that a block would have, were no side too slow for that;
+    `unshortened_s` the reference's time for them, in seconds. `drawn`: a block and a call of it
+    that are judged in this round, and maybe in no other. `stack_samples`: blocks of a round that
+    show whose code the candidate's process executes (`stack_sampling`). `one_by_one`: calls of a
     block are so short that they are given to the process one by one. `limit_s`: for a block.
     `on_host`: outputs that are judged wait there, page-locked: beside opponents a GPU may have no
     room for such large ones.

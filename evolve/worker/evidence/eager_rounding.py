@@ -1,8 +1,8 @@
 """How eager's convolutions round float32.
 
-If torch lets cuDNN round operands to tf32 it does for most shapes, and for others it does not
-(on an H200, of images with 8 channels). Programs are held against the reference's own error, so one
-that rounds where the reference does not is wrong.
+If torch lets cuDNN round operands to tf32 it does for most shapes, and for others it does not (on
+an H200, of images with 8 channels). Programs are held against the reference's own error, so one
+that rounds if the reference does not is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from evolve.worker.session.candidate_session import CandidateSession
 from evolve.worker.session.prepared_task import PreparedTask
 
 CONVOLUTIONS = "eager_convolutions"
-"""The fact of a device (`Device.describe`): `tf32` where they may round, else `ieee`."""
+"""The fact of a device (`Device.describe`): `tf32` if they may round, else `ieee`."""
 
 _MIN_ERROR = 1e-5  # between errors of sums in float32 (1e-6) and those of rounded operands (2e-4)
 
@@ -34,7 +34,7 @@ def may_round(task: PreparedTask, session: CandidateSession) -> bool:
 
 
 def described(task: PreparedTask, session: CandidateSession) -> dict[str, str]:
-    """The facts of the device, with what its convolutions do in this task."""
+    """The facts of the device, with the precision of its convolutions in this task."""
     facts = session.device.describe()
     if may_round(task, session):
         if _is_exact(task, session):
@@ -91,7 +91,7 @@ class Watch(DispatchMode):
 def are_exact(outcomes: Sequence[Tensor], truth: Sequence[Tensor]) -> bool:
     """Whether outcomes are nearer to those in fp64 than operands of 11 bits would leave them.
 
-    If there is no error at all, what is called truth may be the outcome itself.
+    If there is no error at all, the truth may be the outcome itself.
     """
     return 0 < _largest_error(outcomes, truth) < _MIN_ERROR
 

@@ -2,7 +2,7 @@
 
 Many hosts forbid counters to all but root; then there are none, and nothing is said about it. One
 call on a timed case, in a process of its own (`tool_process`), at verification: it takes seconds.
-What it says comes out of the candidate's sandbox, and is a label for people and models.
+Its report comes out of the candidate's sandbox, and is a label for people and models.
 """
 
 import csv
@@ -52,7 +52,7 @@ def count(
 
 
 def labels(printed: str, own: Collection[str]) -> Iterator[Label]:
-    """What the tool's table says of kernels of these names, those that took longest first."""
+    """The tool's figures for kernels of these names, the longest first."""
     lines = printed.splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(line for line in lines[start:] if line.startswith('"'))

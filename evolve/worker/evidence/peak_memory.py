@@ -1,13 +1,13 @@
 """How much memory a candidate takes for itself, by the kernel's books and from outside (Linux).
 
-The kernel marks the most pages that a process has held at once. A process can lower its own mark
-by a file in /proc, which Landlock keeps from it, and leaves it behind where it replaces its program
-or has another process work for it; both are seen, and then nothing is known.
+The kernel marks the most pages that a process has held at once. A process can lower its own mark by
+a file in /proc, which Landlock keeps from it, and leaves it behind if it replaces its program or
+has another process work for it; both are seen, and then nothing is known.
 
-What a process does with its own pages is its own affair, so three ways past the books are not seen:
-it can give back pages that it was born with, code and heap of over a hundred megabytes, to take
-others in their place; keep bytes in files that it has not mapped; and have a child work within the
-call that the kernel is to reap without a word (SIGCHLD ignored).
+A process controls its own pages, so three ways to evade the accounting are not seen: it can give
+back pages that it was born with, code and heap of over a hundred megabytes, to take others in their
+place; keep bytes in files that it has not mapped; and have a child work within the call that the
+kernel is to reap without a word (SIGCHLD ignored).
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from evolve.worker.session.prepared_task import PreparedTask
 
 _FORKED_WITHOUT_EXEC = 0x40  # of a process's flags: PF_FORKNOEXEC in linux/sched.h
 _STEP = 1 << 20  # less is which pages of its code happened to be touched
-_TIMES, _MIN_S = 5.0, 2.0  # a busy host, and what only a first call does
+_TIMES, _MIN_S = 5.0, 2.0  # for a busy host, and for the work of first calls
 _RESET_MARK = "5"  # see `clear_refs` in proc(5)
 _NOTHING = """
 import torch
@@ -68,9 +68,9 @@ def scratch_bytes(
 ) -> int | None:
     """The most that one call takes beyond weights, inputs and outputs, on the largest timed case.
 
-    To a MiB. What it has set aside before counts, and so does its code. None if the system does not
-    keep books that it cannot reach, or where the call is not right: this is no check, and changes
-    no verdict. If it takes much longer than in the checks there is none either: others wait.
+    To a MiB. Memory allocated before counts, and so does its code. None if the system does not keep
+    books that it cannot reach, or if the call is not right: this is no check, and changes no
+    verdict. If it takes much longer than in the checks there is none either: others wait.
     """
     if Mechanism.LANDLOCK not in Mechanism(session.launcher.mechanisms):
         return None
@@ -104,7 +104,7 @@ def _patience(before: float | None, most: float) -> float:
 
 
 def _rehearse(session: CandidateSession, runner: RunnerProcess) -> None:
-    """Have it touch what every process does (code, mostly) before it knows of the candidate."""
+    """Have it touch common pages (code, mostly) before it knows of the candidate."""
     runner.load("candidate", _NOTHING, SETUP_S)
     nothing = session.device.make_buffer([{"init": [], "state": {}}])
     with session.device.share(runner, nothing) as arguments:

@@ -1,10 +1,9 @@
-"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, where the tool is there.
+"""NVIDIA's compute-sanitizer on one call of a candidate, at verification, if the tool is there.
 
 It runs inside of the candidate's sandbox (`tool_process`), on the smallest case. `memcheck` finds
-reads
-and writes out of bounds, also those that hit memory which happens to be there; `racecheck` finds
-hazards in shared memory. What it says comes out of the candidate's sandbox: an error found counts
-against the candidate, and no error is no proof.
+reads and writes out of bounds, also those that hit other mapped memory; `racecheck` finds hazards
+in shared memory. Its report comes out of the candidate's sandbox: an error found counts against the
+candidate, and no error is no proof.
 """
 
 import re
@@ -45,7 +44,7 @@ class Finding:
 
 
 def read(text: str, kind: str) -> Finding | None:
-    """What a runner says that the tool said; None if that is no result.
+    """The tool's message in a runner's report; None if that is no result.
 
     A program that fails by itself may have launched nothing: then that no error was found is none.
     """
@@ -63,7 +62,7 @@ def read(text: str, kind: str) -> Finding | None:
 def sanitise_call(
     session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", kind: str
 ) -> list[Label]:
-    """What one of `TOOLS` finds, or why it gave no result; nothing if it is not there.
+    """The findings of one of `TOOLS`, or why it gave no result; nothing if it is not installed.
 
     Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
 
@@ -98,7 +97,7 @@ def _said_of(
 
 
 def last_words(text: str) -> str:
-    """How what a runner says that was said ends: by the tool, or else by the program under it."""
+    """The end of a tool's run as a runner reports it: by the tool, or by the program under it."""
     lines = [line for line in tool_process.read(text).text.splitlines() if line.strip("= ")]
     told = [line for line in lines if line.startswith(_MARK)] or lines
     return plain(told[-1].strip("= "), 160) if told else "not a word"

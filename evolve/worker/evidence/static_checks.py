@@ -1,4 +1,4 @@
-"""Static findings about a candidate's source. They label; they never decide what is accepted."""
+"""Static findings about a candidate's source. They label; they never decide acceptance."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ _MAX_EVIDENCE = 120
 _LIBRARY_CALL = re.compile(
     r"\b(?:dlopen|dlsym|cblas_\w+|[sdhc]gemm_?|mkl_\w+|dnnl_\w+|cublas\w+|cudnn\w+"
     r"|(?:at|torch|dnnl|mkldnn)::(?!vec::|(?:empty|zeros|ones|full|Tensor|IntArrayRef|dtype|device)"
-    r"(?:_\w+|Options)?\b)[\w:]{1,200})\s*\("  # of any length: quadratic in what follows
+    r"(?:_\w+|Options)?\b)[\w:]{1,200})\s*\("  # of any length: quadratic in the rest
 )
 
 
@@ -59,7 +59,7 @@ def disowned(labels: Iterable[Label]) -> bool:
     """Whether one of the labels says that the work is not the candidate's own.
 
     A call named like a library's in a text is none of those: it may be the candidate's own function
-    of that name, and what a build imports tells them apart.
+    of that name, and the imports of a build distinguish them.
     """
     return any(label.name in _DISOWNING for label in labels)
 

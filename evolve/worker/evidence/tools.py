@@ -1,8 +1,8 @@
 """NVIDIA's tools on a candidate, at verification: once for each program, beside others' work.
 
 A tool takes seconds to start, and uses the GPU as it likes: it has the lock of the device, shared,
-for its own call and no longer, so that windows are timed between the calls. What the tools have
-found of a program on a task is kept, where each gave a result.
+for its own call and no longer, so that windows are timed between the calls. The findings of the
+tools on a program and task are kept if each gave a result.
 """
 
 from collections import OrderedDict
@@ -50,7 +50,7 @@ class Tools:
         self._changing = Lock()
 
     def close(self) -> None:
-        """Start no more; what is under way ends with its processes."""
+        """Start no more; running ones end with their processes."""
         self._looking.shutdown(wait=False)
 
     def look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> Findings:
@@ -105,7 +105,7 @@ def observe(
     """The findings of each tool, as labels; each call under the lock of the device.
 
     Side by side, as each takes seconds to start. Kernels of different processes take turns on the
-    device, so what is counted is of one.
+    device, so counters are of one process.
 
     Args:
         session: Where processes come from.

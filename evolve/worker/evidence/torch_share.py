@@ -1,10 +1,10 @@
 """Torch's share of a task's work in a candidate's call, by the candidate's own account.
 
-The account comes out of the candidate's process: it speaks against a candidate, and what it leaves
-out is for other evidence to show. The share is that of what the reference has to do at least: the
-bytes of its inputs, parameters and outputs, each once, and its arithmetic operations. Not of all
-that the reference moves: one operation of torch may do the whole work of a reference that goes
-through memory ten times.
+The account comes out of the candidate's process: it speaks against a candidate, and other evidence
+covers omissions. The share is relative to the minimal work of the reference: the bytes of its
+inputs, parameters and outputs, each once, and its arithmetic operations. Not of all that the
+reference moves: one operation of torch may do the whole work of a reference that goes through
+memory ten times.
 """
 
 import json
@@ -26,12 +26,12 @@ _MAX_ROWS = 64
 _OPERATION = re.compile(r"\w{1,40}::\w{1,80}")
 
 Account = Mapping[str, Work | None]
-"""By operation what it did; None if that cannot be counted."""
+"""The work by operation; None if that cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of bytes and operations what torch does, and the operations that do most of it.
+    """Torch's share of bytes and operations, and the operations that do most of it.
 
     `uncounted` names one whose work cannot be counted.
     """
@@ -65,7 +65,7 @@ UNREADABLE = Share(0.0, 0.0, (), "an operation of torch")
 
 
 def read(text: str) -> Account | None:
-    """What a runner says of torch's work (`probes.Account`); None if it is no account."""
+    """A runner's report on torch's work (`probes.Account`); None if it is malformed."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def _is_count(value: Any) -> bool:
 
 
 def share_of(account: Account, cost: Cost) -> Share:
-    """Torch's share of what the reference costs."""
+    """Torch's share of the reference's cost."""
     counted = {name: work for name, work in account.items() if work is not None}
     total = sum(counted.values(), start=Work())
     return Share(

@@ -42,8 +42,8 @@ class Landing:
     """The place of inputs of timed blocks in one process, block after block.
 
     The process maps it privately, and sees what is written here as long as it has written nothing
-    there itself. Its writes to this memory harm no other process: none gets it, and
-    what outputs are judged by lies elsewhere.
+    there itself. Its writes to this memory harm no other process: none gets it, and the expected
+    outputs are stored elsewhere.
     """
 
     def __init__(self, size: int) -> None:

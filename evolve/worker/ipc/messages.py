@@ -1,10 +1,10 @@
 """Messages between the judge and a runner, over one Unix stream socket.
 
 The two directions are not alike. The judge is trusted by the runner, so its commands are pickles
-with file descriptors attached. The runner is not trusted: it sends fixed binary
-structs with hard size limits, and whatever does not parse is the candidate's fault
-(`ChannelFault`), never an error of the judge. Nothing here is authority: a message carries
-addresses and shapes to look at, text for feedback, and a diagnostic time.
+with file descriptors attached. The runner is not trusted: it sends fixed binary structs with hard
+size limits, and anything malformed is the candidate's fault (`ChannelFault`), never an error of the
+judge. Nothing here is authority: a message carries addresses and shapes to look at, text for
+feedback, and a diagnostic time.
 """
 
 import array
@@ -58,7 +58,7 @@ class Reply(IntEnum):
 
 
 class ErrorKind(IntEnum):
-    """What the runner's stub says went wrong; a hint among failures, never a success."""
+    """The error as the runner's stub reports it; a hint among failures, never a success."""
 
     EXCEPTION = 0
     INTERFACE = 1
@@ -151,7 +151,7 @@ def _receive_exactly(sock: socket.socket, size: int, deadline: float, start: boo
     buffer = bytearray()
     while len(buffer) < size:
         left = max(0.0, deadline - time.monotonic())
-        if not poller.poll(left * 1000):  # what is there by now came in time, if we did not
+        if not poller.poll(left * 1000):  # bytes that are there now came in time
             raise DeadlineExceeded
         try:
             chunk = sock.recv(size - len(buffer))

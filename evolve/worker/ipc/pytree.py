@@ -63,7 +63,7 @@ def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
 
 
 def tensors_of(tree: Any) -> list[Tensor]:
-    """Every tensor of a tree in order, whatever its other leaves are."""
+    """Every tensor of a tree in order, with any other leaves."""
     found: list[Tensor] = []
     map_tensors(found.append, tree)
     return found

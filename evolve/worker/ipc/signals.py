@@ -3,8 +3,8 @@
 Its calls are handed over one by one: the judge says that the inputs of a call are there, the
 runner makes the call, and says where its outputs lie before it is given the next.
 
-A runner may write anything there. What it says is no more than what it could say over its channel:
-that it is done, and where outputs lie. The judge looks there by itself before its clock stops.
+A runner may write anything there. It can say no more there than over its channel: that it is done,
+and where outputs lie. The judge looks there by itself before its clock stops.
 """
 
 import ctypes

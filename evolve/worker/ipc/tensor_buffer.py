@@ -1,7 +1,7 @@
 """Trees of tensors laid out in one piece of memory, so that whole sets of inputs travel as bytes.
 
-A buffer is the judge's own copy. A runner gets to see a copy that is thrown away after use: what
-two processes saw, one could have left something for the other in.
+A buffer is the judge's own copy. A runner gets to see a copy that is thrown away after use: in
+memory that two processes see, one could leave data for the other.
 """
 
 import io
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 ALIGNMENT = 256
-_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: what reads there shows
+_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
 _GUARD = 0xFF
 
 
@@ -47,7 +47,7 @@ class TensorBuffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A buffer as a runner sees it: a descriptor to map, and what is there.
+    """A buffer as a runner sees it: a descriptor to map, and its content.
 
     On the CPU, runners map privately, and `memory` is the buffer's own; on a GPU runners map
     `memory`, and it changes when the candidate writes to its inputs.
@@ -77,7 +77,7 @@ class Outline:
     def without_values(self, place: torch.device) -> tuple[Any, list[Any]]:
         """Torch's mode for code that asks for no value (`FakeTensorMode`), and the tree made in it.
 
-        Its tensors take no memory, nor does what is made in that mode. Who asks for a value, or for
+        Its tensors take no memory, nor do tensors made in that mode. Who asks for a value, or for
         the address of one, gets an exception.
         """
         from torch._functorch import config

@@ -1,11 +1,11 @@
 """Words in memory that a judge and one runner share, by which calls are handed over one by one.
 
 The judge writes the inputs of a call and says so; the runner makes the call and says where its
-outputs lie; only then come the inputs of the next. So calls cannot be merged into one. What a
-runner writes there is no more than a place to look at.
+outputs lie; only then come the inputs of the next. So calls cannot be merged into one. A runner's
+words there are only places of outputs.
 
-Each side spins for as long as the other needs on a core of its own, and sleeps (futex) where that
-one has none: a busy host may have given both the same.
+Each side spins for as long as the other needs on a core of its own, and sleeps (futex) if that one
+has none: a busy host may have given both the same.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _GIVEN, _DONE, _FIRST = 0, 8, 16  # words; the first two on lines of their own
 _SIZE = mmap.PAGESIZE
 _MAX_OUTPUTS = _SIZE // 8 - _FIRST
 _SPINS = 256  # looks, some 10 us
-_NAP_NS = 1_000_000  # between looks at whatever else might have happened
+_NAP_NS = 1_000_000  # between checks for other events
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(syscalls.MACHINE)
 _WAIT, _WAKE = 0, 1
 

@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Scene:
-    """One set of inputs with what a null candidate may use."""
+    """One set of inputs with the values that a null candidate may use."""
 
     case: LoadedCase
     model: nn.Module
@@ -189,7 +189,7 @@ def _other_weights(scene: _Scene) -> list[Tensor] | None:
 
 
 def _lower_precisions(scene: _Scene) -> tuple[torch.dtype, ...]:
-    """Types shorter than what the task allows."""
+    """Types shorter than the task's precision."""
     dtypes = {t.dtype for t in tensors_of(scene.inputs) if t.is_floating_point()}
     if not dtypes or scene.case.accumulation == "half":
         return ()

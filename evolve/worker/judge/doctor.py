@@ -1,4 +1,4 @@
-"""Facts about this host that decide what an evaluation here can do."""
+"""Facts about this host that limit evaluations here."""
 
 import os
 from typing import Any

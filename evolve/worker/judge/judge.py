@@ -64,7 +64,7 @@ from evolve.worker.timing.cuda_events import read as read_events
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.speed_of_light import SpeedOfLight
 
-_FLUSHED = 512 << 20  # what KernelBench's timing overwrites between calls, and more
+_FLUSHED = 512 << 20  # more than KernelBench's timing overwrites between calls
 _VIOLENT = (
     Status.ILLEGAL_ACCESS,
     Status.ASSERT,
@@ -74,8 +74,8 @@ _VIOLENT = (
 )
 # A screen decides on no winner, and a check only asks whether the outcome is right.
 _PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
-_INFRA_TEXT = 1000  # characters: what the system says may have a candidate's names in it
-_WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # what archives and finals look at
+_INFRA_TEXT = 1000  # characters: a system message may contain a candidate's names
+_WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # those that archives and final evaluations use
 
 
 class Judge:
@@ -142,7 +142,7 @@ class Judge:
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
-        """The reference timed against itself: what this host can resolve, and what it costs."""
+        """The reference timed against itself: the resolution of this host, and the cost."""
         start = time.monotonic()
 
         def timed(warm: PreparedTask) -> Timing:
@@ -188,8 +188,8 @@ class Judge:
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
         """How many times as fast as eager each baseline is, measured once in a session.
 
-        None with a label where one failed. A candidate's ratio to eager over this one is an
-        indirect comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
+        None with a label if one failed. A candidate's ratio to eager over this one is an indirect
+        comparison (`Ratio.__truediv__`); a direct one names the baseline as an opponent.
 
         Raises:
             UsageError: there is no such baseline, or not on this device.
@@ -271,7 +271,7 @@ class Judge:
         verdict = self._evaluated(asked, found)
         if verdict.status is not Status.INFRA or self.launcher.closed:
             return verdict
-        # Whatever it was, it will not be a neighbour's doing. The judge's user should know of it.
+        # The cause was no neighbour. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
         found = self._admission.alone(task, fidelity, judged)
@@ -290,7 +290,7 @@ class Judge:
                     progress.labels.append(Label(DEVICE_OOM, plain(feedback, _INFRA_TEXT)))
             self._require_health_after(fault)
         except (InfraFault, OSError, torch.OutOfMemoryError, UsageError) as error:
-            # The task has been seen to fit: a candidate is there, which may hold what is missing.
+            # The task is known to fit: the candidate may hold the missing memory.
             is_short = is_short_of_memory(error)
             if (isinstance(error, UsageError) and not is_short) or (
                 is_short and self._budget.holds_all and memory_model.is_too_large(warm, self.device)
@@ -305,7 +305,7 @@ class Judge:
         return Judged(warm, progress, status, feedback)
 
     def _with_tools(self, judged: Judged) -> Judged:
-        """The same with what the tools have found, once they have; nothing of the room is held."""
+        """The same with the tools' findings; no memory is held meanwhile."""
         progress = judged.progress
         if progress.tools is None:
             return judged
@@ -411,7 +411,7 @@ class Judge:
         fidelity: Fidelity,
         progress: Progress,
     ) -> None:
-        """Whether it is right, and what makes it so."""
+        """Whether it is correct, and the kernels that make it so."""
         profile = None
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
@@ -427,7 +427,7 @@ class Judge:
                 self.session, runner, candidate, probed, progress.labels, fidelity
             )
             progress.labels += labels
-            if progress.custom:  # what the text lets one guess has been measured
+            if progress.custom:  # measurements replace guesses from the text
                 progress.labels = without_guesses(progress.labels)
         if progress.custom and profile is not None:
             self._believe(profile, progress)

@@ -33,7 +33,7 @@ class Judged:
 
 
 def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evaluation:
-    """The evaluation of what was asked; `tier` is the sandbox's."""
+    """The evaluation of a request; `tier` is the sandbox's."""
     task, progress, status = judged.warm, judged.progress, judged.status
     correct = status is Status.CORRECT
     timing = progress.timing

@@ -18,7 +18,7 @@ _EVIDENCE = 200
 
 @dataclass(slots=True)
 class Progress:
-    """Filled stage by stage; what is there when a stage fails is told too."""
+    """Filled stage by stage; if a stage fails, earlier entries are reported."""
 
     stage: Stage = Stage.NONE
     candidate: Candidate | None = None
@@ -34,7 +34,7 @@ class Progress:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Add how long what is inside takes to the duration of a stage."""
+        """Add the time inside to the duration of a stage."""
         start = time.monotonic()
         try:
             yield
@@ -44,25 +44,27 @@ class Progress:
 
     @property
     def all_durations_s(self) -> dict[str, float]:
-        """Of the stages, and under `timing_...` what that stage's time went to."""
+        """Of the stages, and under `timing_...` the parts of that stage's time."""
         parts = {f"timing_{name}": seconds for name, seconds in self.timing.spent_s.items()}
         return self.durations_s | parts
 
     def descriptors(self, correct: bool) -> dict[str, float | str]:
-        """Those that the text alone does not show; what is not known is left out."""
+        """Those that the text alone does not show; unknown ones are left out."""
         if not correct:
             return self.measured
         found = dict(self.measured)
         margin = worst(self.candidate.margin if self.candidate else None, self.timing.margin)
         if margin is not None:
             found["error"] = float(f"{margin:.4g}")
+        if self.candidate and self.candidate.terms:
+            found["longest_sum"] = float(self.candidate.terms)
         if self.scratch_bytes is not None:
             found["memory_bytes"] = float(self.scratch_bytes)
         return found
 
 
 def judged_twice(first: Evaluation, again: Evaluation) -> Evaluation:
-    """The second verdict, with what both have cost."""
+    """The second verdict, with the costs of both."""
     spent_s = Counter(first.durations_s)
     spent_s.update(again.durations_s)
     return replace(

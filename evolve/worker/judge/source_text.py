@@ -21,7 +21,7 @@ def require_text(source: str) -> None:
 def require_model(source: str) -> None:
     """Raise CandidateFault for a text without ModelNew; if it is no Python at all, for that.
 
-    A text that has the name is parsed by what builds it.
+    A text with the name is parsed by its compiler.
     """
     if not (missing := without_model(source)):
         return

@@ -50,7 +50,7 @@ def smoke(
 ) -> None:
     """The smallest case once, if it was compiled: the cheapest way to fail.
 
-    On inputs that decide nothing later: what it builds there it may take along.
+    On inputs that decide nothing later: it may keep builds from there.
     """
     case = task.smallest
     hidden = session.hidden(partial(case.block_check, -1, 0, 1))
@@ -80,7 +80,7 @@ def _check_case(
     case: PreparedCase,
     fidelity: Fidelity,
 ) -> bool:
-    """Of what may take gigabytes, no more is held than the call under way needs."""
+    """Calls may take gigabytes: only the current call's memory is held."""
     *others, last = plan(case, fidelity)
     suits = [_checked(session, runner, candidate, case, *one).suite for one in others]
     checked = _checked(session, runner, candidate, case, *last)
@@ -118,6 +118,7 @@ def _checked(
     hidden = session.hidden(partial(case.check, family, number))
     outcome = session.outcome(runner, case, hidden)
     _require(candidate, outcome.verdict, case, family)
+    candidate.terms = max(candidate.terms, hidden.expected.reduction)
     suite = True
     if family == "task":
         with session.on_device():
@@ -189,8 +190,8 @@ def count_torch(
 ) -> Probed:
     """How much of the work torch does, after the checks.
 
-    In the smallest case and one of those that are timed. What is not timed gains nothing, and may
-    be so small that the last step of a kernel is much of it: there only the stubbed run counts.
+    In the smallest case and one of those that are timed. An untimed case gains nothing, and may be
+    so small that the last step of a kernel is much of it: there only the stubbed run counts.
 
     On fresh inputs, or results kept from an earlier call could pass for work done.
     After a run that decides no other says anything.
@@ -199,7 +200,7 @@ def count_torch(
         session: Where calls are judged.
         runner: That has the candidate's models of all cases.
         task: Of the cases.
-        cost: What the reference has to do in a case; asked where torch has done something.
+        cost: The work of the reference in a case; called if torch has done some of it.
     """
     others = [case for case in task.timed if case is not task.smallest]
     cases = [task.smallest, *random.sample(others, min(1, len(others)))]
@@ -237,7 +238,7 @@ def probe_custom(
     known: Sequence[Label],
     fidelity: Fidelity,
 ) -> tuple[bool | None, tuple[Label, ...]]:
-    """Whether custom kernels make the outcome, and what was found that speaks for or against it.
+    """Whether custom kernels make the outcome, with the evidence for and against.
 
     The work is custom only if torch does little of it, and the outcome is wrong without the
     candidate's kernels: the same cases are run so, the last that is asked of the checks' process.
@@ -266,8 +267,8 @@ def _stubbed(
 ) -> list[bool | None]:
     """Whether cases are right without the candidate's kernels, up to one that does not end.
 
-    A fresh process is asked where the source cannot be loaded twice, and where an outcome is right:
-    what the first load has left may have made it, such as operators, which have one name each.
+    A fresh process is asked if the source cannot be loaded twice, and if an outcome is right:
+    leftovers of the first load may have made it, such as operators, which have one name each.
     """
     with contextlib.suppress(CandidateFault):
         session.furnish(runner, candidate, list(cases), stub=True)

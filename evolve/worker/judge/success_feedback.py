@@ -1,4 +1,4 @@
-"""Feedback on a candidate that is correct: what it gained where, and what holds it up."""
+"""Feedback on a correct candidate: its gains by case, and its bottleneck."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ def success_feedback(
 
     Args:
         timing: of the timed cases.
-        light: what of it is known to be near the device's limits.
+        light: how close it is to the device's limits.
         facts: the kernels that a profiler saw.
         custom: whether custom kernels made the outcome.
     """

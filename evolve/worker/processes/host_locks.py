@@ -62,7 +62,7 @@ class HostLock:
 
     @contextlib.contextmanager
     def let_go(self) -> Iterator[None]:
-        """What this thread holds together with others, however often, is not held for as long."""
+        """Releases the shared locks of this thread within the context, at any depth."""
         lock = self._held_by_thread()
         assert lock is not None
         self._of_thread.lock = None

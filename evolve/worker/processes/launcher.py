@@ -105,10 +105,10 @@ class Launcher:
         return sandbox.tier(self.mechanisms)
 
     def probe(self) -> None:
-        """Find out, by trying, what sandbox this host grants.
+        """Find out, by trying, the sandbox mechanisms of this host.
 
         Raises:
-            UsageError: less than what is required.
+            UsageError: fewer than required.
             EvaluatorUnavailable: outputs cannot be read from a runner here.
         """
         if not self._try_out() and Mechanism.OWN_UID in Mechanism(self.mechanisms):
@@ -194,7 +194,7 @@ class Launcher:
         return self._tried_twice(start)
 
     def _tried_twice(self, start: Callable[[], RunnerProcess]) -> RunnerProcess:
-        """The runner, or else another, of a fresh zygote where the first one's was to blame."""
+        """The runner, or else another, of a fresh zygote if the first one's was to blame."""
         try:
             return start()
         except (ConnectionError, InfraFault):

@@ -49,7 +49,7 @@ def opened(path: Path) -> int:
 
 
 def _opened_in_time(path: Path) -> int:
-    """As `_opened`; what another user has just made may not be open to all yet."""
+    """As `_opened`; a file that another user has just made may not be open to all yet."""
     deadline = time.monotonic() + _GAP_S
     while True:
         try:
@@ -63,8 +63,8 @@ def _opened_in_time(path: Path) -> int:
 def _opened(path: Path) -> int:
     """The file; a link is not followed, and the other end of a pipe is not waited for.
 
-    What is there is opened without O_CREAT, which the kernel refuses in a shared folder to all but
-    the file's owner, root included (`fs.protected_regular`).
+    An existing file is opened without O_CREAT, which the kernel refuses in a shared folder to all
+    but the file's owner, root included (`fs.protected_regular`).
     """
     # flock asks for no more than reading
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -73,7 +73,7 @@ def _opened(path: Path) -> int:
             return os.open(path, flags)
         with contextlib.suppress(FileExistsError):
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(fd, 0o666)  # whatever the umask
+            os.fchmod(fd, 0o666)  # independent of the umask
             return fd
 
 

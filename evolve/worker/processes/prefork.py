@@ -75,7 +75,7 @@ class PreforkPool:
             _end_now([runner])
 
     def close(self) -> None:
-        """End them all, whatever is timed meanwhile."""
+        """End them all, even during timing."""
         with self._changed:
             self._closed = True
             left = list(self._ready)

@@ -176,7 +176,7 @@ class RunnerProcess:
                     left = self._back(left)
                 command, fd = ("go on",), -1
         except CandidateFault as fault:
-            if fault.status is Status.TIMEOUT:  # which tells of what was left
+            if fault.status is Status.TIMEOUT:  # which describes the end
                 raise faults.timeout("call", seconds) from fault
             raise
 
@@ -213,7 +213,7 @@ class RunnerProcess:
         return self._text(command, seconds, inputs.fd)
 
     def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
-        """Have what a compiler makes of the reference written down (`inductor.folder_of`)."""
+        """Have the compiler's code for the reference written to files (`inductor.folder_of`)."""
         self._ask(("write", case, inputs.size, inputs.tree, variant), Reply.ACK, seconds)
 
     def use_inputs(self, fd: int, size: int, seconds: float) -> None:
@@ -273,9 +273,9 @@ class RunnerProcess:
 
         Args:
             case: Of the model.
-            kind: What it is to do: `calls`, one `graph` of them, or `nothing`.
+            kind: The work: `calls`, one `graph` of them, or `nothing`.
             layout: Number of the layout of the inputs.
-            trees: Of that layout where it is new, else none.
+            trees: Of that layout if it is new, else none.
             sequence: Number of the window.
             seconds: That getting ready may take.
         """
@@ -287,7 +287,7 @@ class RunnerProcess:
         return self._channel.fileno()
 
     def require_word(self, seconds: float) -> None:
-        """Raise what it says in the middle of a window: that is no answer to anything."""
+        """Raise for a message in the middle of a window: it answers no request."""
         self._receive(seconds, "run")
         raise CandidateFault(Status.HACK, "the candidate's process answered out of turn")
 
@@ -303,7 +303,7 @@ class RunnerProcess:
         """Stop the process where it is; those it has started go on.
 
         Returns:
-            Whether it stands by then. Longer than a moment it takes where a thread is deep in the
+            Whether it stands by then. Longer than a moment it takes if a thread is deep in the
             kernel, or if it evades signals.
         """
         _signal(self.pid, signal.SIGSTOP)
@@ -350,7 +350,7 @@ class RunnerProcess:
         return []
 
     def _parent(self) -> int:
-        """Of the sandbox, which adopts what the candidate's processes leave behind."""
+        """The parent in the sandbox, which adopts orphans of the candidate."""
         if self._sandbox is None:
             self._sandbox = int(procfs.stat(self.pid)[1])
         return self._sandbox
@@ -411,7 +411,7 @@ class RunnerProcess:
         return reply, body
 
     def _left_at_answer(self, what: str, seconds: float) -> float:
-        """Wait for the first word in that time, not counting what of it it was frozen.
+        """Wait for the first word in that time, not counting time in which it was frozen.
 
         Returns:
             The seconds that are left for the rest of the answer.
@@ -466,7 +466,7 @@ class RunnerProcess:
         return self._fate is None and self._control.fileno() >= 0
 
     def close(self) -> str:
-        """Kill the process and everything that it started; what it had printed."""
+        """Kill the process and its descendants; returns the printed text."""
         if self.alive or self._at_end:
             with self._ending():
                 if self.alive:

@@ -17,8 +17,8 @@ _OTHER_SPREAD = 0.1  # of one that was drawn at random already
 def randomise(model: nn.Module, seed: int) -> None:
     """Perturbs every floating parameter and running statistic in place.
 
-    Factors are log-normal, so signs, zeros in a structured weight and positive variances stay;
-    only what is zero everywhere becomes normal. Other buffers (masks, tables) stay as they are.
+    Factors are log-normal, so signs, zeros in a structured weight and positive variances stay; only
+    tensors that are zero everywhere become normal. Other buffers (masks, tables) stay as they are.
     """
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point():
@@ -56,7 +56,7 @@ def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def _cast_without_values(model: nn.Module, dtype: torch.dtype) -> None:
-    """By hand: `Module.to` exchanges what parameters hold, and these hold nothing."""
+    """By hand: `Module.to` exchanges the storage of parameters, and these have none."""
     for module in model.modules():
         holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for holder in holders:

@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def made_on(place: torch.device, make: Callable[[], Any], seed: int) -> Any:
-    """What `make` gives, its tensors on `place`.
+    """The result of `make`, its tensors on `place`.
 
     On a GPU, factory functions such as `torch.randn` draw there: the inputs of a large task take
     milliseconds instead of seconds. Code that insists on the CPU is run again without that, from

@@ -80,7 +80,7 @@ class TaskCase:
         return model
 
     def constructed(self, seed: int, mode: AbstractContextManager[Any] | None = None) -> nn.Module:
-        """The same as its constructor leaves it, in a mode of torch where one is given."""
+        """The same as its constructor leaves it, in a mode of torch if one is given."""
         with mode or contextlib.nullcontext():
             arguments = self.init_inputs(seed)
             with task_code(self.task, "Model(*get_init_inputs())"), seeded(seed):
@@ -127,10 +127,10 @@ class TaskCase:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskFile(Generic[CaseT]):
-    """A task whose file has been executed; `precision` and `accumulation` are what applies.
+    """A task whose file has been executed; with its effective `precision` and `accumulation`.
 
-    The file's `PRECISION` applies where the task says `task`, its `ACCUMULATION` where the task
-    keeps the default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
+    The file's `PRECISION` applies if the task says `task`, its `ACCUMULATION` if the task keeps the
+    default (`ieee`). Its `TIMING` names the times that fitness is by, of `TIMINGS`.
     """
 
     task: Task
@@ -143,16 +143,15 @@ class TaskFile(Generic[CaseT]):
 def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> TaskFile[CaseT]:
     """Executes the task's source, once for every case, and checks its structure.
 
-    `place` is the device on which its inputs and models will be made, `case_type` what the cases
-    are made as.
+    `place` is the device on which its inputs and models will be made, `case_type` the class of the
+    cases.
 
     The inputs and outputs themselves are checked where they are first made
     (`inputs`, `model`), with the same kind of error.
 
     Raises:
         UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
-            or constant is asked for that it does not define; the message says which, and what
-            to do.
+            or constant is asked for that it does not define; the message names it and the remedy.
     """
     plain = execute(task.name, task.source, {})
     for name in ("Model", "get_inputs", "get_init_inputs"):

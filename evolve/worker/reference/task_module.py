@@ -20,7 +20,7 @@ task_lock = threading.RLock()
 
 @contextmanager
 def task_code(task: str, where: str) -> Iterator[None]:
-    """The boundary around the user's own task file: what it raises becomes a `UsageError`."""
+    """The boundary around the user's own task file: its exceptions become a `UsageError`."""
     try:
         yield
     except UsageError:
@@ -37,8 +37,8 @@ def task_code(task: str, where: str) -> Iterator[None]:
 def execute(task: str, source: str, constants: Constants) -> ModuleType:
     """The module that the source defines, with the constants in place of its own.
 
-    A constant takes its new value right where the file assigns it, so that what the file computes
-    from it (other constants, default arguments) follows.
+    A constant takes its new value right where the file assigns it, so that values computed from it
+    (other constants, default arguments) follow.
 
     Raises:
         UsageError: the file does not run, or does not assign one of the constants.

@@ -41,7 +41,7 @@ def require_baseline(name: str, place: torch.device) -> None:
 
 
 def prepare(build: str | None, may_build: bool) -> None:
-    """Have what torch compiles go to the folder `build`, or come from a private copy of it."""
+    """Have torch's compiled code go to the folder `build`, or come from a private copy of it."""
     for variable, name in _CACHES.items():
         place = Path(build or "/nonexistent") / name
         if may_build:

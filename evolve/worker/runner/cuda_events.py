@@ -1,6 +1,6 @@
 """Times that a process takes of its own calls on a GPU, by CUDA events and on its host.
 
-`evolve.worker.timing.cuda_events` says what they are.
+`evolve.worker.timing.cuda_events` describes them.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Calls of a model recorded as one CUDA graph, in a runner.
 
-Launched together, no call waits for the host. What each is given lies where the judge copies
-fresh values to.
+Launched together, no call waits for the host. Their inputs are where the judge copies fresh values
+to.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ class Recording:
         lend_pool: Gives memory for allocations of the calls; no other thread uses it meanwhile.
 
     Raises:
-        RuntimeError: a call cannot be recorded, since it waits for the device. What it launches on
-            the legacy default stream is left out without an error.
+        RuntimeError: a call cannot be recorded, since it waits for the device. Kernels that it
+            launches on the legacy default stream is left out without an error.
     """
 
     def __init__(
@@ -50,5 +50,5 @@ class Recording:
             self._graph.capture_end()
 
     def replay(self) -> None:
-        """All calls on what their inputs are now."""
+        """All calls on the present values of their inputs."""
         self._graph.replay()

@@ -1,4 +1,4 @@
-"""What went wrong in a candidate's process, for the judge's feedback."""
+"""Errors in a candidate's process, for the judge's feedback."""
 
 import traceback
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def _is_shortage(error: BaseException) -> bool:
 
 
 def _reasons(error: BaseException | None) -> Iterator[BaseException]:
-    """It, and what it came of; PyTorch's compiler keeps that under a name of its own."""
+    """The error and its causes; PyTorch's compiler keeps those in an attribute of its own."""
     for _ in range(_MAX_REASONS):  # they may go round
         if error is None:
             return

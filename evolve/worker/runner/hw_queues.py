@@ -1,9 +1,9 @@
 """How many hardware queues of a GPU a process opens.
 
-The driver makes them one by one, for all processes of the host: where many start at once, a context
+The driver makes them one by one, for all processes of the host: if many start at once, a context
 with the usual eight takes 0.20 s of its time, one with a single queue 0.09 s (an H200, driver 580).
-Work in one stream uses one. All sides of a comparison have as many: where one of them may have
-several streams, all queues, and so in a verification, whose time nothing is left out of.
+Work in one stream uses one. All sides of a comparison have as many: if one of them may have several
+streams, all queues, and so in a verification, whose time nothing is left out of.
 """
 
 import contextlib

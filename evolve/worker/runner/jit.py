@@ -25,8 +25,8 @@ class Compiling:
     def told(self, tell: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
         """Inside, `tell` is called before a kernel is compiled, and `come_back` after it.
 
-        Not for what other threads or children than this compile, since both talk to the judge,
-        nor while a CUDA graph is recorded, where the device cannot be waited for.
+        Not for compilations of other threads or children, since both talk to the judge, nor while a
+        CUDA graph is recorded, if the device cannot be waited for.
         """
         self._install()
         self._thread = _this_thread()
@@ -49,7 +49,7 @@ class Compiling:
         assert self._compile is not None
         if self._thread != _this_thread() or self._talk is None or _is_recording():
             return self._compile(*arguments, **options)
-        talk, self._talk = self._talk, None  # what is compiled for this kernel is part of it
+        talk, self._talk = self._talk, None  # nested compilations are part of it
         tell, come_back = talk
         tell()
         try:

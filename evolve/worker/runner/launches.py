@@ -1,4 +1,4 @@
-"""What Triton launches in a call: the operands of each launch, and how its kernel was compiled.
+"""Triton's launches in a call: the operands of each, and how its kernel was compiled.
 
 A profiler sees neither. As with a profile, this is noted in the candidate's process, and so it is
 evidence and no proof.

@@ -38,7 +38,7 @@ class Access(Protocol):
 
 
 class CpuAccess:
-    """Private mappings of shared memory; what blocks land in is mapped once."""
+    """Private mappings of shared memory; mappings for blocks are made once."""
 
     place = CPU
     limit = 0

@@ -92,7 +92,7 @@ class CudaAccess:
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:
-        """The pool, for a recording: what is recorded would else be allocated past it.
+        """The pool, for a recording: recorded calls would otherwise allocate outside of it.
 
         torch lets no other thread allocate from a pool that is recorded to.
         """
@@ -120,7 +120,7 @@ class CudaAccess:
         torch.cuda.synchronize()
 
     def reserve(self, size: int) -> None:
-        """The first block does that: torch keeps what it has been given."""
+        """The first block does that: torch keeps its memory."""
 
     def drop(self) -> None:
         """Memory for inputs stays."""

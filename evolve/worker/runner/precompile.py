@@ -1,9 +1,9 @@
 """Kernels of a large program are compiled side by side, before the first of them is launched.
 
 Triton compiles a kernel when it is first launched, one after the other, which takes a network of
-hundreds of kernels minutes. So a model is called once with nothing launched, what Triton would
-compile is noted, and several threads do that; its cache has it then. Nothing that such a call
-computes is of use, so model and module are made for it, and not called again.
+hundreds of kernels minutes. So a model is called once with nothing launched, Triton's compilations
+are noted, and several threads do that; its cache has it then. Nothing that such a call computes is
+of use, so model and module are made for it, and not called again.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from evolve.worker.base.dispatch import DispatchMode
 
 KERNELS = 16  # functions in a program's text, roughly, for which a call in vain pays
 _KERNEL = "@triton.jit"
-_TUNER = "autotune"  # would measure nothing, and perhaps keep what it found
+_TUNER = "autotune"  # would measure nothing, and might keep the result
 _CORES_EACH = 4  # others compile too
 _UNWRITTEN = ("empty", "empty_strided", "empty_like", "empty_permuted", "new_empty",
               "new_empty_strided")  # fmt: skip
@@ -34,7 +34,7 @@ def is_worth_it(source: str) -> bool:
 
 
 class _Later(Future[Any]):
-    """What comes of compiling; who asks before that has been done is not kept waiting."""
+    """The result of a compilation; a request before the end does not wait."""
 
     def result(self, timeout: float | None = None) -> Any:
         if not self.done():
@@ -42,7 +42,7 @@ class _Later(Future[Any]):
         return super().result(timeout)
 
     def follow(self, done: "Future[Any]") -> None:
-        """Have what another has."""
+        """Take over another's."""
         if error := done.exception():
             self.set_exception(error)
         else:
@@ -50,7 +50,7 @@ class _Later(Future[Any]):
 
 
 class Noted(Executor):
-    """What a call would have had compiled; `is_all` once the call has come to its end."""
+    """The compilations of a call; `is_all` once the call has ended."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[_Later, Callable[[], object]]] = []
@@ -77,7 +77,7 @@ class Noted(Executor):
 
 
 def noted(call: Callable[[], object]) -> Noted:
-    """What Triton would compile for a call; as far as it comes, and nothing for an old Triton."""
+    """Triton's compilations for a call, as far as it comes; nothing for an old Triton."""
     found = Noted()
     try:
         from triton.runtime._async_compile import AsyncCompileMode
@@ -110,10 +110,10 @@ def _nothing_launched(kernels: Any) -> Iterator[None]:
 
 
 class _Unwritten(DispatchMode):
-    """What kernels would have written is zero.
+    """Kernels' outputs are zero.
 
-    What depends on values ends the call: a loop could wait for one that never comes, and zero need
-    not be an index, which on a GPU would cost the process its device.
+    A computation that depends on values ends the call: a loop could wait for one that never comes,
+    and zero need not be an index, which on a GPU would cost the process its device.
     """
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
-"""Runtime probes for what made an outcome: torch's own work counted, custom kernels stubbed.
+"""Runtime probes for the origin of an outcome: torch's own work counted, custom kernels stubbed.
 
 Both run inside the candidate's process around one forward call. They only label: a candidate can
-defeat them, so the judge compares the outcomes of both runs with what it knows, and values are
+defeat them, so the judge compares the outcomes of both runs with the expected ones, and values are
 decided elsewhere.
 """
 
@@ -50,7 +50,7 @@ class Account:
 
     @contextmanager
     def inside(self, within: list[Work]) -> Iterator[None]:
-        """Inside of an operation of torch: what others do for it is put into `within`."""
+        """Inside of an operation of torch: work of inner operations goes into `within`."""
         before = getattr(self._of_thread, "within", None)
         self._of_thread.within = within
         try:
@@ -82,11 +82,11 @@ _MAX_WORK = Work(sys.maxsize, sys.maxsize)
 
 @contextmanager
 def count_aten() -> Iterator[Account]:
-    """Inside, what torch's compute operations do is counted; data movement is not.
+    """Inside, the work of torch's compute operations is counted; data movement is not.
 
     Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
-    for calls from C++, and for what the candidate's own operators (`torch.library`) do inside. An
-    operation counts as what it is, or as what its kernel has other operations do, if that is
+    for calls from C++, and for calls inside the candidate's own operators (`torch.library`). An
+    operation counts with its own work, or with that of the operations inside its kernel, if that is
     more: the kernel may be the candidate's. Ways from tensors to numpy are noted.
     """
     account = Account()
@@ -111,7 +111,7 @@ def count_aten() -> Iterator[Account]:
 def _counted(
     account: Account, name: str, kernel: Any, keys: Any, *arguments: Any, **options: Any
 ) -> Any:
-    """Do what `kernel` does, and note what work it was; that of one that fails, too."""
+    """Run `kernel`, and note its work, also if it fails."""
     operation = _operation(name)
     arguments = _with_tensors(operation, arguments)
     within: list[Work] = []
@@ -147,11 +147,11 @@ def _with_tensors(operation: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _as_tensor(number: complex, beside: list[Tensor]) -> Tensor:
-    """As exact as can be, in a type that makes the outcome's what it is with the number."""
+    """As exact as possible, in a type that gives the outcome the type it has with the number."""
     if not beside:
         return torch.tensor(number)
     promoted = torch.result_type(beside[0], number)
-    if beside[0].dim() and promoted == beside[0].dtype:  # whatever type the number has
+    if beside[0].dim() and promoted == beside[0].dtype:  # for any type of the number
         return torch.tensor(number, dtype=_EXACT.get(type(number)))
     return torch.tensor(number, dtype=promoted)
 
@@ -193,8 +193,8 @@ def stub_custom() -> Iterator[list[str]]:
     """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
 
     To be entered before the candidate is imported: a module keeps functions it has handed out.
-    Outputs that a custom kernel should have written keep whatever their memory held. The value
-    collects the names of what was skipped, in order.
+    Outputs that a custom kernel should have written keep the old content of their memory. The value
+    collects the names of skipped kernels, in order.
     """
     skipped: list[str] = []
     with contextlib.ExitStack() as stack:
@@ -238,7 +238,7 @@ def _triton_stubs(skipped: list[str]) -> Stubs:
 
 
 def _torch_stubs(skipped: list[str]) -> Stubs:
-    """Extensions of `torch.utils.cpp_extension`, where the candidate has it imported."""
+    """Extensions of `torch.utils.cpp_extension`, if the candidate has it imported."""
     extension = sys.modules.get("torch.utils.cpp_extension")
     if extension is None:
         return []

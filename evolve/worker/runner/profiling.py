@@ -1,8 +1,8 @@
-"""Which kernels ran in one call on a GPU, whose they were, and what share of the time they took.
+"""The kernels of one call on a GPU, their origin, and their shares of the time.
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
-labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by what the candidate's
-build left behind, which the judge reads: the names in Triton's cache, and the symbols in shared
+labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by the files of the
+candidate's build, which the judge reads: the names in Triton's cache, and the symbols in shared
 libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
 """
 
@@ -38,8 +38,8 @@ _VENDOR = re.compile(
 )
 _OF_TORCH = re.compile(r"\bat(?:_cuda_detail)?::")
 _MOVES = re.compile(r"copy|fill|cat|arange|memset|memcpy", re.I)  # by names of torch's kernels
-_LAUNCH_BOUND_US = 10.0  # less of torch is launches, whatever share of a short call that is
-# Of BLAS by its Fortran and C names, of vendors' own, and what finds such functions by name.
+_LAUNCH_BOUND_US = 10.0  # below this, torch's time is launches, whatever its share
+# Of BLAS by its Fortran and C names, of vendors' own, and functions that find such ones by name.
 _OF_LIBRARY = re.compile(
     r"[sdcz](?:gemm|gemv|ger|symm|syrk|trsm|trmm|dot|axpy)\w{0,2}_?"
     r"|(?:cblas|LAPACKE|mkl|MKL|dnnl|openblas|vml|cublas|cublasLt|cudnn|cusparse|cutensor)_?\w+"
@@ -82,7 +82,7 @@ class KernelProfile:
     """The result of a profile.
 
     `coverage` is the share of device time in the candidate's own kernels, `vendor` that in kernels
-    of vendors' libraries, `torch` that in torch's own that compute, where those take longer than
+    of vendors' libraries, `torch` that in torch's own that compute, if those take longer than
     launches; the rest are copies, or of unknown origin. `compiled` describes the own kernel that
     took longest.
     """
@@ -114,7 +114,7 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
     Not the first session of its process (`open_profiler`).
     """
-    call()  # loads what is loaded late
+    call()  # triggers lazy loading
     finish()
     with _session() as seen, noted() as launched:
         call()
@@ -126,10 +126,10 @@ def observe(call: Callable[[], object], finish: Callable[[], None]) -> str:
 
 
 def _session() -> profile:
-    """What `torch.profiler.profile` has inside.
+    """The inner profiler of `torch.profiler.profile`.
 
-    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s where
-    no bytecode is kept (torch 2.13 and 2.11).
+    That one imports the compiler, of which it asks nothing here: 1.4 s of a core, and 4.4 s if no
+    bytecode is kept (torch 2.13 and 2.11).
     """
     return profile(use_cpu=False, use_device="cuda", use_kineto=True)
 
@@ -139,14 +139,13 @@ def summarise(
 ) -> list[dict[str, Any]]:
     """Kernels, copies and fills of a trace in Chrome's format, as the profiler of torch writes it.
 
-    Times are in microseconds. Launches of a kernel that have a role of their own stay apart: other
-    grids, operands or resources, or another time. What is left out in the end is counted in a last
-    entry.
+    Times are in microseconds. Launches of a kernel with different roles are kept separate: other
+    grids, operands or resources, or another time. The rest is counted in a last entry.
 
     Args:
         trace: the file's content.
         names: of the profiler's own events: in the trace a kernel called `kernel` is `Kernel`.
-        launched: what was noted of launches (`evolve.worker.runner.launches`), in order.
+        launched: recorded launches (`evolve.worker.runner.launches`), in order.
     """
     noted_of: dict[str, deque[Mapping[str, Any]]] = {}
     for each in launched:
@@ -203,7 +202,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def read_kernels(text: str) -> tuple[Kernel, ...]:
-    """What a runner says that it saw; whatever does not read as that is nothing."""
+    """A runner's profile; anything malformed is ignored."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,7 +226,7 @@ def _kernel(entry: Any) -> Kernel | None:
         us=us,
         registers=_whole(entry.get("registers")),
         shared_bytes=_whole(entry.get("shared")),
-        occupancy=percent / 100 if percent else None,  # 0 is what it says of what it cannot tell
+        occupancy=percent / 100 if percent else None,  # 0 means unknown
         grid=_grid(entry.get("grid")),
         launches=launches,
         operand_bytes=operands * launches if operands else None,
@@ -319,8 +318,8 @@ class OwnCode:
 def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:
     """Functions of vendors' libraries that the libraries of a build import.
 
-    Looking functions up by name counts as well where no profile would show what they ran. Where
-    one does, it would only accuse the honest: the CUDA runtime and Triton's launchers do so.
+    Looking functions up by name counts as well if no profile would show the kernels. Otherwise it
+    would only accuse honest candidates: the CUDA runtime and Triton's launchers do so.
     """
     found = {}
     for path in _files(folder):

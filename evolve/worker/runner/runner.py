@@ -1,9 +1,9 @@
 """The runner: the process that executes one candidate, or the reference, and serves its judge.
 
-It has no authority. It runs what it is told on inputs that it is given, and says where the outputs
-lie in its memory; the judge reads them there and measures the time from outside. A candidate
-shares this process and may rewrite all of this module: nothing that it can say here counts as more
-than a place to look at.
+It has no authority. It runs commands on the inputs it gets, and says where the outputs lie in its
+memory; the judge reads them there and measures the time from outside. A candidate shares this
+process and may rewrite all of this module: nothing that it can say here counts as more than a place
+to look at.
 
 Commands (tuples, the first item names them) and what is answered:
     open_gpu    get ready to use the GPU -> ACK
@@ -13,12 +13,11 @@ Commands (tuples, the first item names them) and what is answered:
                 comes from the folder `build`; with `stub`, custom kernels do nothing from then on:
                 `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree)` -> ACK
-    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it,
-                where it may leave the device to compile kernels, for each of them ASIDE and BACK,
-                which is answered by a command without a meaning
-    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
-    open_profiler
-                get ready for the next -> ACK
+    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it, if
+                it may leave the device to compile kernels, for each of them ASIDE and BACK, which
+                is answered by a command without a meaning account     what torch computed in the
+                last call with `trap`: `("account",)` -> TEXT open_profiler get ready for the next
+                -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
     events      time forwards by events: `("events", case, size, tree, trials)` -> TEXT
     isolated    a forward in a separate process, under a tool:
@@ -123,13 +122,13 @@ def _forget_surroundings(channel: socket.socket) -> None:
 
 
 class Runner:
-    """State of one runner: the source loaded, a model per case, what the last command made."""
+    """State of one runner: the source loaded, a model per case, the last command's results."""
 
     def __init__(self) -> None:
         self._access: access.Access = access.CpuAccess()
         self._make: Callable[..., torch.nn.Module] | None = None
         self._models: dict[int, torch.nn.Module] = {}
-        self._given: dict[int, dict[str, Any]] = {}  # what they were made of, for `tool_process`
+        self._given: dict[int, dict[str, Any]] = {}  # their arguments, for `tool_process`
         self._build: str | None = None
         self._many_kernels = ""  # the text of a program that has them
         self._staged: list[Any] = []
@@ -145,7 +144,7 @@ class Runner:
         getattr(self, f"_{name}")(channel, *arguments, *fds)
 
     def explain(self, error: BaseException) -> str:
-        """What went wrong, and whose limit it was where memory ran out."""
+        """The error, and the limit that was exceeded if memory ran out."""
         text = errors.explain(error, _FILENAME)
         limit = self._access.limit if errors.kind_of(error) is ErrorKind.OOM else 0
         return (
@@ -275,7 +274,7 @@ class Runner:
         return noted.is_all
 
     def _noted(self, case: int, given: dict[str, Any], inputs: Sequence[Any]) -> precompile.Noted:
-        """What is wrong with the candidate shows when it is called."""
+        """Errors of the candidate show when it is called."""
         module, noted = sys.modules["candidate"], precompile.Noted()
         with contextlib.suppress(Exception):
             make = _candidate(self._many_kernels, self._access.place)

@@ -1,8 +1,8 @@
 """One call of a candidate under a tool, in a process of its own inside of the runner's sandbox.
 
 For tools that have to start the process that they look at. No file of this package is there to be
-read: the program finds the candidate's file, in `CALL_FILE` what its constructor and forward are
-given, and in its own text the few modules of this package that it needs.
+read: the program finds the candidate's file, in `CALL_FILE` the arguments of its constructor and
+forward, and in its own text the few modules of this package that it needs.
 """
 
 import importlib.util
@@ -61,16 +61,16 @@ class Said(NamedTuple):
 
 
 def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
-    """JSON of what a tool (a program and its options) says of a call, for `read`.
+    """A tool's (a program with options) report on a call, as JSON for `read`.
 
     Args:
         tool: A program and its options.
-        source: The candidate's file. What the candidate prints is part of what is said.
+        source: The candidate's file. Prints of the candidate are part of the report.
         call: `init`, `state`, `seed` and `place` of the model, `inputs` of the call, and the folder
-            `build` of what the source has built. Tensors own their memory.
+            `build` of the source's build. Tensors own their memory.
     """
     torch.save(call, CALL_FILE)
-    # Without torch's own cache of memory, or what lies behind a tensor would be in bounds.
+    # Without torch's own cache of memory, which would put reads behind a tensor in bounds.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     try:
         done = subprocess.run(
@@ -85,7 +85,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
 
 
 def read(text: str) -> Said:
-    """What a runner says that was said; nothing, and a failure, if it does not read as that."""
+    """A tool's output as a runner reports it; nothing, and a failure, if it is malformed."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """A candidate's model with the reference's weights, which are there while it is constructed.
 
-Many kernels pack their weights in the constructor. What is loaded after it has run would come too
+Many kernels pack their weights in the constructor. Values loaded after it has run would come too
 late for them, so modules and parameters get their values in the moment when they become attributes.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class ContractError(Exception):
-    """The candidate's module or class is not what the task asks for."""
+    """The candidate's module or class does not have the task's interface."""
 
 
 def construct(
@@ -58,7 +58,7 @@ def construct(
 def given_early(model: type[nn.Module], state: Mapping[str, Tensor]) -> Iterator[None]:
     """Inside, instances of `model` have values of `state` from the first moment on.
 
-    What has another name or shape, and what is registered and not assigned, is left as it is.
+    Attributes of another name or shape, and registered ones that are not assigned, stay unchanged.
     """
     own = vars(model).get("__setattr__")
     assign = model.__setattr__

@@ -34,7 +34,7 @@ class Zygote:
         ahead: one that imports already, and had only some of the variables when it began.
 
     Raises:
-        OSError: from every method, where the zygote has died.
+        OSError: from every method, if the zygote has died.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ def _name_of_thread(number: str) -> str:
 
 
 def _import_everything() -> Callable[..., None]:
-    """Import what runners need; that alone starts no thread and no device context."""
+    """Import the runners' modules; that alone starts no thread and no device context."""
     for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
@@ -162,7 +162,7 @@ def _driver_left_alone() -> Iterator[None]:
 
 
 def _have_triton_know_itself(capability: int) -> None:
-    """What Triton keeps of its own version once asked: it hashes itself and runs its assembler.
+    """Triton's cached version of itself: it hashes itself and runs its assembler.
 
     Each process would do that again before it looks into its cache, which takes 0.3 to 1 s.
     """

@@ -32,7 +32,7 @@ def excessive(directory: str, most_bytes: int) -> bool:
 
 
 def empty(directory: str) -> None:
-    """Remove all that a directory holds, whatever its depth; what cannot be removed stays.
+    """Empty a directory of any depth; entries that cannot be removed stay.
 
     Folders inside of folders are moved up before their parent is removed, so that no path gets long
     and nothing recurses.

@@ -41,7 +41,7 @@ def restrict(readable: tuple[str, ...], writable: tuple[str, ...]) -> None:
     """Allow reading and executing below `readable`, everything below `writable`, nothing else.
 
     Paths that do not exist are left out. Needs `no_new_privs`. TCP, signals to processes outside,
-    and abstract sockets are denied where the kernel can.
+    and abstract sockets are denied if the kernel can.
     """
     version = abi()
     everything = _ALL_BY_ABI.get(version, _ALL_NEWEST)

@@ -48,7 +48,7 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
 
 
 def _buffer() -> int:
-    """Bytes that wait in one socket at most: the kernel doubles what is asked for."""
+    """Bytes that wait in one socket at most: the kernel doubles the requested size."""
     try:
         return min(2 * int(_MAX_BUFFER.read_text()), _MAX_COUNTED)
     except OSError:

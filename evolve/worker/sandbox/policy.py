@@ -1,7 +1,7 @@
 """Confinement of a runner: every mechanism that the host grants, and the resulting tier.
 
-Nothing in a runner decides anything, so a weaker tier does not change a verdict. It changes what a
-hostile candidate could read or disturb on the host, and is recorded with every evaluation.
+Nothing in a runner decides anything, so a weaker tier does not change a verdict. It changes which
+data a hostile candidate could read or disturb on the host, and is recorded with every evaluation.
 """
 
 import os
@@ -134,7 +134,7 @@ def _inside_another(path: str, others: dict[str, None]) -> bool:
 
 
 def separate_processes(report: Report) -> None:
-    """In the guard: what it forks next lives in a new process namespace."""
+    """In the guard: its next child lives in a new process namespace."""
     if os.geteuid() != 0:
         report.attempt(Mechanism.PID_NAMESPACE, _new_user_namespace)
         report.mask &= ~Mechanism.PID_NAMESPACE

@@ -31,7 +31,7 @@ def is_moving(pid: int) -> bool:
 
 
 def status(pid: int) -> dict[str, str]:
-    """The lines of `status`, by what stands before the colon."""
+    """The lines of `status`, by the word before the colon."""
     lines = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace").split("\n")
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
@@ -42,7 +42,7 @@ def size_of(entry: str) -> int:
 
 
 def meminfo() -> dict[str, int]:
-    """Bytes of the host's memory, by what they are."""
+    """Bytes of the host's memory, by kind."""
     lines = (line.partition(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return {name: size_of(text) for name, _, text in lines if text.endswith("kB")}
 
@@ -67,7 +67,7 @@ def children(pid: int) -> list[int]:
 def flocks(file: os.stat_result) -> list[int]:
     """Processes that have taken a lock of this file by flock; waiting ones are not listed.
 
-    Those of other containers are left out, and all where the file system gives files another device
+    Those of other containers are left out, and all if the file system gives files another device
     number than its own.
     """
     of_file = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"

@@ -1,4 +1,4 @@
-"""A private file system for a runner: a fresh tmpfs as root, with only what it may see in it.
+"""A private file system for a runner: a fresh tmpfs as root, with only the files it may see.
 
 Runs in a mount namespace of its own; the technique is bubblewrap's.
 """

@@ -1,4 +1,4 @@
-"""A system-call filter: what a kernel under test never needs and an attacker does."""
+"""A system-call filter: calls that a kernel under test never needs and an attacker does."""
 
 import ctypes
 import struct
@@ -65,8 +65,8 @@ class _Program(ctypes.Structure):
 def restrict(own_pid: int | None = None) -> None:
     """Install the filter, for this process and all that it starts. Needs `no_new_privs`.
 
-    With `own_pid`, signals, scheduling and limits reach that process only: where the candidate
-    shares its user and sees other processes, these are the user's and the judge.
+    With `own_pid`, signals, scheduling and limits reach that process only: if the candidate shares
+    its user and sees other processes, these are the user's and the judge.
 
     Raises:
         OSError: the kernel has no seccomp, or we have no numbers for this architecture.

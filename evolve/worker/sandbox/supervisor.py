@@ -1,9 +1,9 @@
 """The guard: a small trusted process between the zygote and each runner.
 
-It builds the sandbox, watches the runner's memory, collects what the candidate prints, and ends
-the candidate with everything that it started: by closing the process namespace where there is
-one, else as the subreaper of all descendants. How the runner ended (its *fate*) is known from
-`waitpid` here and told to the judge over a socket that no runner holds.
+It builds the sandbox, watches the runner's memory, collects the candidate's output, and ends the
+candidate with everything that it started: by closing the process namespace if there is one, else as
+the subreaper of all descendants. How the runner ended (its *fate*) is known from `waitpid` here and
+told to the judge over a socket that no runner holds.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class End(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """How a runner ended: `code` is its exit status or signal; `output` what it had printed."""
+    """How a runner ended: `code` is its exit status or signal; `output` its printed text."""
 
     end: End
     code: int
@@ -171,7 +171,7 @@ def _watch(
 
 
 def _excess(confinement: Confinement) -> End | None:
-    """What of it, if the candidate's processes together hold more than they may."""
+    """The excess, if the candidate's processes together exceed their limit."""
     family = descendants(os.getpid())
     held = held_by(family)
     if _memory_of(family) + held.buffers > confinement.memory:

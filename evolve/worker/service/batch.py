@@ -32,7 +32,7 @@ def judge_batch(
     """JudgeProcess the file (or folder) `requests` into the folder `answers`; progress on stderr.
 
     Args:
-        requests: what `evolve batch` writes; see `evolve.worker.service.batch_files`.
+        requests: the file of `evolve batch`; see `evolve.worker.service.batch_files`.
         answers: a folder of shards, which `evolve tell` reads.
         deadline_s: seconds from now in which to have ended.
         slots: requests that a judge has under way at once.
@@ -40,7 +40,7 @@ def judge_batch(
 
     Returns:
         The exit status: 0 all is answered, 75 something is left for the next start, 1 the judge
-        does not come up, 2 what a person has to mend.
+        does not come up, 2 an error for the user to correct.
     """
     ends_at = None if deadline_s is None else time.monotonic() + deadline_s
     try:

@@ -10,7 +10,7 @@ RECENT = 20
 
 
 class Costs:
-    """Wall seconds that requests took, by what they are; waiting for the device included."""
+    """Wall seconds of requests, by kind; waiting for the device included."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], deque[float]] = {}

@@ -17,8 +17,8 @@ Answers are a folder of shards, `0001.jsonl` and so on, each only ever appended 
     {"v": 1, "totals": {...}}                    the last line of a start that ended in order
 
 An answer may have `error` (`kind` and `message`, as in the protocol) in place of `result`; one that
-is not `final` is tried again. `subject` says what was judged, with digests for long texts, so that
-an answer to something else is recognised.
+is not `final` is tried again. `subject` names the judged program, with digests for long texts, so
+that an answer to something else is recognised.
 """
 
 import json
@@ -47,7 +47,7 @@ class BatchRequest:
 
     @cached_property
     def subject(self) -> dict[str, Any]:
-        """What is asked about, short enough to be repeated with every line on it."""
+        """The subject, short enough to be repeated with every line on it."""
         return subject(self.method, self.params)
 
     @cached_property
@@ -91,7 +91,7 @@ class Answer:
 
     @property
     def is_failure(self) -> bool:
-        """Not final by our own fault; what the user has to mend does not count as one."""
+        """Not final by our own fault; errors for the user to correct are not counted."""
         return not self.final and (self.error or {}).get("kind") != "usage"
 
 
@@ -124,7 +124,7 @@ class Answers:
         return self._record(request.id, request.subject)
 
     def take(self, data: Mapping[str, Any], where: str = "") -> str:
-        """Add what a line says; returns what is wrong with the line, if anything is."""
+        """Add a line's content; returns the error in the line, if any."""
         match data:
             case {"hello": dict() as hello}:
                 self.hello = hello
@@ -152,7 +152,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file: where it stands, and its object or what is wrong with it."""
+    """One line of a file: its place, and its object or its error."""
 
     where: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Line:
 def read_lines(path: Path) -> Iterator[Line]:
     """The lines of a file, or of a folder's `*.jsonl` in the order of their names.
 
-    A last line that a kill has torn off is left out. Raises UsageError for what cannot be read.
+    A last line that a kill has torn off is left out. Raises UsageError for unreadable lines.
     """
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
         try:
@@ -220,7 +220,7 @@ def read_requests(path: Path) -> tuple[list[BatchRequest], list[str]]:
 
 
 def _take_task(tasks: dict[str, Mapping[str, Any]], data: Mapping[str, Any]) -> str:
-    """Keep a task under its revision; returns what is wrong with it."""
+    """Keep a task under its revision; returns the error in it."""
     try:
         revision = Task.from_json(data["task"]).revision
     except (KeyError, TypeError, ValueError) as error:
@@ -234,7 +234,7 @@ def _take_task(tasks: dict[str, Mapping[str, Any]], data: Mapping[str, Any]) -> 
 def _request(
     data: Mapping[str, Any], tasks: Mapping[str, Mapping[str, Any]]
 ) -> "BatchRequest | str":
-    """The request of a line, or what is wrong with it."""
+    """The request of a line, or its error."""
     match data:
         case {"id": str() as name, "method": str() as method, "params": dict() as given}:
             params = dict(given)
@@ -271,7 +271,7 @@ def _is_error(error: Any) -> bool:
 
 
 def is_answers(path: Path) -> bool:
-    """Whether a file or folder looks like what `evolve.worker batch` leaves."""
+    """Whether a file or folder looks like the output of `evolve.worker batch`."""
     for line in read_lines(path):
         return bool({"hello", "begun", "final", "totals"} & {*line.data})
     return False

@@ -1,4 +1,4 @@
-"""The loop of a batch: which request is given to which judge when, and what is written down."""
+"""The loop of a batch: which request goes to which judge when, and the records it writes."""
 
 import time
 from collections import Counter
@@ -24,7 +24,7 @@ MAX_CONSECUTIVE_FAILURES = (
 
 @dataclass(slots=True)
 class Place:
-    """One judge's place: its options, the process if there is one, and what it has under way."""
+    """One judge's place: its options, its process if there is one, and its running requests."""
 
     words: Sequence[str]
     judge: JudgeProcess | None = None
@@ -36,11 +36,11 @@ class Place:
 
 
 class Batch:
-    """Judges what a folder of answers lacks.
+    """Judges the requests without answers in a folder.
 
     Args:
         requests: all of the batch.
-        answers: what earlier starts have left.
+        answers: of earlier starts.
         shards: where answers go.
         judges: the options of `serve` for each judge; there is one for each device.
         ends_at: when to have ended, on the monotonic clock; None: when all is done.
@@ -74,7 +74,7 @@ class Batch:
         self._works = False  # a judge has given a verdict in this start
 
     def stop(self, reason: str) -> None:
-        """Give up what is under way, and end. Safe from a signal handler."""
+        """Cancel running requests, and end. Safe from a signal handler."""
         self._stopped_by = self._stopped_by or reason
         self._replies.put(None)
 
@@ -83,7 +83,7 @@ class Batch:
 
         Raises:
             UsageError: a judge refuses its options.
-            EvaluatorUnavailable: one does not come up, or fails whatever it is given.
+            EvaluatorUnavailable: one does not come up, or fails on every request.
         """
         started = time.monotonic()
         try:
@@ -112,12 +112,12 @@ class Batch:
         return [request for request in self._requests if not self._answers.of(request).final]
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        """To the disk, and into what is known, as a later start will read it."""
+        """To the disk, and into the known answers, as a later start will read it."""
         self._shards.write(record)
         self._answers.take(record)
 
     def _begin(self) -> bool:
-        """Give the judges what they have room and time for; False if nothing is under way."""
+        """Give the judges as many requests as they can take; False if none is running."""
         for place in self._places:
             while (request := self._next(place)) is not None:
                 judge = self._living_judge(place)
@@ -152,7 +152,7 @@ class Batch:
         return self._ends_at - RESERVE_S - time.monotonic()
 
     def _living_judge(self, place: Place) -> JudgeProcess:
-        """The judge of a place, started and greeted where none is running.
+        """The judge of a place, started and greeted if none is running.
 
         All of them are started before the first is waited for.
         """
@@ -182,7 +182,7 @@ class Batch:
             return None
 
     def _take(self, reply: Reply | None) -> None:
-        """Write down what came; what a dead judge had is put at the end."""
+        """Write down the replies; requests of a dead judge go to the end."""
         if reply is not None:
             for place in self._places:
                 if reply["id"] in place.running:
@@ -229,7 +229,7 @@ class Batch:
     def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
         """After a failure of our own: once more at the end, or after so many never again.
 
-        Where it would only fail again by then (not `at_once`), the end is that of a later start.
+        If it would only fail again by then (not `at_once`), the end is that of a later start.
         """
         if self._answers.of(request).failures < MAX_FAILURES:
             if at_once:

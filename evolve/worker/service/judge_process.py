@@ -33,7 +33,7 @@ class JudgeProcess:
             other threads may put None too, to wake up a waiting one.
 
     Attributes:
-        hello: what it says of itself; empty before `greet`.
+        hello: its greeting; empty before `greet`.
         ended: whether the process has ended, and all that it answered is in the queue.
     """
 
@@ -79,7 +79,7 @@ class JudgeProcess:
         raise EvaluatorUnavailable("there was no time to start the judge")
 
     def send(self, number: int, method: str, params: Mapping[str, Any]) -> None:
-        """Ask; where the process has ended, that is what the queue will say."""
+        """Ask; if the process has ended, the queue will say so."""
         request = {"v": protocol.VERSION, "id": number, "method": method, "params": params}
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

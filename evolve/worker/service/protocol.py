@@ -4,7 +4,7 @@
     {"v": 1, "id": 7, "result": {...}}
     {"v": 1, "id": 7, "error": {"kind": "usage" | "unavailable", "message": "..."}}
 
-What a request with `"phases": true` is at is said before its reply, and decides nothing:
+The phases of a request with `"phases": true` are reported before its reply, and decide nothing:
 
     {"v": 1, "id": 7, "phase": "timing, 3 of 7 pairs"}
 
@@ -74,7 +74,7 @@ def result(id: int, value: Any) -> str:  # noqa: A002
 
 
 def phase(id: int, text: str) -> str:  # noqa: A002
-    """The line that says what a request is at."""
+    """The line that gives the phase of a request."""
     return json.dumps({"v": VERSION, "id": id, "phase": text}) + "\n"
 
 

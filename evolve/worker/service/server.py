@@ -166,7 +166,7 @@ def _claim_input() -> TextIO:
 
 
 def _claim_output() -> Callable[[str], None]:
-    """Keep standard output for replies; whatever any library prints goes to standard error."""
+    """Keep standard output for replies; prints of libraries go to standard error."""
     sys.stdout.flush()
     fd = os.dup(1)
     os.set_inheritable(fd, False)

@@ -37,7 +37,7 @@ class Shards:
             raise UsageError(f"{folder} cannot be written to: {error.strerror}") from error
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record, beginning the next shard where this one would grow too large."""
+        """Append one record, beginning the next shard if this one would grow too large."""
         line = to_line(record).encode()
         if len(line) > SHARD_BYTES:  # only raw samples are ever that long
             line = to_line(_without_samples(record)).encode()

@@ -1,4 +1,4 @@
-"""A task that is warm, and room on the device for what is done with it."""
+"""A warm task, and memory on the device for its evaluation."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for
 from evolve.worker.session.prepared_task import PreparedTask, PreparedTasks
 
-_WHY = 160  # characters of what was said about it
+_WHY = 160  # characters of the message
 
 
 class Admission:
@@ -49,7 +49,7 @@ class Admission:
             return self._tasks.get(task, fidelity)
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        """The result of `make`, if necessary by evicting warm tasks from memory."""
         with self._lock.shared():
             return self._tasks.made(make)
 
@@ -60,7 +60,7 @@ class Admission:
         room: Callable[[PreparedTask], int],
         work: Callable[[PreparedTask], Made],
     ) -> Made:
-        """What `work` gives with the warm task, and so much room for it.
+        """The result of `work` with the warm task, and so much memory for it.
 
         An evaluation that fails for want of memory, or by a fault of the judge, is repeated alone.
 
@@ -103,7 +103,7 @@ class Admission:
             ) from error
 
     def _measure(self, warm: PreparedTask) -> None:
-        """Find out what its outputs take, at the price of what is expected of them."""
+        """Find out the size of its outputs, at the cost of computing the expected ones."""
         with self._lock.shared(), torch.no_grad():
             for case in warm.cases:
                 case.measure()

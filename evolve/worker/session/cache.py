@@ -80,7 +80,7 @@ class Store:
             return self._held[key][0]
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives; if memory is short for that, once more with nothing held here.
+        """The result of `make`; if memory is short for it, once more with nothing held here.
 
         Entries in use at that moment stay in memory.
         """

@@ -48,9 +48,9 @@ _ASIDE_S, _MAX_ASIDE = 60.0, 16
 
 @dataclass(slots=True)
 class Candidate:
-    """A source on its way through the stages, with what is known of it so far.
+    """A source on its way through the stages, with the facts known so far.
 
-    `kind` is what a runner makes of it: a candidate's module, or the task (as JSON) run as one of
+    `kind` is its kind for a runner: a candidate's module, or the task (as JSON) run as one of
     `BASELINES`.
     """
 
@@ -59,9 +59,10 @@ class Candidate:
     language: Language = field(init=False)
     build: str | None = None
     margin: float | None = None  # the worst of its outcomes in the checks
+    terms: int = 0  # of the longest sum that the reference took in them
     layouts: dict[str, tuple[TensorAt, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # of a call, by case; to plan with
-    custom: bool | None = None  # whether custom kernels make its outcome, by what is known yet
+    custom: bool | None = None  # whether custom kernels make its outcome, as known so far
     setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Candidate:
         return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
     def build_key(self, device_class: str) -> str:
-        """Identity of what a build of it would give on such a device."""
+        """Identity of the result of a build on such a device."""
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"], known["nvcc_flags"],
@@ -125,7 +126,7 @@ class CandidateSession:
         """A process that has executed and compiled the candidate; for `keep`, and for its checks.
 
         Takes the lock by itself, and leaves it while the source is executed, which is when C++ is
-        compiled, and while Triton compiles, where that disturbs no timing.
+        compiled, and while Triton compiles, if that disturbs no timing.
         """
         candidate.build = self.builds.finished(candidate.build_key(self.device.device_class))
         is_new = candidate.build is None
@@ -141,7 +142,7 @@ class CandidateSession:
                 runner.close()
 
     def keep(self, candidate: Candidate, runner: RunnerProcess) -> None:
-        """Keep what the process has built for others, before it sees inputs that decide anything.
+        """Keep the process's build for others, before it sees inputs that decide anything.
 
         Raises:
             CandidateFault: it is too large.
@@ -286,9 +287,9 @@ class CandidateSession:
     def written(self, task: PreparedTask, variants: Sequence[str]) -> dict[str, Compiled | str]:
         """The compiled reference, by variant, or the reason for none; kept like a build.
 
-        A few processes share the variants, as each takes seconds to import what the first needs. Of
-        the device they have the models only, so where work on the CPU disturbs no timing, the lock
-        is not held while they think.
+        A few processes share the variants, as each takes seconds for imports. Of the device they
+        have the models only, so if work on the CPU disturbs no timing, the lock is not held while
+        they think.
         """
         text = json.dumps(task.task.to_json())
         about = versions()["torch"], self.device.device_class
@@ -302,7 +303,7 @@ class CandidateSession:
         return {name: found[name] for name in variants}
 
     def _written(self, task: PreparedTask, keys: Mapping[str, str]) -> dict[str, Compiled | str]:
-        """By one process, and what a variant that costs its life leaves over by another."""
+        """By one process; if a variant kills it, the rest by another."""
         done = {name: self.builds.finished(key) for name, key in keys.items()}
         reasons: dict[str, str] = {}
         left = [name for name in keys if not done[name]]
@@ -318,7 +319,7 @@ class CandidateSession:
     def _write(
         self, task: PreparedTask, keys: Mapping[str, str]
     ) -> dict[str, CandidateFault | None]:
-        """Variants up to one that costs the process, with what went wrong; the others are kept."""
+        """Variants up to one that kills the process, with their errors; the others are kept."""
         held, lock = contextlib.ExitStack(), self._device_lock.lock
         faults: dict[str, CandidateFault | None] = {}
         try:
@@ -353,17 +354,17 @@ class CandidateSession:
     ) -> Iterator[RunnerProcess]:
         """The same as `loaded`; others may be timed whenever nothing is asked of it.
 
-        Not where work on the CPU's cores disturbs timing: other judges of the host do not stop it.
+        Not if work on the CPU's cores disturbs timing: other judges of the host do not stop it.
         """
         start = partial(self.loaded, candidate, cases, stub)
         with self.unless_aside(), start() as runner:
             yield runner
 
     def observed(self, candidate: Candidate, case: PreparedCase, tool: tuple[str, ...]) -> str:
-        """What a tool says of one call, for `tool_process.read`; in a process for this alone.
+        """A tool's report on one call, for `tool_process.read`; in a separate process.
 
         Raises:
-            CandidateFault: the candidate fails where it has not failed without the tool.
+            CandidateFault: the candidate fails if it has not failed without the tool.
         """
         with (
             torch.no_grad(),  # which is a setting of each thread

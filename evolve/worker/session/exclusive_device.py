@@ -12,7 +12,7 @@ from evolve.worker.devices.base import Device
 from evolve.worker.processes.host_locks import HostLock, Stopwatch
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 
-_QUIET_S = 0.5  # for what was on its way to the device when its process was stopped
+_QUIET_S = 0.5  # for work on its way to the device when its process was stopped
 _QUIET_POLL_S = 0.01
 _STANDING_SLACK_S = 0.002  # of processor time
 
@@ -68,7 +68,7 @@ class DeviceLock:
     def alone(
         self, mine: Collection[RunnerProcess] = (), *, settles: bool = False
     ) -> Iterator[Turn]:
-        """The device for these processes and us; they are dead where it ends with an error.
+        """The device for these processes and us; they are dead if it ends with an error.
 
         Args:
             mine: The processes.
@@ -84,11 +84,11 @@ class DeviceLock:
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
             still.enter_context(_still(rest))  # until others may have it together again
             with contextlib.ExitStack() as on_failure:
-                # Or the next would find what they left running.
+                # Or the next would find their running work.
                 on_failure.callback(_close_now, mine)
                 try:
                     if rest:
-                        with _still(mine):  # what it has under way itself is for its turn to find
+                        with _still(mine):  # its own work is for its turn to find
                             self._wait_until_quiet(rest)
                     yield turn
                 except (CandidateFault, SideFault) as error:
@@ -118,7 +118,7 @@ class DeviceLock:
             ) from error
 
     def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
-        """For what these had under way, and for memory that the driver wipes."""
+        """For their running work, and for memory that the driver wipes."""
         if not self._falls_idle() and any(process.has_candidate for process in rest):
             raise CrowdedFault("the device is busy with what another candidate left running")
 
@@ -160,7 +160,7 @@ def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
     """Inside these stand still.
 
     Raises:
-        CrowdedFault: one has had itself woken, and may have spoiled what was timed.
+        CrowdedFault: one has had itself woken, and may have disturbed timing.
     """
     try:
         for process in processes:

@@ -20,7 +20,7 @@ class _Waiting:
 
 
 class _OfThread(threading.local):
-    """What each thread holds, its number of admission, and whether others held some then."""
+    """The memory of each thread, its number of admission, and whether others held some then."""
 
     has = 0
     number = 0
@@ -119,7 +119,7 @@ class MemoryBudget:
         return next_ones[:1] == [me] and me.amount <= self._free
 
     def _keep(self, amount: int, places: int = 0) -> None:
-        """Give back what this thread has beyond that, and a place."""
+        """Give back this thread's excess, and a place."""
         kept = min(amount, self._of_thread.has)
         with self._changed:
             self._free += self._of_thread.has - kept

@@ -12,11 +12,11 @@ _OUTCOMES = 2  # are alive at once
 _WORKING_SETS = 4  # of outputs: with temporaries
 _COPIED_SETS = 2  # of inputs, as parts or in another layout; more if no peak is known
 _TENSORS_MORE = 2  # the largest; pooling works out unused indices, of twice the size
-_PEAKS = 2  # of what the reference has alive at once: workspaces, and other ways to get there
-# In the judge: inputs, the outcome, what is judged by it, the fp64 truth (four where outputs are
-# in half precision), and temporaries.
+_PEAKS = 2  # of the reference's live memory: workspaces, and other algorithms
+# In the judge: inputs, the outcome, values compared with it, the fp64 truth (four if outputs are in
+# half precision), and temporaries.
 _JUDGING_SETS = 8
-_EXPECTING_SETS = 6  # more while it is worked out: what moved, parts of convolutions
+_EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
 _MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
@@ -27,7 +27,7 @@ LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, an
 
 
 def working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """What the tensors of a process with the models of these cases may need, inputs not counted."""
+    """Memory for the tensors of a process with the models of these cases, without inputs."""
     for case in cases:
         case.measure()
     return _working_bytes(cases, device)
@@ -53,7 +53,7 @@ def _working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
 
 
 def _usual_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """Of tasks so large that two sides would not fit, what one call needs at least."""
+    """Of tasks so large that two sides would not fit, the minimum for one call."""
     most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
     return sets + weights_bytes(cases)
@@ -69,18 +69,18 @@ def _sets_bytes(case: PreparedCase) -> int:
     return max(
         _WORKING_SETS * outputs,
         copied * case.input_bytes + _OUTCOMES * outputs,
-        case.input_bytes + _PEAKS * case.peak_bytes,  # a layout of one's own, and what follows
+        case.input_bytes + _PEAKS * case.peak_bytes,  # a custom layout, and the rest
     )
 
 
 def _call_bytes(case: PreparedCase) -> int:
-    """Two outcomes, or what the reference has alive at once, and a copy of the inputs."""
+    """Two outcomes, or the reference's live memory, and a copy of the inputs."""
     outputs = case.output_bytes if case.is_measured else 0
     return case.input_bytes + max(_OUTCOMES * outputs, case.peak_bytes)
 
 
 def require_more(cases: Sequence[PreparedCase], device: Device) -> bool:
-    """Twice as much from now on for the reference and baselines: one ran out of what it had.
+    """Twice as much from now on for the reference and baselines: one ran out of memory.
 
     Not known before: the workspace of a vendor's library, and the losses between the blocks
     that torch keeps. No more than a quarter of the room, or than candidates usually have, or there
@@ -108,7 +108,7 @@ def weights_bytes(cases: Sequence[PreparedCase]) -> int:
 
 
 def compiling_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
-    """What the tensors of a process may need that has the models and no inputs."""
+    """Memory for the tensors of a process that has the models and no inputs."""
     return device.pool_bytes + weights_bytes(cases)
 
 
@@ -118,7 +118,7 @@ def room_to_compile(cases: Sequence[PreparedCase], device: Device) -> int:
 
 
 def writers(cases: Sequence[PreparedCase], device: Device, variants: int) -> int:
-    """How many processes share what a compiler is asked for: as cores and room allow."""
+    """How many processes share the compiler's requests: as cores and memory allow."""
     fitting = device.room // room_to_compile(cases, device) if device.room else variants
     return max(1, min(variants, fitting, device.cores // _CORES_OF_WRITER))
 
@@ -131,15 +131,15 @@ def room_for(
     outputs: int = 0,
     judges: bool = True,
 ) -> int:
-    """Bytes of the device that an evaluation takes: its processes, what they are sent, and we.
+    """Bytes of the device that an evaluation takes: its processes, their inputs, and the judge.
 
     Args:
-        cases: Of the task, by what is known of them so far.
+        cases: Of the task, with the facts known so far.
         device: That it runs on.
         processes: At once.
         block: Bytes of a block that they are timed on (`largest_block`); 0 if they are not.
-        outputs: What each needs for those of such a block (`block_outputs`).
-        judges: Whether it may have to find out what is expected.
+        outputs: Of each for such a block (`block_outputs`).
+        judges: Whether it may have to compute the expected outputs.
     """
     largest = max(case.known_bytes for case in cases)
     tensors = max(device.pool_bytes, _working_bytes(cases, device) + outputs)
@@ -171,7 +171,7 @@ def is_too_large(task: PreparedTask, device: Device) -> bool:
 
 
 def _judging_bytes(cases: Sequence[PreparedCase], device: Device, largest: int) -> int:
-    """What is worked out one at a time has memory of its own, and takes more only if it must."""
+    """Serial computations have memory of their own, and take more only if they must."""
     expecting = _EXPECTING_SETS * largest + _PEAKS_EXPECTING * _peak(cases)
     return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
 
@@ -205,11 +205,11 @@ def block_calls(task: PreparedTask, case: PreparedCase, device: Device, fidelity
 
 
 def block_outputs(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
-    """What a process needs for the outputs of timed blocks, those of one call not counted.
+    """A process's memory for the outputs of timed blocks, those of one call not counted.
 
     Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
-    8 MiB two in each, and rounds larger ones up. What one case has used stays where the next needs
-    other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
+    8 MiB two in each, and rounds larger ones up. Memory of one case stays allocated if the next
+    needs other sizes, and a recording keeps its inputs and outputs beside those of plain calls.
     """
     total = 0
     for case in task.timed:
@@ -227,7 +227,7 @@ def most_outputs(device: Device) -> int:
 
 
 def may_record(case: PreparedCase, device: Device, reference_s: float, calls: int) -> bool:
-    """Whether a case is worth recording, and memory allows it: a graph keeps what it uses."""
+    """Whether a case is worth recording, and memory allows it: a graph keeps its memory."""
     kept = calls * (case.input_bytes + case.output_bytes)
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
 
@@ -252,7 +252,7 @@ def opponents_at_once(
 def rounds_at_once(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
     """How many of an evaluation's rounds are made ready together.
 
-    One, unless there will be many: then as many as the device wants, or fewer where their processes
+    One, unless there will be many: then as many as the device wants, or fewer if their processes
     would take so much of its memory that no check could run beside them.
     """
     if fidelity is not Fidelity.VERIFY:

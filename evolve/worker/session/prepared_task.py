@@ -35,7 +35,7 @@ from evolve.worker.session.cache import Made, Store
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
 _OTHER_CALLS = 4
-_DRAWN_S = 0.1  # in each round, to work out what is expected of a call drawn for it
+_DRAWN_S = 0.1  # in each round, to compute the expected output of a call drawn for it
 # Numbers of the task's own inputs for probes: no check uses them, so they are fresh.
 TRAPPED, STUBBED, OBSERVED = 100, 101, 102
 _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, and some
@@ -43,7 +43,7 @@ _KEPT_PER_OUTPUT = 4  # times its bytes: the reference's outcome, fp64 truth, an
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """One hidden set of inputs, the first of a buffer, with what is expected of it."""
+    """One hidden set of inputs, the first of a buffer, with its expected output."""
 
     inputs: TensorBuffer
     expected: Expected
@@ -131,7 +131,7 @@ class PreparedCase:
 
     @property
     def output_bytes(self) -> int:
-        """What the reference returns; if only a call can tell, the first to ask has it made."""
+        """The reference's output; if only a call can tell, the first request makes it."""
         self.measure()
         assert self._output_bytes is not None
         return self._output_bytes
@@ -199,8 +199,8 @@ class PreparedCase:
     def other_block(self) -> int | None:
         """A block in which secret calls are of other families; such blocks take turns.
 
-        To be judged and not scored: what is only right for the task's own values shows, however
-        well it knows when it is timed. None if no other family applies.
+        To be judged and not scored: an outcome that is right only for the task's own values shows,
+        even if the candidate recognises timing. None if no other family applies.
         """
         if len(self.families) < 2:
             return None
@@ -242,8 +242,9 @@ class PreparedCase:
         """The calls of a block whose outputs are looked at, in no order: the first may be judged.
 
         Secret, and the same for every candidate of the session: no process lives long enough to
-        learn them, and what is expected of them is computed once. Many candidates may, of what they
-        are told: so each round judges a call besides that is drawn for it (`draw_call`).
+        learn them, and the expected outputs are computed once. Many candidates together may learn
+        them from their verdicts: so each round judges a call besides that is drawn for it
+        (`draw_call`).
         """
         if others := self._others(number, calls):
             return tuple(others)
@@ -253,9 +254,8 @@ class PreparedCase:
     def usually_judged(self, number: int, calls: int) -> tuple[int, ...]:
         """Those of the calls looked at that are judged: one of each block that can be afforded.
 
-        What is expected of them has to be worked out, in fp64 too, and to stay, or each candidate
-        pays for it again: of what takes too long for that, or is too large, two are judged all the
-        same.
+        The expected outputs have to be computed, in fp64 too, and kept, or each candidate pays for
+        it again: if that takes too long, or they are too large, two are judged in spite of it.
         """
         if number in self.sampled_blocks or number == self.decoys:
             return ()
@@ -308,7 +308,7 @@ class PreparedCase:
         Args:
             output_bytes: Of one call.
             block_bytes: For the inputs of all, and for the outputs.
-            spare_bytes: What a process has beside `working_bytes`, which are for one call.
+            spare_bytes: A process's memory besides `working_bytes`, which are for one call.
         """
         by_blocks = block_bytes // max(1, self.input_bytes, output_bytes)
         return max(1, min(by_blocks, 1 + spare_bytes // max(1, output_bytes)))
@@ -365,7 +365,7 @@ class PreparedTask:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known what its outputs take."""
+        """Whether the size of its outputs is known."""
         return all(case.is_measured for case in self.cases)
 
     @property
@@ -408,7 +408,7 @@ class PreparedTasks:
         return made
 
     def _loaded(self, task: Task, purpose: str) -> PreparedTask:
-        """With what is known of it for another purpose: families take seconds to find out."""
+        """With the facts known from another purpose: families take seconds to find out."""
         with self._lock:
             known = [
                 warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
@@ -417,7 +417,7 @@ class PreparedTasks:
         return PreparedTask(task, loaded, self._device, self._store, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:
-        """What `make` gives, at the cost of what is warm where memory is short for it."""
+        """The result of `make`, if necessary by evicting warm tasks from memory."""
         return self._store.made(make)
 
     def let_go(self) -> None:

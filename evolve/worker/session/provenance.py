@@ -8,13 +8,13 @@ from evolve.worker.devices.base import Device
 from evolve.worker.session.rules import rules_digest
 
 JUDGE_VERSION = "2.0"
-"""What people call the judge. Counts changes of what its code does that change verdicts or times
+"""The judge's version for people. Counts changes of its code that change verdicts or times
 (families, stages, the clock, descriptors); each has a row in `examples/guides/judge_versions.md`.
 Changes of its numbers count by themselves, by `rules_digest`."""
 
 
 def evaluator_version(device: Device) -> str:
-    """The judge's version, a digest of its rules and of what compiles, and the width asked for.
+    """The judge's version, digests of its rules and of the compilers, and the requested width.
 
     A verdict is answered from the store under an equal version only.
     """

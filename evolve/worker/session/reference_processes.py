@@ -30,7 +30,7 @@ class References:
     """Keeps some, of whichever tasks were timed last.
 
     Args:
-        start: Gives a fresh one of a task, with what it needs to be timed.
+        start: Gives a fresh one of a task, ready to be timed.
         device: Where they run, and which says how many to keep and how much they may take.
     """
 

@@ -2,8 +2,8 @@
 
 They are read from the text of the worker's modules, so that a constant counts from the moment it is
 written, and those of a device that is not here count too. Numbers within the body of a function
-have no name and are not among them: a change of them, or of what the code does, is counted by hand
-in `JUDGE_VERSION`.
+have no name and are not among them: a change of them, or of the code's behaviour, is counted by
+hand in `JUDGE_VERSION`.
 """
 
 import ast

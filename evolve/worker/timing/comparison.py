@@ -99,7 +99,7 @@ class _Found:
         self.look(round_)
 
     def look(self, round_: MeasurementRound) -> None:
-        """Take what was seen, and no times."""
+        """Take the observations, and no times."""
         for name, stack_samples in round_.seen.items():
             self.seen.setdefault(name, []).extend(stack_samples)
 
@@ -109,7 +109,7 @@ class _Found:
         return any(may_be_a_library(plain, name, self.seen) for name in names)
 
     def forget_times(self) -> None:
-        """By what is known now, none of them was worth taking."""
+        """Whether none of them is known to be worth taking."""
         self.pairs.clear()
         self.mismatches.clear()
 
@@ -146,8 +146,8 @@ class Timekeeper:
         Opponents that the device has no room for beside each other follow one another, each
         interleaved with the candidate and the reference as the first are.
 
-        Fills `timing`, its device time also where the candidate fails. Ends at an interim
-        analysis that shows less than one of the `target_speedups` (`EvaluationRequest`).
+        Fills `timing`, its device time also if the candidate fails. Ends at an interim analysis
+        that shows less than one of the `target_speedups` (`EvaluationRequest`).
 
         Raises:
             CandidateFault: the candidate failed in a timed run.
@@ -191,7 +191,7 @@ class Timekeeper:
         timing: Timing,
         target_speedups: Mapping[str, float],
     ) -> None:
-        """Sittings of these sides until all that is asked is known, and what they come to."""
+        """Rounds of these sides until every request is settled, and their results."""
         rule = task.loaded.timing
         found = _Found()
         pairs = found.pairs
@@ -263,10 +263,10 @@ class Timekeeper:
         timing: Timing,
         served: "WeakSet[RunnerProcess]",
     ) -> None:
-        """Further rounds, not scored, where a library may be at work in the candidate's place.
+        """Further rounds, not scored, if a library may be at work in the candidate's place.
 
-        None if the times are of no interest. Faults of the judge end them, and what was measured
-        stands.
+        None if the times are of no interest. Faults of the judge end them, and earlier measurements
+        stay valid.
         """
         names = [case.warm.case.name for case in cases]
         two = {side: sides[side] for side in (CANDIDATE, EAGER)}
@@ -360,7 +360,7 @@ class Timekeeper:
 
     @contextlib.contextmanager
     def _beside_others(self, timing: Timing) -> Iterator[None]:
-        """The device while nothing is timed; what one waits for that is counted by itself."""
+        """The device while nothing is timed; waiting for it is counted separately."""
         with contextlib.ExitStack() as ends:
             with timing.spending("lock"):
                 ends.enter_context(self._lock.shared())

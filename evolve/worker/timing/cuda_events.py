@@ -1,10 +1,10 @@
 """Times that a process takes of its own calls on a GPU: by CUDA events, and on its host.
 
 The process that runs the calls holds this clock. Of a candidate they are diagnostics, which rank
-nothing; of the reference, whose process is trusted, they are what other evaluators publish:
-`kernelbench_ms` is taken as KernelBench does (Ouyang et al., 2025; `time_execution_with_cuda_event`
-of its timing.py: three calls first, the cache overwritten before each trial, the mean of the
-trials).
+nothing; of the reference, whose process is trusted, they are the times that other evaluators
+publish: `kernelbench_ms` is taken as KernelBench does (Ouyang et al., 2025;
+`time_execution_with_cuda_event` of its timing.py: three calls first, the cache overwritten before
+each trial, the mean of the trials).
 """
 
 import json
@@ -46,7 +46,7 @@ def self_reported(
 
 
 def read(text: str) -> dict[str, float]:
-    """What a process says of itself; nothing if it does not read as that.
+    """A process's report on itself; nothing if it is malformed.
 
     Milliseconds of a call: `cold_ms` and `warm_ms` (median between events, with the second-level
     cache overwritten before or not), `end_to_end_ms` (median on the host's clock, from a cold cache

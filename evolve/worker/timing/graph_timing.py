@@ -31,7 +31,7 @@ _WARM = -1  # the block that has the graph made and brought to the device
 class GraphTimes:
     """Seconds per call in a graph, by case and side; why a side has none; outputs to be judged.
 
-    `wrong` says what was wrong with a side's.
+    `wrong` describes a side's error.
     """
 
     blocks: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def time_graphs(
         device: That they run on.
         processes: By side, those of a round, its plain blocks done.
         cases: Of the round; those marked `recorded` are timed.
-        pair: Of the round: what a window of no calls costs.
+        pair: Of the round: the overhead of an empty window.
     """
     result = GraphTimes()
     for case in cases:
@@ -152,7 +152,7 @@ def judge_graphs(recorded: GraphTimes, rule: str) -> None:
 
 
 def drop_wrong(measured: "Sequence[Measured]") -> dict[tuple[str, str], str]:
-    """Whose graph was wrong in one round has no such times in any; what was wrong, as above."""
+    """A side with a wrong graph in one round has no such times in any; the reason, as above."""
     wrong = {key: text for one in measured for key, text in one.recorded.wrong.items()}
     for one in measured:
         for (case, side), text in wrong.items():
@@ -185,7 +185,7 @@ class Measured:
 
 
 def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
-    """What is kept of a case's graphs: raw ms by side, a row for each round; why a side has none.
+    """A case's stored graph times: raw ms by side, a row for each round; why a side has none.
 
     Empty if the case is not recorded.
     """

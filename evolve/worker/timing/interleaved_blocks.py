@@ -1,10 +1,10 @@
 """The trusted clock: wall time around blocks of calls, taken outside of the processes measured.
 
-How one block is timed is the device's affair (`window`); what is common to all devices is here. In
-a *round*, every side gets a process, a fresh one or one of the reference that has not served this
-comparison, and their blocks are interleaved. Outputs of the
-judge's own choice are judged afterwards: a process never learns which. What a block of no calls
-costs is measured on the reference's process and taken off every side.
+How one block is timed is the device's affair (`window`); the common part is here. In a *round*,
+every side gets a process, a fresh one or one of the reference that has not served this comparison,
+and their blocks are interleaved. Outputs of the judge's own choice are judged afterwards: a process
+never learns which. The overhead of an empty block is measured on the reference's process and
+subtracted on every side.
 
 A round is the unit of the statistics. Blocks are none: on every device much of the variance sits
 between processes (on an H200, 16 rounds in one pair of processes gave intervals of 0.3 to 1 % that
@@ -38,8 +38,8 @@ _MAX_RESERVE = 2 << 30
 # Outputs of a large case that a round takes of a side, at most: of blocks that are always judged
 # two, of one a call that was drawn; and of the candidate those of another family.
 _TAKEN_OF_CANDIDATE, _TAKEN_OF_OPPONENT = 4, 3
-_PAUSE_S = 1e-3  # beside what a block takes, for work under way to be done
-_USABLE_SHARE = 0.5  # of the reference's block, unshortened: at most what a window itself costs
+_PAUSE_S = 1e-3  # besides the block's own time, for running work to end
+_USABLE_SHARE = 0.5  # of the reference's block, unshortened: the window's own cost is below it
 
 Start = Callable[[], RunnerProcess]
 
@@ -118,8 +118,8 @@ def ready_processes(
     """For each of some rounds a process of every side, warm and ready; they end with the context.
 
     Args:
-        starts: For each side what gives a process with its models constructed.
-        warm_up: Has the process of a side ready for what it will be timed on.
+        starts: For each side a function that gives a process with its models constructed.
+        warm_up: Has the process of a side ready for the timed cases.
         rounds: How many.
         ends: Which processes to close, given one of the reference that is no longer needed.
 
@@ -229,7 +229,7 @@ def _time_case(
 
 
 def _overheads(reference: list[Block]) -> list[float]:
-    """What a window costs at the time of each of the sides' blocks, by those without calls near it.
+    """The overhead of a window at each of the sides' blocks, from empty blocks near it.
 
     It drifts: on an H100's virtual host by 60 us of 600 in tens of milliseconds, for all alike.
     """
@@ -312,7 +312,7 @@ def _interleaved(sides: list[str], turns: int, rng: random.Random) -> list[str]:
 
 
 def _longest(case: TimedCase, reference: list[Block]) -> float:
-    """Seconds of a block of the reference, or of what it would be if no side were slow.
+    """Seconds of a block of the reference, or of a full one if no side were slow.
 
     Else a side slow in the checks could have blocks as short as the cost of a window.
     """
@@ -337,8 +337,8 @@ def judge_samples(
 ) -> float | None:
     """Judge the outputs taken.
 
-    Those of one call follow one another, whatever their rounds and sides: what is expected of
-    them may be too large to be kept until the next is judged.
+    Those of one call follow one another, whatever their rounds and sides: the expected outputs may
+    be too large to be kept until the next is judged.
 
     Args:
         rounds: Whose samples are judged, and let go of.

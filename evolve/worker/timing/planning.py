@@ -1,4 +1,4 @@
-"""How the cases of a comparison are timed: calls and blocks, and what a round makes of them."""
+"""How the cases of a comparison are timed: calls and blocks, and the results of a round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _LENGTHENED_S = (
 )
 _STEP = 16  # that calls of blocks grow by, if no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
-_LARGE_SHARE = 4  # of what a device keeps warm: larger outputs wait on the host
+_LARGE_SHARE = 4  # of the memory for warm tasks of a device: larger outputs wait on the host
 _RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
@@ -107,10 +107,10 @@ def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:
 def lengthened(
     cases: Sequence[TimedCase], pairs: Sequence[Measured], is_short: bool
 ) -> list[TimedCase]:
-    """The cases, with longer blocks where a side was slow in the checks and is not when timed.
+    """The cases, with longer blocks if a side was slow in the checks and is not when timed.
 
-    A first call may be; of blocks that short, what a window costs and how quickly a process
-    answers would decide. Makes the blocks.
+    A first call may be; of blocks that short, the window's overhead and a process's latency would
+    decide. Makes the blocks.
 
     Args:
         cases: As they were timed.
@@ -136,7 +136,7 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 def with_blocks(
     cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
 ) -> list[TimedCase]:
-    """The cases, with all blocks that there are where a round was unsteady and its sides close.
+    """The cases, with all blocks that there are if a round was unsteady and its sides close.
 
     On a noisy virtual machine the ratio of a round varies by 9 % with 8 blocks and by 4 % with
     24, for twice the time.
@@ -166,7 +166,7 @@ def _affordable(wanted: int, slowest_s: float) -> int:
 
 
 def _require_worth(candidate: Candidate | None, case: str, reference_s: float) -> None:
-    """Timing what takes seconds where the reference takes none would hold up all others."""
+    """A candidate that takes seconds beside a fast reference would delay all others."""
     seconds = candidate.seconds[case] if candidate else 0.0
     if seconds > _HOPELESS_S and seconds > _HOPELESS_FACTOR * reference_s:
         raise CandidateFault(

@@ -3,9 +3,9 @@
 An estimate, not a bound. Counted are the bytes of inputs, parameters and outputs, each once, and
 the floating-point operations of matrix products, convolutions and attention (by
 `torch.utils.flop_counter`). Not counted among those: elementwise operations and reductions,
-recurrent layers, what the reference keeps to itself between its operations. Structure that it does
-not use is: a causal mask halves the operations of attention, a sparse or triangular operand needs
-fewer bytes, operands found in a cache cost less than what memory gives.
+recurrent layers, and intermediate values of the reference. Unused structure is counted: a causal
+mask halves the operations of attention, a sparse or triangular operand needs fewer bytes, operands
+found in a cache cost less than from memory.
 """
 
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ KINDS: Mapping[torch.dtype, str] = {
 class Cost:
     """Of one call: bytes moved, bytes of the outputs among them, operations by kind of operand.
 
-    Kinds are the values of `KINDS`, and `tf32` where torch lets a GPU read fp32 that way.
-    `operations` are all of them, as `work` counts; one for each element where that cannot count.
+    Kinds are the values of `KINDS`, and `tf32` if torch lets a GPU read fp32 that way. `operations`
+    are all of them, as `work` counts; one for each element if that cannot count.
     """
 
     moved_bytes: int

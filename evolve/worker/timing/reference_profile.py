@@ -29,7 +29,7 @@ class ReferenceProfile:
     def layouts(self, task: PreparedTask) -> dict[str, Layout]:
         """The reference's outputs, by case; with its time per call that is found out once, alone.
 
-        What is too long here makes blocks too short for every candidate that comes.
+        An overestimate here makes blocks too short for every later candidate.
         """
         with task.measuring:
             while not task.layouts:

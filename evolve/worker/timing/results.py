@@ -25,8 +25,8 @@ _MISMATCH_SHARE = 0.25  # of all blocks; a few are the scheduler's doing
 class Timing:
     """The findings of timing: ratios by side, a row per timed case, raw seconds, and labels.
 
-    `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s` says
-    what the time went to, in seconds; what is inside of something else counts once.
+    `margin` is the worst of the candidate's outputs that were judged (`Judgement`). `spent_s`
+    splits the time by purpose, in seconds; nested times count once.
     """
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Timing:
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
     spent_s: dict[str, float] = field(default_factory=dict)
-    _inside_s: float = 0.0  # spent inside of what is being spent
+    _inside_s: float = 0.0  # spent inside of the current measurement
     margin: float | None = None
     self_reported: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side
     # Sittings that were measured again.
@@ -45,7 +45,7 @@ class Timing:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Counts what is inside, but for what is counted there under a name of its own."""
+        """Counts the time inside, except for time that is counted there under its own name."""
         start, outside_s, self._inside_s = time.monotonic(), self._inside_s, 0.0
         try:
             yield
@@ -72,8 +72,8 @@ def weighted(pairs: list[Measured], cases: list[TimedCase], side: str, rule: str
 def spread_seen(pairs: list[Measured], cases: list[TimedCase], others: list[str]) -> float:
     """Standard deviation of a pair's log ratio that single blocks account for.
 
-    Small on a quiet host. If others disturb the blocks, it is more than what was measured on a
-    quiet one (`Device.spread`).
+    Small on a quiet host. If others disturb the blocks, it exceeds the value of a quiet one
+    (`Device.spread`).
     """
     squares = [
         max(measured.pair.uncertainty(case.warm.case.name, side) for side in others) ** 2
@@ -93,8 +93,8 @@ def fill(
 ) -> None:
     """Put a row, and the raw times, of every case into `timing`; ratios by a rule of `TIMINGS`.
 
-    Of sides that followed the first ones, what was measured of those again is not taken, and the
-    raw times of all are kept under "separate".
+    Of sides that followed the first ones, their repeated measurements are ignored, and the raw
+    times of all are kept under "separate".
     """
     plain = [measured.pair for measured in pairs]
     for case in cases:
@@ -146,7 +146,7 @@ def was_stopped_early(timing: Timing) -> bool:
 
 
 def label_mismatches(timing: Timing, mismatches: Sequence[str], pairs: Sequence[PairTimes]) -> None:
-    """A label where a good part of the candidate's blocks do not fit what its process tells."""
+    """A label if many of the candidate's blocks contradict the times that its process reports."""
     blocks = sum(len(sides[CANDIDATE]) for pair in pairs for sides in pair.blocks.values())
     if len(mismatches) > _MISMATCH_SHARE * blocks:
         evidence = f"in {len(mismatches)} blocks, e.g. {mismatches[0]}"

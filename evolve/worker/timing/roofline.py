@@ -1,9 +1,9 @@
 """A device's limits, measured: rates of memory and of arithmetic, and time's floor.
 
-Each rate is measured once in a session, when it is first asked for, as the best of a few runs: what
-disturbs a run makes it longer, and a ceiling that is too low would refute honest times. What torch
-reaches stands for what can be reached; a kernel may do better (streaming stores), so only the rate
-of writing, with a margin, refutes a time.
+Each rate is measured once in a session, when it is first asked for, as the best of a few runs:
+disturbances make a run longer, and a ceiling that is too low would refute honest times. Torch's
+rate stands for the device's limit; a kernel may do better (streaming stores), so only the rate of
+writing, with a margin, refutes a time.
 """
 
 import threading
@@ -65,7 +65,7 @@ class Roofline:
         self._known: dict[tuple[str, int | str], float | None] = {}
 
     def copy_rate(self, size: int) -> float:
-        """Bytes read and written per second by a copy, where `size` bytes are in use."""
+        """Bytes read and written per second by a copy, if `size` bytes are in use."""
         return self._memory_rate(_COPY, size)
 
     def write_rate(self, size: int) -> float:
@@ -79,7 +79,7 @@ class Roofline:
 
         Args:
             kind: of the operands, as in `Cost.flops`.
-            accumulation: what arithmetic the task allows.
+            accumulation: arithmetic that the task allows.
         """
         return self._fastest(kind, accumulation)[0]
 
@@ -101,7 +101,7 @@ class Roofline:
         return max(found, default=(None, kind))
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
-        """The time of one call of `cost`, where `calls` with inputs of their own follow another."""
+        """The time of one call of `cost`, if `calls` with inputs of their own follow another."""
         memory = self.copy_rate(max(1, cost.moved_bytes) * calls)
         rates = {kind: self._fastest(kind, accumulation) for kind in cost.flops}
         known = {kind: rate for kind, (rate, _) in rates.items() if rate}
@@ -123,7 +123,7 @@ class Roofline:
         return max(filter(None, rates))
 
     def _all(self, wanted: list[tuple[str, int | str]]) -> list[float | None]:
-        """What is known, and measured where it is not."""
+        """The known rate, measured at first use."""
         with self._lock:
             if lacking := [key for key in wanted if key not in self._known]:
                 with self._alone():

@@ -1,4 +1,4 @@
-"""How near a candidate comes to what its device can do, and times that cannot be."""
+"""How close a candidate comes to the device's limits, and impossible times."""
 
 import math
 import threading

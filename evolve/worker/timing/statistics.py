@@ -5,8 +5,8 @@ process are summarised before they come here, because the variance sits between 
 
 A verification has at least eight pairs. Its ratio is the Hodges-Lehmann estimate over the pairs'
 log ratios with the interval that inverts the Wilcoxon signed-rank test. Its coverage is exact for
-any symmetric distribution of the log ratios, whatever the tails (log ratios of an interleaved pair
-are symmetric under "no difference", since the sides can be swapped).
+any symmetric distribution of the log ratios, for any tails (log ratios of an interleaved pair are
+symmetric under "no difference", since the sides can be swapped).
 
 A search and a reward have interim analyses after one to eight pairs, too few for an interval of
 ranks. They use the moderated t of Smyth (Linear models and empirical Bayes methods, 2004): the
@@ -84,8 +84,8 @@ def ratio_interval(
         log_ratios: One per process pair, exactly `interim_pairs(fidelity)[interim]` of them.
         interim: Index of the interim analysis.
         fidelity: Whose plan of interim analyses is followed.
-        spread: Standard deviation of a pair's log ratio: what tests of programs against themselves
-            have found on the device (`Device.spread`), or more if single blocks tell of it.
+        spread: Standard deviation of a pair's log ratio: as found on the device by timing programs
+            against themselves (`Device.spread`), or more if single blocks vary more.
     """
     plan = _PLANS[fidelity][interim]
     values = np.asarray(log_ratios, dtype=np.float64)
@@ -152,7 +152,7 @@ def enough(ratio: Ratio, target_half_width: float) -> bool:
 def is_settled(
     ratio: Ratio, fidelity: Fidelity, interim: int, may_lose: bool, wanted: float
 ) -> bool:
-    """Narrow enough, or (where that `may` be) clearly slower: then width is of no interest.
+    """Narrow enough, or (if that `may` be) clearly slower: then width is of no interest.
 
     A search or a screen is content with twice the half-width `wanted` of a verification. The last
     look of a verification, with many pairs, is for sides that are close: on an unsteady host they

@@ -1,4 +1,4 @@
-"""Programs from what PyTorch's compiler makes of a reference.
+"""Programs from the output of PyTorch's compiler for a reference.
 
 `convert` turns the output code of Inductor into a Triton program that stands alone: kernels with
 names and open tunables, and a `ModelNew` that has the reference's constructor and weights. It is

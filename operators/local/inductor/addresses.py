@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 
 OF_REDUCTION = re.compile(r"r(index|\d*_?(index|\d+))$")
-"""Names of what is reduced, by dimension; others are `xindex`, `x0`, `y1` and the like."""
+"""Names of reduced dimensions; others are `xindex`, `x0`, `y1` and the like."""
 
 
 def terms(sum_: ast.expr) -> Iterator[ast.expr]:
-    """What is added up, in order; one that is no sum is all there is."""
+    """The terms of a sum, in order; an expression that is no sum is the only term."""
     match sum_:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             yield from terms(left)

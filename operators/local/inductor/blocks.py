@@ -1,6 +1,6 @@
 """Block sizes: which are worth trying for a kernel, and which to begin with.
 
-The choices are ours; Inductor's own heuristics pick one of about as many at run time.
+The choices are this project's; Inductor's own heuristics pick one of about as many at run time.
 """
 
 import ast
@@ -123,7 +123,7 @@ def _wanted(
 def _shared(
     blocked: Sequence[str], sizes: Mapping[str, int], choices: tuple[int, ...], first: int
 ) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Of dimensions, the innermost first, which together have what is for one."""
+    """Of dimensions, innermost first, those that together have the expressions for one."""
     found, taken = {}, 1
     for block in blocked:
         low, high, usual = (max(1, size // taken) for size in (choices[0], choices[-1], first))
@@ -135,8 +135,8 @@ def _shared(
 def _columns_of(size: int) -> int:
     """Columns of a block that reduces over rows, as Inductor's heuristic (2.13) has them.
 
-    Few where there are few, so that all multiprocessors have some; 64 and more where loads of that
-    many neighbours leave enough blocks.
+    Few if there are few, so that all multiprocessors have some; 64 and more if loads of that many
+    neighbours leave enough blocks.
     """
     if size <= 1024:
         return max(2, min(8, _power_above(size // 128)))
@@ -144,10 +144,10 @@ def _columns_of(size: int) -> int:
 
 
 def _direction(raw: RawKernel) -> str:
-    """`INNER` where what is reduced lies side by side in memory, `OUTER` where the rest does.
+    """`INNER` if the reduced elements are contiguous in memory, `OUTER` if the others are.
 
-    Inductor's own word, and where it has none what those loads show that have dimensions of both;
-    empty where they differ.
+    Inductor's own word, and without one the order in loads that have dimensions of both; empty if
+    they differ.
     """
     hint = str(raw.settings.get("reduction_hint", ""))
     for name in ("INNER", "OUTER"):
@@ -168,7 +168,7 @@ def _has_other(pointer: ast.expr) -> bool:
 
 
 def _steps(pointer: ast.expr) -> Iterator[int]:
-    """What the dimensions that are reduced are multiplied by in an address."""
+    """The factors of the reduced dimensions in an address."""
     for term in terms(pointer):
         match term:
             case ast.BinOp(left=ast.Constant(value=int() as factor), op=ast.Mult(), right=of):

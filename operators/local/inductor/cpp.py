@@ -1,4 +1,4 @@
-"""C++ kernels of Inductor as one library of ours, built by tvm-ffi.
+"""C++ kernels of Inductor as one library, built by tvm-ffi.
 
 They keep the vectors of torch's own headers (`at::vec`), which every installation of torch has.
 """
@@ -50,13 +50,13 @@ def library(
     kernels: Mapping[str, RawCpp],
     parameters: Mapping[str, Mapping[int, str]],
 ) -> str:
-    """The text of `SOURCE` and of what builds it.
+    """The text of `SOURCE` and of its build.
 
     Args:
-        variable: what the module calls the library.
+        variable: the module's name for the library.
         name: the library's own.
         kernels: by the names of their functions.
-        parameters: names for those of each function, by position; the others keep theirs.
+        parameters: names for those of each function, by position; the others are unchanged.
     """
     functions = [
         _function(function, raw, parameters.get(function, {})) for function, raw in kernels.items()

@@ -1,7 +1,7 @@
-"""What can be tuned in C++ of Inductor beside the chunks of parallel loops.
+"""Tunables in C++ of Inductor beside the chunks of parallel loops.
 
-Each is a constant of the program, by default one with which it does what Inductor wrote. Lines are
-rewritten where they are known word for word; all others stay.
+Each is a constant of the program, by default one with the behaviour that Inductor wrote. Lines are
+rewritten if they are known word for word; all others stay.
 """
 
 import re
@@ -67,7 +67,7 @@ _GUARD = (
     r" && {0} < static_cast<int64_t>\((\d+)L?\)\)\)"
 )
 _VECTOR = "at::vec::Vectorized<float>"
-_WAYS = (  # to add a vector to an accumulator, to join two, and what it begins with
+_WAYS = (  # to add a vector to an accumulator, to join two, and its initial value
     (
         r"{0} \+ tmp\d+|sum_masked_reduce\({0}, tmp\d+, .*\)",
         "{0} + {1}",
@@ -100,7 +100,7 @@ def declaration(source: str) -> str:
 
 
 def constants(functions: str) -> str:
-    """The constants that functions need, and what goes with them."""
+    """The constants that functions need, and their companions."""
     return (
         CHUNK
         + (STREAM if "stream_store(" in functions else "")
@@ -110,7 +110,7 @@ def constants(functions: str) -> str:
 
 
 def opened(lines: Sequence[str]) -> list[str]:
-    """The lines of a function's body, one statement each, with what can be tuned in them."""
+    """The lines of a function's body, one statement each, with tunable expressions."""
     return list(_with_lanes(_with_prefetches(_with_streams(lines))))
 
 
@@ -118,7 +118,7 @@ def opened(lines: Sequence[str]) -> list[str]:
 
 
 def _with_streams(lines: Sequence[str]) -> list[str]:
-    """Whole vectors that go where the function reads nothing are stored by `stream_store`."""
+    """Whole vectors that go if the function reads nothing are stored by `stream_store`."""
     found = [_stream(line, lines) for line in lines]
     if found == list(lines):
         return found
@@ -174,7 +174,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def closing(lines: Sequence[str], start: int) -> int | None:
-    """The line that closes the scope that a line opens; None where it opens none."""
+    """The line that closes the scope that a line opens; None if it opens none."""
     if start >= len(lines) or lines[start].strip() != "{":
         return None
     depth = 0
@@ -241,7 +241,7 @@ def _is_guarded(body: Sequence[str], index: str, count: int) -> bool:
 
 
 def _reductions(body: Sequence[str], before: Sequence[str]) -> list[_Reduction]:
-    """What a loop's body reduces; an accumulator that it uses otherwise stays the only one."""
+    """The reductions of a loop's body; an accumulator with other uses stays the only one."""
     declared = (_FIRST.fullmatch(line.strip()) for line in before)
     firsts = {match[2]: (match[1], match[3]) for match in declared if match}
     found = []

@@ -1,8 +1,8 @@
 """Device functions that kernels of Inductor call; a program gets a copy of those it needs.
 
-They do what functions of these names (`any_of`: `any`) in `torch._inductor.runtime.triton_helpers`
-are called for, with exact exponentials for either choice of `use_fast_math`.
-NaN wins every comparison, as it does in PyTorch.
+They replace the functions of these names (`any_of`: `any`) in
+`torch._inductor.runtime.triton_helpers`, with exact exponentials for either choice of
+`use_fast_math`. NaN wins every comparison, as it does in PyTorch.
 """
 
 import triton
@@ -60,7 +60,7 @@ def prod(a, dim):
 
 @triton.jit
 def maximum_with_index(a, a_index, b, b_index):
-    """The first of equal ones; the first NaN where there is any."""
+    """The first of equal ones; the first NaN if there is any."""
     ahead = (a > b) | ((a != a) & (b == b))
     tied = (a == b) | ((a != a) & (b != b))
     first = ahead | (tied & (a_index < b_index))
@@ -78,13 +78,13 @@ def minimum_with_index(a, a_index, b, b_index):
 
 @triton.jit
 def is_exceeded(a, b):
-    """Whether `b` is larger, or NaN where `a` is a number."""
+    """Whether `b` is larger, or NaN if `a` is a number."""
     return ((a < b) | (b != b)) & (a == a)
 
 
 @triton.jit
 def is_undercut(a, b):
-    """Whether `b` is smaller, or NaN where `a` is a number."""
+    """Whether `b` is smaller, or NaN if `a` is a number."""
     return ((a > b) | (b != b)) & (a == a)
 
 

@@ -50,7 +50,7 @@ def cpp_calls(code: OutputCode) -> Iterator[tuple[str, tuple[ast.expr, ...]]]:
 
 
 def launch_of(node: ast.stmt) -> Launch | None:
-    """The launch that a statement is; None where it is none."""
+    """The launch that a statement is; None if it is none."""
     match node:
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run"), args=arguments)
@@ -64,8 +64,8 @@ class Body:
 
     Args:
         kernels: by their Inductor names.
-        functions: what stands for each C++ kernel, by its Inductor name.
-        expressions: what stands for each argument of the output code, e.g. `self.weight`.
+        functions: the replacement of each C++ kernel, by its Inductor name.
+        expressions: the replacement of each argument of the output code, e.g. `self.weight`.
         device: an expression for where buffers are made.
     """
 
@@ -124,7 +124,7 @@ class Body:
                 targets=[ast.Name(id=new)],
                 value=ast.Call(func=ast.Name(id="copy_if_misaligned"), args=[ast.Name(id=old)]),
             ) if new == old:
-                return  # Triton looks at the alignment of what it is given
+                return  # Triton inspects the alignment of its arguments
             case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)):
                 root = self._root(old)
                 self._rewriter.renamed[new] = root
@@ -138,11 +138,11 @@ class Body:
         yield _text(self._rewriter.written(node))
 
     def _root(self, name: str) -> str:
-        """What the program calls it."""
+        """The program's name for it."""
         return self._rewriter.renamed.get(name, name)
 
     def _freed(self, name: str) -> str:
-        """The buffer that is freed as its last name goes; empty where it stays."""
+        """The buffer that is freed as its last name goes; empty if it stays."""
         root = self._root(name)
         left = self._names.setdefault(root, {name})
         left.discard(name)

@@ -1,4 +1,4 @@
-"""Kernels of Inductor as kernels of ours: plain `@triton.jit`, an explicit grid, open tunables."""
+"""Standalone kernels from Inductor's: plain `@triton.jit`, an explicit grid, open tunables."""
 
 import ast
 import copy
@@ -16,7 +16,7 @@ from operators.local.inductor.running import with_values_compared
 from operators.local.inductor.tidy import tidy
 from operators.local.inductor.values import is_copy, named
 
-TEMPLATE = "template"  # what Inductor calls the way in which kernels of its templates are tuned
+TEMPLATE = "template"  # Inductor's name for kernels of its templates in tuning
 _PREFIX = re.compile(r"^triton_[a-z]+_fused_*")
 _MAX_NAME = 28
 _STEP = " " * 4
@@ -33,7 +33,7 @@ _IN_LANGUAGE = frozenset(
         *("sigmoid", "sin", "sqrt", "sqrt_rn"),
     )
 )
-_OTHER_NAMES = {"any": "any_of"}  # of device functions, where ours would hide a builtin
+_OTHER_NAMES = {"any": "any_of"}  # of device functions, if the plain name would hide a builtin
 _WITH_MATH_CHOICE = (  # their last argument is `use_fast_math`
     *("online_softmax_combine", "online_softmax_combine_with_sum", "online_softmax_reduce"),
 )
@@ -46,7 +46,7 @@ class Kernel:
     Attributes:
         name: the function's.
         definitions: source of it and of functions of its own, by name.
-        names: all names that its text has, device functions of ours among them.
+        names: all names that its text has, our device functions among them.
         positions: which of the arguments that Inductor passes remain.
         grid: an expression over the tunables.
         blocks: tunables with their choices, by parameter of the launch.
@@ -72,7 +72,7 @@ class Kernel:
 
 
 def kernel_name(raw: RawKernel) -> str:
-    """After what it computes; one that only moves elements is not called after what it is for."""
+    """Named after its computation; a kernel that only moves elements has a general name."""
     return "copy" if _moves(raw) else short_name(raw.function.name)
 
 
@@ -103,8 +103,8 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
 
     Args:
         raw: the kernel.
-        name: what it is to be called.
-        pointers: names for its parameters, by position; the others keep theirs.
+        name: its new name.
+        pointers: names for its parameters, by position; the others are unchanged.
         prefix: of the module constants that are its tunables.
 
     Raises:
@@ -113,7 +113,7 @@ def convert_kernel(raw: RawKernel, name: str, pointers: Mapping[int, str], prefi
     return _converted(raw, name, tuple(pointers.items()), prefix)
 
 
-@lru_cache(maxsize=128)  # programs of the same code, with other kernels of ours beside these
+@lru_cache(maxsize=128)  # programs of the same code, with other kernels of the project beside these
 def _converted(
     raw: RawKernel, name: str, pointer_names: tuple[tuple[int, str], ...], prefix: str
 ) -> Kernel:
@@ -226,7 +226,7 @@ def _grid(raw: RawKernel, sizes: Mapping[str, int], prefix: str) -> str:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Names of parameters, and functions where ours or the language's own will do."""
+    """Names of parameters, and functions if our functions or the language's own will do."""
 
     def __init__(self, renamed: Mapping[str, str]) -> None:
         self._renamed = renamed

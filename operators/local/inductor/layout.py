@@ -40,7 +40,7 @@ def launch_text(kernel: str, grid: ast.expr, arguments: Sequence[str], width: in
 
 
 def statement_text(node: ast.stmt, width: int) -> str:
-    """A statement; a call, or an assignment of one, over several lines where it has to be."""
+    """A statement; a call, or an assignment of one, over several lines if it has to be."""
     match node:
         case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
             arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]

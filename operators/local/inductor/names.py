@@ -1,4 +1,4 @@
-"""What the names of a written program mean: each something, and no two things one name."""
+"""The meaning of names of a written program: each names one thing, and no two share a name."""
 
 import ast
 import builtins
@@ -8,14 +8,14 @@ from operators.local.inductor.reference import Reference, bound
 
 
 def require_good_names(source: str, reference: Reference, task: str) -> None:
-    """What is left of Inductor's run time would fail when it runs: better now.
+    """Leftovers of Inductor's run time would fail later: raise now.
 
-    What the reference's own text binds has to stay what it is, and so have our names. What nothing
-    binds in the task's text either is of code that is never run (KernelBench 3/29).
+    Names bound in the reference's own text must keep their meaning, and so must our names. Names
+    that nothing binds in the task's text belong to code that is never run (KernelBench 3/29).
 
     Raises:
         NotConvertible: the program reads a name that nothing binds, or a name stands for something
-            of the reference and for something of ours.
+            of the reference and for one of our definitions.
     """
     tree = ast.parse(source)
     if unknown := _unknown(tree) - _unbound(ast.parse(task)):
@@ -50,7 +50,7 @@ def _unknown(tree: ast.Module) -> set[str]:
 
 
 def _bound_twice(tree: ast.Module, reference: Reference) -> set[str]:
-    """Of the reference's text, which stands there unchanged, no statement is ours."""
+    """Of the reference's text, which stands there unchanged, no statement is generated."""
     names = reference.bound | frozenset(reference.names)
     texts = (*reference.imports, *reference.definitions)
     theirs = {ast.unparse(ast.parse(text)) for text in texts}

@@ -1,8 +1,8 @@
-"""What Triton is told of elements that lie side by side, where it cannot see that.
+"""Hints to Triton about contiguous elements that it cannot infer.
 
 Of a block of two axes neighbouring threads get elements along the axis in which those lie side by
-side; where Triton sees none, along the first one (3.6) or the last (3.7), which in a reduction is
-what is reduced. It sees none in `xindex % 4095`: rows of an odd number of columns may end within a
+side; if Triton sees none, along the first one (3.6) or the last (3.7), which in a reduction is the
+reduced one. It sees none in `xindex % 4095`: rows of an odd number of columns may end within a
 block. On an H200 reductions over rows of 4095 columns took 1.5 to 3 times as long as torch's own
 (KernelBench 1/47 to 1/53); declared so they take 0.8 to 1.2 times as long.
 """
@@ -19,8 +19,8 @@ _COLUMN = re.compile(r"x\d+$")
 def side_by_side(body: list[ast.stmt]) -> list[ast.stmt]:
     """The body of a reduction over rows with columns declared to be neighbours.
 
-    It is not quite so: where a row ends the next one does not follow. But as their number is odd,
-    no address is known to be even, so nothing reads two elements at once because of it.
+    It is not quite so: if a row ends the next one does not follow. But as their number is odd, no
+    address is known to be even, so nothing reads two elements at once because of it.
     """
     columns = {name for node in body for name in _odd_columns(node)}
     declared = _Declared(columns)
@@ -56,7 +56,7 @@ class _Declared(ast.NodeTransformer):
         return node
 
     def _is_over_rows(self, offset: ast.expr) -> bool:
-        """Whether it is columns of rows: the former as they are, and what is reduced by steps."""
+        """Whether it is columns of rows: the former unchanged, the reduced ones in steps."""
         plain = {term.id for term in terms(offset) if isinstance(term, ast.Name)}
         used = {node.id for node in ast.walk(offset) if isinstance(node, ast.Name)}
         reduced = {name for name in used if OF_REDUCTION.match(name)}

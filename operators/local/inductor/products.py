@@ -1,4 +1,4 @@
-"""Inductor's own templates of matrix products and convolutions, with what it fused into them.
+"""Inductor's own templates of matrix products and convolutions, with their fusions.
 
 Inductor settles blocks, grid and arithmetic when it writes such a kernel; here they are open again.
 """
@@ -14,7 +14,7 @@ from operators.local.inductor.reading import RawKernel
 STAGES = "num_stages"
 PRECISION = "INPUT_PRECISION"
 PRECISIONS = ("bf16x6", "tf32x3", "bf16x3", "ieee")
-"""What `tl.dot` may make of float32 where the task allows float32 only; the first to begin with.
+"""The precisions of `tl.dot` if the task allows float32 only; the first is the default.
 
 These are sums of products of narrower parts, or float32 throughout. Against cuBLAS's own float32
 (error 1.1e-6), on an H200 with Triton 3.6 at 4096^3: bf16x6 2.1e-7, tf32x3 2.4e-7, bf16x3 4.4e-6;
@@ -38,7 +38,7 @@ _COLUMNS = "triton.cdiv({columns}, {n})"
 
 
 def precisions(accumulation: str, arch: str = "") -> tuple[str, ...]:
-    """What `tl.dot` may make of float32.
+    """The precisions of `tl.dot` for float32.
 
     Args:
         accumulation: arithmetic that a task allows (`Task.accumulation`).
@@ -143,7 +143,7 @@ class _Precision(ast.NodeTransformer):
 
 
 def _numbers(function: ast.FunctionDef) -> Mapping[str, int]:
-    """What the body states at its top level: sizes, blocks, and flags as 0 and 1.
+    """The constants at the body's top level: sizes, blocks, and flags as 0 and 1.
 
     Sizes of large tensors are `tl.full([], 2048, dtype=tl.int64)`.
     """

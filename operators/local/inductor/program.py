@@ -39,7 +39,7 @@ _LIBDEVICE = "from triton.language.extra import libdevice"
 
 
 Substitute = Callable[[CompiledCase, OutputCode, set[str]], tuple[OutputCode, dict[str, Kernel]]]
-"""Puts launches of kernels of ours in the place of calls of vendors' libraries.
+"""Puts launches of our kernels in the place of calls of vendors' libraries.
 
 It is given a case, its code and the names that are taken, to which it adds; the kernels that it
 answers, by names of their own, have no `launch`: the statements say all.
@@ -84,10 +84,10 @@ def convert(
         name: the task's, for the heading.
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
 
     Raises:
-        NotConvertible: the program would need what only Inductor's run time has.
+        NotConvertible: the program would need Inductor's run time.
     """
     reference = read_reference(task)
     parts = _parts(compiled, substitute, precisions, {*reference.names, *reference.bound})
@@ -157,7 +157,7 @@ def _part(
 
 
 def _free(wanted: str, taken: set[str]) -> str:
-    """`sum_2` for the second `sum`; what is made of the name is free too."""
+    """`sum_2` for the second `sum`; names derived from it are free too."""
     number, name = 1, wanted
     while {name, f"{name}_kernel"} & taken:
         number += 1
@@ -197,7 +197,7 @@ def _with_kernels(part: _Part, alone: bool) -> _Part:
 def _pointers(
     values: tuple[ast.expr, ...], arguments: Iterable[Argument], suffix: str = "_ptr"
 ) -> dict[int, str]:
-    """Names for parameters by what is passed: `x_ptr`, `weight_ptr`, `buf3_ptr`."""
+    """Names for parameters after their arguments: `x_ptr`, `weight_ptr`, `buf3_ptr`."""
     known = {a.name: _local(a) for a in arguments if not _is_constant(a)}
     found: dict[int, str] = {}
     for at, value in enumerate(values):
@@ -222,11 +222,11 @@ def _with_own_helpers(kernel: Kernel, name: str) -> Kernel:
     return replace(kernel, definitions=definitions)
 
 
-# --- what stands above the module -----------------------------------------------------------------
+# --- text above the module ------------------------------------------------------------------------
 
 
 def _library_name(reference: Reference) -> str:
-    """What the module calls its library of C++."""
+    """The module's name for its library of C++."""
     return _free("kernels", {*reference.names, *reference.bound})
 
 
@@ -370,7 +370,7 @@ def _dispatch(reference: Reference, parts: Sequence[_Part]) -> list[str]:
 
 
 def _lines(reference: Reference, part: _Part) -> list[str]:
-    """What computes one case."""
+    """The function that computes one case."""
     case = part.case
     inputs = [a for a in case.arguments if a.kind is ArgumentKind.INPUT]
     sources = {a.name: _source(a) for a in case.arguments}

@@ -11,7 +11,7 @@ _CONTEXT_MANAGERS = ("_DeviceGuard", "device")
 
 
 class NotConvertible(Exception):
-    """The output code holds something that a program of ours cannot; the message says what."""
+    """The output code has a construct that our programs cannot have; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ def read(code: str) -> OutputCode:
     """Take output code apart.
 
     Raises:
-        NotConvertible: it is not what Inductor of torch 2.11 to 2.13 writes.
+        NotConvertible: Inductor of torch 2.11 to 2.13 does not write such code.
     """
     try:
         module = ast.parse(code)
@@ -134,7 +134,7 @@ def _kernel(name: str, text: str, operations: tuple[str, ...]) -> RawKernel:
 
 
 def _literal(node: ast.expr) -> object:
-    """A literal's value; of what is none, e.g. an enum's member, its text."""
+    """A literal's value; for anything else, e.g. an enum's member, its text."""
     if isinstance(node, ast.Dict):
         return {
             ast.literal_eval(key): _literal(value)

@@ -1,9 +1,9 @@
 """Programs of many launches replay them as a CUDA graph.
 
-A launch takes the host 10 to 30 us, so that of a network of hundreds of kernels on few images a
-GPU waits for the host. Inputs are copied to where the graph reads them, outcomes from where it
-leaves them, both of which is little for such a network. Where a graph is being recorded around it
-anyway, the launches are part of that one. An exported operator (`evolve best --as torch-op`) sets
+A launch takes the host 10 to 30 us, so that of a network of hundreds of kernels on few images a GPU
+waits for the host. Inputs are copied to where the graph reads them, outcomes from where it leaves
+them, both of which is little for such a network. If a graph is being recorded around it anyway, the
+launches are part of that one. An exported operator (`evolve best --as torch-op`) sets
 `replays_graph` to False, since it is given its parameters anew in each call.
 """
 
@@ -18,7 +18,7 @@ _RECORDED = '''
 replays_graph = True  # False where parameters may be others in each call
 
 def __call__(self, *inputs):
-    """What `forward` gives, by a CUDA graph of its launches: the host is slower than they are."""
+    """The result of `forward`, by a CUDA graph of its launches: the host is slower."""
     if not self.replays_graph or torch.cuda.is_current_stream_capturing():
         return super().__call__(*inputs)
     graphs = self.__dict__.setdefault("_graphs", {})
@@ -53,11 +53,11 @@ _CLONED = {
 
 
 def recording(methods: Sequence[str], outcomes: Sequence[str]) -> list[str]:
-    """Methods to add to a module so that its launches are recorded; none where they are few.
+    """Methods to add to a module so that its launches are recorded; none if they are few.
 
     Args:
-        methods: those it has, `forward` and what that calls.
-        outcomes: what is returned, in terms of `output[0]` and so on, of every case.
+        methods: those it has, `forward` and the methods it calls.
+        outcomes: the results, in terms of `output[0]` and so on, of every case.
     """
     launched = max(sum(map(_is_launch, ast.walk(ast.parse(textwrap.dedent(m))))) for m in methods)
     cloned = {text for form, text in _CLONED.items() for o in outcomes if re.fullmatch(form, o)}

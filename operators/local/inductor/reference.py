@@ -1,4 +1,4 @@
-"""The reference's own text: its constructor, and what that needs."""
+"""The reference's own text: its constructor, and the definitions that it needs."""
 
 import ast
 import symtable
@@ -19,10 +19,10 @@ class Reference:
         imports: statements.
         definitions: constants, functions and classes that the constructor needs, in order.
         constructor: `class ModelNew` without its `forward`.
-        itself: what the constructor calls the module, `self` as a rule.
+        itself: the constructor's name for the module, usually `self`.
         parameters: those of `forward`, `self` first.
-        names: of what `forward` takes.
-        bound: what the imports and definitions bind.
+        names: parameters of `forward`.
+        bound: names of imports and definitions.
     """
 
     imports: tuple[str, ...]
@@ -35,7 +35,7 @@ class Reference:
 
 
 def read_reference(task: str) -> Reference:
-    """Take a task's text apart. Raises NotConvertible where it has no plain class `Model`."""
+    """Take a task's text apart. Raises NotConvertible if it has no plain class `Model`."""
     module = ast.parse(task)
     model = next(
         (n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None
@@ -109,7 +109,7 @@ def _text(task: str, node: ast.stmt) -> str:
 
 
 def _needed(task: str, nodes: list[ast.stmt], needed: set[str]) -> tuple[list[str], set[str]]:
-    """Text of the definitions that the names need, theirs included, and all names then needed."""
+    """Text of all definitions that the names need, directly or not, and all names then needed."""
     wanted: set[int] = set()
     grown = True
     while grown:
@@ -141,7 +141,7 @@ def _is_entry_point(node: ast.stmt) -> bool:
 
 
 def _globals(text: str) -> set[str]:
-    """Names of the module that the text reads, in whatever depth."""
+    """Names of the module that the text reads, at any depth."""
     found: set[str] = set()
     waiting = [symtable.symtable(text, "task", "exec")]
     while waiting:

@@ -1,11 +1,11 @@
 """Running maxima and minima with their places, as a loop keeps them.
 
-Inductor compares values and places at every step, as it has to where parts of a row are put
-together. Where places are counted as a loop goes, those that come are higher than those that are
-kept, so a comparison of values is enough: a value takes over if it is larger, or the first NaN.
-Places that are worked out, such as those of a matrix that is read column by column, come in any
-order, and stay with the comparison of both. KernelBench's 1/51 and 1/52 took 3.8 times as long as
-torch on an H200 before, and 0.8 since.
+Inductor compares values and places at every step, as it has to if parts of a row are put together.
+If places are counted as a loop goes, those that come are higher than those that are kept, so a
+comparison of values is enough: a value takes over if it is larger, or the first NaN. Places that
+are worked out, such as those of a matrix that is read column by column, come in any order, and stay
+with the comparison of both. KernelBench's 1/51 and 1/52 took 3.8 times as long as torch on an H200
+before, and 0.8 since.
 """
 
 import ast
@@ -30,7 +30,7 @@ def with_values_compared(body: list[ast.stmt]) -> list[ast.stmt]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a loop does with one value: names of what is kept, and expressions."""
+    """The operations of a loop on one value: names of kept variables, and expressions."""
 
     value: str
     place: str
@@ -40,7 +40,7 @@ class _Step:
 
 
 def _stepped(body: Sequence[ast.stmt], known: set[str]) -> Iterator[ast.stmt]:
-    """Where a comparison is not followed by what is known to follow it, it stays.
+    """A comparison that is not followed by the known statements stays.
 
     Names of places that are kept are added to `known`.
     """
@@ -58,7 +58,7 @@ def _stepped(body: Sequence[ast.stmt], known: set[str]) -> Iterator[ast.stmt]:
 
 
 def _is_followed(step: _Step, targets: Sequence[str], followed: Sequence[tuple[str, str]]) -> bool:
-    """Whether what comes of a step is kept once: first the value, then its place."""
+    """Whether the results of a step are kept once: first the value, then its place."""
     wanted = list(zip(targets, (step.value, step.place), strict=True))
     return [pair for pair in followed if pair[0] in targets] == wanted
 
@@ -101,7 +101,7 @@ def _kept(node: ast.stmt) -> tuple[str, str, str] | None:
 def _taken(
     name: str, new: str, mask: str, steps: Mapping[str, _Step], known: set[str]
 ) -> list[ast.stmt]:
-    """What replaces the masked assignment of a name; the value's comes before its place's."""
+    """The replacement of a name's masked assignment; the value's comes before its place's."""
     step = steps[new]
     later = f"{step.value}_is_later"
     if name == step.value:

@@ -62,7 +62,7 @@ def _stores(body: Iterable[ast.AST]) -> Counter[str]:
     )
 
 
-# --- what nothing reads ---------------------------------------------------------------------------
+# --- unread definitions ---------------------------------------------------------------------------
 
 
 def _without_dead(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -32,7 +32,7 @@ def named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def is_copy(body: Sequence[ast.stmt]) -> bool:
-    """Whether a kernel stores what it loads, and computes nothing but places."""
+    """Whether a kernel only copies elements, and computes nothing but places."""
     loaded = {name for name, _ in _loads(body)}
     stored = [
         ast.unparse(node.args[1])
@@ -44,7 +44,7 @@ def is_copy(body: Sequence[ast.stmt]) -> bool:
 
 
 def _loads(body: Sequence[ast.stmt]) -> list[tuple[str, str]]:
-    """Numbered names that are assigned once, what is loaded from a tensor, with the tensor's."""
+    """Numbered names that are assigned once, loads with the name of their tensor."""
     found = []
     times: dict[str, int] = {}
     for node in (node for statement in body for node in ast.walk(statement)):

@@ -28,7 +28,7 @@ REWRITES: Mapping[str, Callable[[TritonProgram, str], str]] = {
     "fuse_pointwise": fuse_pointwise,
     "split_reduction": split_reduction,
 }
-"""By name: what takes a program and the name of a kernel, and gives a source.
+"""By name: functions from a program and the name of a kernel to a source.
 
-They raise NotApplicable with the reason, and UsageError where the source cannot be read.
+They raise NotApplicable with the reason, and UsageError if the source cannot be read.
 """

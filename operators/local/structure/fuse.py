@@ -34,7 +34,7 @@ _FLOAT32 = "torch.float32"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One of the two: its body, its launch, and what is passed for each pointer, as text."""
+    """One of the two: its body, its launch, and the argument for each pointer, as text."""
 
     kernel: ast.FunctionDef
     launch: Launch
@@ -42,7 +42,7 @@ class _Part:
     block: str
 
     def touched(self, kind: str) -> set[str]:
-        """What it loads from or stores to (`tl.load`, `tl.store`), as passed."""
+        """The argument of a load or a store (`tl.load`, `tl.store`)."""
         return {
             self.pointers[name]
             for called, call in calls(self.kernel)
@@ -52,10 +52,10 @@ class _Part:
 
 
 def fuse_pointwise(program: TritonProgram, name: str) -> str:
-    """Put the kernel that is launched next into this one; what passes between stays in registers.
+    """Put the kernel that is launched next into this one; values between them stay in registers.
 
-    Both are elementwise over one dimension of the same size, and the second reads what the first
-    writes at the same places.
+    Both are elementwise over one dimension of the same size, and the second reads the first one's
+    output at the same places.
     """
     first = _part(program, name)
     between, following = _next(first.launch)
@@ -98,7 +98,7 @@ def _joined(first: str, second: str) -> str:
 
 
 def _part(program: TritonProgram, name: str) -> _Part:
-    """Raises NotApplicable where the kernel is not elementwise over one dimension."""
+    """Raises NotApplicable if the kernel is not elementwise over one dimension."""
     if name not in program.kernels:
         raise NotApplicable(f"{name} is no Triton kernel")
     kernel, launches = program.kernel(name), program.launches(name)
@@ -141,7 +141,7 @@ def _next(launch: Launch) -> tuple[list[ast.stmt], str]:
 
 
 def _require_apart(first: _Part, second: _Part) -> None:
-    """What one of them writes, the other may only touch at the same places, and by that name."""
+    """The other kernel may touch the outputs of one only at the same places, and by that name."""
     places = [_places(first), _places(second)]
     for writer, (mine, theirs) in ((first, places), (second, places[::-1])):
         for written in writer.touched("tl.store"):
@@ -168,7 +168,7 @@ def _places(part: _Part) -> dict[str, set[str]]:
 
 
 def _place(part: _Part, call: ast.Call, called: str) -> tuple[str, ast.expr]:
-    """What is passed, and an expression of offsets and mask."""
+    """The argument, and an expression of offsets and mask."""
     match call.args[0]:
         case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=offset) if name in part.pointers:
             at = 1 if called == "tl.load" else 2
@@ -178,7 +178,7 @@ def _place(part: _Part, call: ast.Call, called: str) -> tuple[str, ast.expr]:
 
 
 def _require_float32(block: Sequence[ast.stmt], buffer: str) -> None:
-    """A value in a register is what it would be in memory."""
+    """A value in a register equals the value in memory."""
     for statement in block:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as made) if (
@@ -209,7 +209,7 @@ class _Fusion:
         self._loaded: dict[tuple[str, str], str] = {}  # and by tensor and place
 
     def function(self, name: str) -> tuple[ast.FunctionDef, list[str]]:
-        """The kernel, and what is passed for its pointers."""
+        """The kernel, and the arguments for its pointers."""
         body = [*self._head(), *self._tail()]
         pointers = {argument: pointer for pointer, argument in self._first.pointers.items()}
         for pointer, argument in self._second.pointers.items():
@@ -240,7 +240,7 @@ class _Fusion:
         return kept
 
     def _kept_value(self, buffer: str, store: ast.Call) -> ast.stmt:
-        """An assignment of what a store writes, in the type and shape that a load would have."""
+        """An assignment of the stored value, in the type and shape that a load would have."""
         name, value = self._fresh(f"{buffer}_value"), ast.unparse(store.args[1])
         self._kept[buffer] = name
         store.args[1] = ast.Name(name, ast.Load())
@@ -270,7 +270,7 @@ class _Fusion:
         return kept
 
     def _load(self, part: _Part, value: ast.expr) -> tuple[str, str] | None:
-        """The tensor and the place that a value is loaded from, where neither kernel writes."""
+        """The tensor and the place that a value is loaded from, if neither kernel writes."""
         if not isinstance(value, ast.Call) or ast.unparse(value.func) != "tl.load":
             return None
         tensor, _ = _place(part, value, "tl.load")
@@ -285,7 +285,7 @@ class _Fusion:
         return ", ".join(self._values.text(part) for part in (offset.right, *load.args[1:2]))
 
     def _passed(self, node: ast.stmt) -> str | None:
-        """The value for a load of what the first one stores."""
+        """The value for a load of the first kernel's output."""
         match node:
             case ast.Assign(value=ast.Call() as call) if ast.unparse(call.func) == "tl.load":
                 buffer, _ = _place(self._second, call, "tl.load")

@@ -102,7 +102,7 @@ def _rows(kernel: ast.FunctionDef) -> _Rows:
 
 
 def _require_masks(kernel: ast.FunctionDef, rows: _Rows) -> None:
-    """Where the block is longer than the row, all that a loop touches has to be masked."""
+    """If the block is longer than the row, all that a loop touches has to be masked."""
     if rows.whole == rows.size:
         return
     for loop in (node for node in kernel.body if isinstance(node, ast.For)):
@@ -142,7 +142,7 @@ def _is_carried(target: str, loop: ast.For, inner: set[str]) -> bool:
 
 
 def _masks(loop: ast.For, rows: _Rows) -> set[str]:
-    """Names of what is compared with the size of the row."""
+    """Names that are compared with the size of the row."""
     found: set[str] = set()
     for node in loop.body:
         match node:

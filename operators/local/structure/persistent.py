@@ -26,8 +26,8 @@ _HOISTED = frozenset(("tl.arange", "tl.full", "tl.zeros", "tl.broadcast_to", "tl
 def persistent_grid(program: TritonProgram, name: str) -> str:
     """Launch fewer programs, and have each take every `tl.num_programs(0)`-th tile.
 
-    What does not depend on the tile is computed once for all of a program's tiles; so are loads
-    from the module's own parameters, which no kernel of a forward pass writes to.
+    Values that do not depend on the tile are computed once for all of a program's tiles; so are
+    loads from the module's own parameters, which no kernel of a forward pass writes to.
     """
     kernel, launches = program.kernel(name), program.launches(name)
     _require_one_axis(kernel, launches)

@@ -38,7 +38,7 @@ class Launch:
         return self.grid.elts
 
     def option(self, name: str) -> ast.expr | None:
-        """What is passed by that name."""
+        """The argument of that name."""
         return next((k.value for k in self.call.keywords if k.arg == name), None)
 
 
@@ -236,18 +236,18 @@ def launch_name(node: ast.AST) -> str:
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:
-    """Names of what a function takes."""
+    """Names of a function's parameters."""
     return [argument.arg for argument in function.args.args]
 
 
 def passed(function: ast.FunctionDef, launch: Launch) -> dict[str, ast.expr]:
-    """What is passed for each parameter of a kernel."""
+    """The argument for each parameter of a kernel."""
     given = dict(zip(parameters(function), launch.call.args, strict=False))
     return given | {k.arg: k.value for k in launch.call.keywords if k.arg in parameters(function)}
 
 
 def calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    """Calls with what is called, as text: `tl.load`."""
+    """Calls with the called name, as text: `tl.load`."""
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
             yield ast.unparse(part.func), part

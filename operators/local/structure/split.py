@@ -27,7 +27,7 @@ _ROW, _INSIDE, _COUNT = "xindex", "xmask", "xnumel"  # as the compiler calls the
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """A kernel in three: what comes before its loop, the loop, what comes after the sums.
+    """A kernel in three: the part before its loop, the loop, the part after the sums.
 
     `names` are those of sums by the accumulators that they are taken of, `taken` the statements
     that take them.
@@ -195,7 +195,7 @@ def _first(kernel: ast.FunctionDef, sums: _Sums, name: str) -> ast.FunctionDef:
 
 
 def _second(kernel: ast.FunctionDef, sums: _Sums) -> ast.FunctionDef:
-    """What follows the sums, of those that parts add up to."""
+    """The statements after the sums, of those that parts add up to."""
     begin = [f"{one} = tl.zeros([XBLOCK, 1], tl.float32)" for one in sums.names.values()]
     lines = [
         f"    {one} += tl.load(parts_ptr + ({at} * PARTS + part) * {_COUNT} + {_ROW}, "
@@ -209,7 +209,7 @@ def _second(kernel: ast.FunctionDef, sums: _Sums) -> ast.FunctionDef:
 
 
 def _used(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Without assignments of what nothing after them reads."""
+    """Without assignments that nothing after them reads."""
     kept: list[ast.stmt] = []
     wanted: set[str] = set()
     for node in reversed(body):

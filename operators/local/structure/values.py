@@ -1,4 +1,4 @@
-"""What names stand for in straight-line code: whether two expressions give the same."""
+"""The values of names in straight-line code: whether two expressions are equal."""
 
 import ast
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ _PARTS = (
 class Values:
     """Expansions of indices, masks and sizes down to parameters and constants.
 
-    A value that is loaded or computed of what is loaded is a thing of its own, known by the name
-    and the number of its assignment. So equal expansions mean equal values.
+    A value that is loaded, or computed from a loaded one, has an identity of its own, given by the
+    name and the number of its assignment. So equal expansions mean equal values.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Values:
             self._known[name] = ast.Name(f"{name}@{self._times[name]}", ast.Load())
 
     def bind(self, name: str, other: str) -> None:
-        """The name stands for what the other one stands for now."""
+        """From now on the name has the value that the other one has."""
         self._known[name] = self._known.get(other, ast.Name(other, ast.Load()))
 
     def expanded(self, expression: ast.expr) -> ast.expr:
-        """The expression with names replaced by what they stand for."""
+        """The expression with names replaced by their values."""
         copied = ast.parse(ast.unparse(expression), mode="eval").body
         expanded: ast.expr = _Expansion(self._known).visit(copied)
         return expanded

@@ -1,4 +1,4 @@
-"""A changed function as text: what did not change as it was written, with its comments."""
+"""A changed function as text: unchanged parts as they were written, with comments."""
 
 import ast
 import textwrap
@@ -42,7 +42,7 @@ def _block(body: Iterable[ast.stmt], indent: str, lines: Sequence[str]) -> Itera
 
 
 def _as_written(node: ast.stmt, lines: Sequence[str]) -> list[str]:
-    """The statement's lines, or nothing where they say something else."""
+    """The statement's lines, or nothing if they say something else."""
     if not hasattr(node, "lineno"):
         return []
     text = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))

@@ -1,4 +1,4 @@
-"""Parametric kernels for what PyTorch's compiler leaves to vendors' libraries.
+"""Parametric kernels for operations that PyTorch's compiler leaves to vendors' libraries.
 
 `Products` puts them into a compiled program, in the place of the calls of those libraries.
 """

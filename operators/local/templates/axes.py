@@ -1,8 +1,8 @@
-"""What expressions of a tail have of a block of results: all of it, one of its axes, or nothing.
+"""The part of a block of results that a tail's expressions have: all, one axis, or nothing.
 
 A convolution knows channels for rows of its block, images and places for columns. The kernels that
-follow it divide the index of an element by sizes to find the same. So where a tail does, it takes
-what is there: a bias is read once for a row, and no element is divided.
+follow it divide the index of an element by sizes to find the same. A tail that does so takes the
+existing values: a bias is read once for a row, and no element is divided.
 """
 
 import ast
@@ -40,9 +40,10 @@ class Images:
     def lines(self, dtype: str) -> list[str]:
         """Names for rows and columns of a block; no kernel of Inductor has a name like these.
 
-        They are made of what `conv_kernel` and its like (in `kernels/`) have where they store a
-        block: `batch`, `depth`, `height` and `width` in the output, of shape [BLOCK_M], `channels`
-        counted through all groups, of shape [BLOCK_N, 1], and the constants OUTPUT and BLOCK_M.
+        They are made of the variables of `conv_kernel` and its like (in `kernels/`) when they store
+        a block: `batch`, `depth`, `height` and `width` in the output, of shape [BLOCK_M],
+        `channels` counted through all groups, of shape [BLOCK_N, 1], and the constants OUTPUT and
+        BLOCK_M.
         """
         declared = f"{INDEX} = tl.max_contiguous({INDEX}, [1, BLOCK_M])"
         place = "((depth * OUTPUT[1] + height) * OUTPUT[2] + width)"
@@ -54,7 +55,7 @@ class Images:
         ]
 
     def divided(self, divisor: int, modulus: int) -> str:
-        """The index divided, then modulo something else (0: not); empty where it has no name."""
+        """The index divided, then modulo something else (0: not); empty if it has no name."""
         found = {
             (1, self.size): _PLACE,
             (self.size, self.channels): _CHANNEL,
@@ -66,14 +67,14 @@ class Images:
         return found.get((divisor, modulus), "")
 
     def inside(self, axes: AbstractSet[str]) -> str:
-        """A mask for what has one axis of a block."""
+        """A mask for values with one axis of a block."""
         if _CHANNEL in axes:
             return f"({_CHANNEL} < {self.channels})"
         return f"(({_PLACE} < {self.size}) & ({_IMAGE} < {self.batch}))"
 
 
 def images_of(ours: Launch, out: Tensor) -> Images | None:
-    """Of a convolution's launch; None where its result is no such images, or has no places."""
+    """Of a convolution's launch; None if its result is no such images, or has no places."""
     sizes = ours.constants.get("OUTPUT")
     if not ours.kernel.startswith("conv_") or not isinstance(sizes, tuple):
         return None
@@ -101,7 +102,7 @@ class Axes:
         self._alike = {INDEX: INDEX, _PLACE: _PLACE}  # names that are nothing but others
 
     def note(self, name: str, value: ast.expr) -> None:
-        """What a name is from here on."""
+        """The value of a name from here on."""
         self._known[name] = self._of(value)
         if isinstance(value, ast.Name) and value.id in self._alike:
             self._alike[name] = self._alike[value.id]
@@ -111,7 +112,7 @@ class Axes:
         return self._alike.get(name) == INDEX
 
     def part(self, node: ast.BinOp) -> ast.expr | None:
-        """What the convolution has for a division of the index; None for anything else."""
+        """The convolution's value for a division of the index; None for anything else."""
         divisor, modulus = 1, 0
         match node:
             case ast.BinOp(left=inner, op=ast.Mod(), right=ast.Constant(value=int() as modulus)):
@@ -140,7 +141,7 @@ class Axes:
         return _WHOLE in axes or (_CHANNEL in axes and bool(axes & _ACROSS))
 
     def mask(self, address: ast.expr, mask: ast.expr) -> ast.expr | None:
-        """A mask of the shape of an address; None where there is none."""
+        """A mask of the shape of an address; None if there is none."""
         if self.is_whole(address):
             return inside_block(mask)
         axes = self._of(address)
@@ -154,7 +155,7 @@ class Axes:
     def declared(self, address: ast.expr) -> ast.expr:
         """An address whose places lie side by side, which Triton may not see; others as they are.
 
-        That is so where a place is added as it is to what depends on images and channels only.
+        That holds if a place is added unchanged to a term of images and channels only.
         """
         match address:
             case ast.BinOp(left=ast.Name() as pointer, op=ast.Add(), right=offset):
@@ -179,7 +180,7 @@ class Axes:
 
 
 def inside_block(mask: ast.expr) -> ast.expr:
-    """A mask that holds the block's too; Inductor leaves it out where blocks divide the size."""
+    """A mask that holds the block's too; Inductor leaves it out if blocks divide the size."""
     own = ast.Name(MASK, ast.Load())
     if isinstance(mask, ast.Constant):
         return own
@@ -189,7 +190,7 @@ def inside_block(mask: ast.expr) -> ast.expr:
 
 
 def _conjunction(mask: ast.expr) -> list[ast.expr]:
-    """What has to hold together."""
+    """The conditions that have to hold together."""
     match mask:
         case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
             return [*_conjunction(left), *_conjunction(right)]

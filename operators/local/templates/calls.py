@@ -38,7 +38,7 @@ CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What stands for a statement: room for a result, launches, and what frees their arguments."""
+    """The replacement of a statement: an output buffer, launches, and releases of arguments."""
 
     launches: tuple[Launch, ...] = ()
     before: tuple[ast.stmt, ...] = ()
@@ -51,9 +51,9 @@ class Calls:
     Args:
         statements: of the code.
         tensors: of the code.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
         convolutions: the same for convolutions.
-        exact: keys of those that take what products do (`convolution_key`).
+        exact: keys of those with the operands' full precision (`convolution_key`).
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
         how: products are computed.
@@ -86,7 +86,7 @@ class Calls:
         }
 
     def replacement(self, node: ast.stmt) -> Replacement | None:
-        """For a statement that a template can do; None where it is none, or of something else."""
+        """For a statement that a template can do; None if it is none, or of something else."""
         match node:
             case ast.Expr(
                 value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner)) as f) as call
@@ -119,7 +119,7 @@ class Calls:
         return self._whole(name, call) if function.startswith(whole.PREFIX) else None
 
     def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
-        """What `tl.dot` may make of these; nothing where kernels that sum in float32 do not do."""
+        """The precisions in which `tl.dot` may multiply these; nothing if none is exact enough."""
         return self._known(tensors, self._precisions)
 
     def _known(self, tensors: Sequence[Tensor], precisions: Sequence[str]) -> Sequence[str]:
@@ -211,7 +211,7 @@ class Calls:
         return Replacement((launch,), tuple(_room(name, known[3], known[0])))
 
     def _whole(self, name: str, call: ast.Call) -> Replacement | None:
-        """For an operator of ours, which nothing else can do."""
+        """For one of our operators, which nothing else implements."""
         out = self._result(name)
         found = None
         if out is not None:
@@ -243,7 +243,7 @@ def _tuple(node: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _first(several: str, statements: Iterable[Statement]) -> str:
-    """The name of the first of several tensors; empty where anything else is made of them."""
+    """The name of the first of several tensors; empty if anything else is made of them."""
     found: list[str] = []
     for node in (statement.node for statement in statements):
         match node:

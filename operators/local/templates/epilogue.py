@@ -1,7 +1,7 @@
-"""A pointwise kernel of Inductor in the tail of the kernel of ours whose result it reads.
+"""A pointwise kernel of Inductor in the tail of our kernel whose result it reads.
 
-Where it reads the result element by element, in the order of memory, its body can follow in
-registers: its index becomes the place of the result in memory, its load the result itself.
+If it reads the result element by element, in the order of memory, its body can follow in registers:
+its index becomes the place of the result in memory, its load the result itself.
 """
 
 import ast
@@ -35,7 +35,7 @@ def fused(
     launch: RawLaunch,
     known: dict[str, str],
 ) -> Launch | None:
-    """The launch with the kernel in its tail; None where that cannot be.
+    """The launch with the kernel in its tail; None if that cannot be.
 
     Args:
         ours: writes the result, its last pointer.
@@ -70,7 +70,7 @@ def fused(
     stored = (arguments[at] for at, name in enumerate(parameters) if name in tail.stored)
     operands = {tensors.storage(pointer) for pointer in ours.pointers[:-1]}
     if any(tensors.storage(argument) in operands for argument in stored):
-        return None  # other programs still read what this one would overwrite
+        return None  # other programs still read the memory that this one would overwrite
     kept = [at for at, name in enumerate(parameters[: len(arguments)]) if name in tail.names]
     base = f"{ours.kernel.removesuffix('_kernel')}_{short_name(raw.function.name)}"
     lines = [f"{INDEX} = offsets.to(tl.{dtype})", f"{MASK} = mask"]
@@ -103,7 +103,7 @@ def writes(launch: Launch, names: Collection[str]) -> bool:
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether its elements lie side by side, in whatever order."""
+    """Whether its elements lie side by side, in any order."""
     step = 1
     for stride, size in sorted(zip(tensor.stride, tensor.shape, strict=True)):
         if size != 1:
@@ -114,7 +114,7 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _count(raw: RawKernel) -> int:
-    """Of elements that a kernel works on; 0 where its body does not say."""
+    """Of elements that a kernel works on; 0 if its body does not say."""
     for node in raw.function.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="xnumel")], value=ast.Constant(value=int(size))):

@@ -1,4 +1,4 @@
-"""Which kernels of output code go into the tail of a kernel of ours."""
+"""Which kernels of output code go into the tail of one of our kernels."""
 
 import ast
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _CHECKS = ("assert_size_stride", "assert_alignment")
 def fuse(
     found: Found, kernels: Mapping[str, RawKernel], tensors: Tensors, names: dict[str, str]
 ) -> Found:
-    """The statements with kernels in tails where that can be.
+    """The statements with kernels in tails if that can be.
 
-    A launch with a tail stands where the kernel stood that went into it: what else that reads is
-    there by then. Nothing but room for results and other shapes may come between. Room for a result
-    that stays in registers is not made.
+    A launch with a tail stands where the kernel stood that went into it: its other operands exist
+    by then. Nothing but room for results and other shapes may come between. Room for a result that
+    stays in registers is not made.
 
     Args:
-        found: statements in order, with what replaces them.
+        found: statements in order, with their replacements.
         kernels: of the output code.
         tensors: of the output code.
         names: of launches with tails by their text, to which those that are new are added.
@@ -76,9 +76,9 @@ def _kept(statement: Statement, new: Replacement | None) -> tuple[ast.stmt, ...]
 
 
 def _reader(found: Found, at: int, names: set[str]) -> tuple[int, list[int]]:
-    """The statement that reads the result, 0 where there is none to fuse, and what is freed before.
+    """The statement that reads the result, 0 if there is none to fuse, and buffers freed before.
 
-    Further names of the result, by whatever shape, are added to `names`.
+    Further names of the result, in any shape, are added to `names`.
     """
     freed: list[int] = []
     for place in range(at + 1, len(found)):
@@ -119,7 +119,7 @@ def _is_last_use(found: Found, reader: int, names: set[str]) -> bool:
 
 
 def _forget(found: Found, names: set[str]) -> None:
-    """Take away what makes room for a tensor by any of the names, and what frees it."""
+    """Remove the allocation of a tensor with any of the names, and its release."""
     for at, (statement, new) in enumerate(found):
         if new is None:
             found[at] = (statement, _without(statement.node, names))
@@ -137,7 +137,7 @@ def _without(node: ast.stmt, names: set[str]) -> Replacement | None:
 
 
 def _left(node: ast.stmt, names: set[str]) -> tuple[ast.stmt, ...]:
-    """The statement where it has none of the names; of a deletion, what else it deletes."""
+    """The statement if it has none of the names; of a deletion, its other names."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)]) if name in names:
             return ()

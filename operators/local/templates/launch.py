@@ -12,12 +12,12 @@ from operators.local.templates import library
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a program needs to launch a kernel.
+    """The arguments with which a program launches a kernel.
 
     Attributes:
         kernel: its name.
         grid: an expression over tunables, by their names in the kernel's signature.
-        pointers: what is passed first.
+        pointers: the first arguments.
         constants: compile-time constants that do not change, by name.
         tunables: the others, by name.
         before: statements, e.g. that make room for parts of the result.
@@ -43,11 +43,11 @@ class Launch:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Where launches are many, those that agree in this share their tunables.
+        """If launches are many, those that agree in this share their tunables.
 
         What blocks may be depends on how wide a row is that is held whole, on whether the elements
-        of a row lie beside each other, and on what a run of taps can be divided into; and what one
-        may round, another may not. A convolution of few tiles begins with smaller ones.
+        of a row lie beside each other, and on the divisors of a run of taps; and precisions differ
+        by task. A convolution of few tiles begins with smaller ones.
         """
         view = self.constants.get("VIEW")
         lies_beside = isinstance(view, tuple) and view[2] == 1

@@ -1,8 +1,8 @@
-"""Kernels of ours for what Inductor leaves to vendors' libraries.
+"""Our kernels for operations that Inductor leaves to vendors' libraries.
 
 These are products of matrices and convolutions (`extern_kernels`), attention, and pooling over
 large windows. Each call of the output code becomes a launch of a template, with tunables of its
-own; what Inductor fused around it stays as it is.
+own; Inductor's fusions around it stay unchanged.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from operators.local.templates.operations.matmul import How
 from operators.local.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
-_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share theirs
+_OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share them
 
 
 def has_products(compiled: Compiled) -> bool:
@@ -33,11 +33,11 @@ class Products:
 
     Args:
         precisions: for float32, of those that `tl.dot` takes, the first to begin with.
-        convolutions: the same for convolutions, where it is something else.
+        convolutions: the same for convolutions, if it is something else.
         exact: keys of convolutions for which it is not (`convolution_key`).
-        fused: whether pointwise kernels go into the tails of ours where they can.
-        how: products are computed, where they are large enough: `even`, work cut evenly among
-            programs (stream-K), or `packed`, operands cut into narrower parts beforehand.
+        fused: whether pointwise kernels go into the tails of our kernels if possible.
+        how: products are computed, if they are large enough: `even`, work cut evenly among programs
+            (stream-K), or `packed`, operands cut into narrower parts beforehand.
         multiprocessors: of the device.
     """
 
@@ -103,7 +103,7 @@ def _choices(kernel: Kernel) -> int:
 
 
 class _Prefixes:
-    """Of names of tunables. Launches that agree have one, and where there are many all of a family.
+    """Of names of tunables. Launches that agree have one, and if there are many all of a family.
 
     Args:
         launches: all of the program.

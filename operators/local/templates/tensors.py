@@ -9,7 +9,7 @@ from operators.local.inductor.reading import Statement
 
 FLOAT32 = "torch.float32"
 HALF = ("ieee",)
-"""What `tl.dot` may make of float16 and bfloat16, which it multiplies as they are."""
+"""The precisions of `tl.dot` for float16 and bfloat16, which it multiplies unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Tensor:
     Attributes:
         pointer: an expression whose first element is the tensor's.
         shape: of the tensor, stride in elements; both may differ from those of `pointer`.
-        dtype: as in `torch.float32`; empty where the code does not say.
+        dtype: as in `torch.float32`; empty if the code does not say.
     """
 
     pointer: ast.expr
@@ -34,7 +34,7 @@ class Tensor:
 
 
 class Tensors:
-    """What is known of the tensors of output code.
+    """Facts about the tensors of output code.
 
     Args:
         arguments: of the code.
@@ -54,7 +54,7 @@ class Tensors:
             self._learn(statement.node)
 
     def __getitem__(self, node: ast.expr) -> Tensor | None:
-        """The tensor that an expression stands for; None where its shape is not known."""
+        """The tensor that an expression stands for; None if its shape is not known."""
         match node:
             case ast.Name(id=name):
                 return self._known.get(name)
@@ -66,7 +66,7 @@ class Tensors:
         return None
 
     def storage(self, node: ast.expr) -> str:
-        """The oldest name for the memory that an expression stands for, by whatever shape."""
+        """The oldest name for the memory that an expression stands for, in any shape."""
         match node:
             case ast.Name(id=name):
                 return self._storages.get(name, name)
@@ -76,7 +76,7 @@ class Tensors:
 
     @property
     def dtype(self) -> str:
-        """Of the first tensor of floating point; that of most tasks where there is none."""
+        """Of the first tensor of floating point; that of most tasks if there is none."""
         dtypes = (tensor.dtype for tensor in self._known.values())
         return next((dtype for dtype in dtypes if "float" in dtype), FLOAT32)
 

@@ -27,15 +27,15 @@ def launches(
     multiprocessors: int,
     losses: dict[str, int],
 ) -> tuple[Launch, ...] | None:
-    """For a call of one of the operators; None where a tensor is not known or not in order.
+    """For a call of one of the operators; None if a tensor is not known or not in order.
 
-    So it is where a device is too small for it.
+    So it is if a device is too small for it.
 
     Args:
         call: of the operator.
         out: its result.
         tensors: of the output code.
-        precisions: what `tl.dot` may make of float32, the first to begin with.
+        precisions: of `tl.dot` for float32, the default first.
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
     """

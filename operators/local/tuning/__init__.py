@@ -1,4 +1,4 @@
-"""Which instance of a program to try next: what fits a device, and a model of what was measured."""
+"""The next instance of a program to try: device limits, and a model of the measurements."""
 
 from operators.local.tuning.device import Limits
 from operators.local.tuning.expectation import expected

@@ -1,4 +1,4 @@
-"""What a device has for a program, as far as the judge has said."""
+"""A device's resources for a program, as far as the judge has reported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one device; where nothing is known, those of an H100 or H200, than which few have more.
+    """Of one device; if nothing is known, those of an H100 or H200, than which few have more.
 
     Attributes:
         shared_memory: bytes that a block may have.

@@ -1,12 +1,12 @@
-"""What is expected of instances before any is measured: how much of a device they leave idle.
+"""The expected time of instances before any is measured: how much of a device they leave idle.
 
 A model of costs need not be right to save measurements, it only has to say where to begin: GPTune
 gives one to its Gaussian process (Liu et al. 2021), Triton's `matmul_perf_model` left all but ten
 configurations of a product to its autotuner. This one counts, for each launch, by how many octaves
-it misses what a person aims at:
+it misses the usual targets:
 
 - 256 threads for each multiprocessor with products, two warps for each of its four schedulers, and
-  1024 without: half of what it can have keeps its memory busy (Volkov 2010);
+  1024 without: half of the maximum keeps its memory busy (Volkov 2010);
 - 16 rows of a product's tile for a warp, as many as an instruction of the tensor cores has (PTX
   ISA, `mma.m16n8k16`, `wgmma.m64` of four warps);
 - 64 of a tile's sums for a thread, as in CUTLASS's first ones (Kerr et al. 2017): of more, few
@@ -15,10 +15,10 @@ it misses what a person aims at:
   attention's values and scores, and rows are those of the tile that has too few most;
 - without products 1 to 8 elements for a thread: two loads of 16 bytes of float32 at the most.
 
-Where threads, rows or elements are too few for it, half of a device takes twice the time; any other
-octave costs a tenth. Launches are taken to be equally long, as by the surrogate's covariance; those
-of which nothing can be told count for nothing. Where a program does not say in the words of our
-templates what it launches, nothing is expected.
+If threads, rows or elements are too few for it, half of a device takes twice the time; any other
+octave costs a tenth. Launches are taken to be equally long, as by the surrogate's covariance;
+unknown ones count for nothing. For a program without launches in the form of our templates, nothing
+is expected.
 """
 
 import ast
@@ -65,7 +65,7 @@ def expected(source: str, assignments: Sequence[Assignment], limits: Limits) -> 
 
 @lru_cache(maxsize=16)
 def _open_launches(source: str) -> Sequence[tuple[Need, tuple[ast.expr, ...]]]:
-    """Launches that differ and may lose by what is tuned, with their programs by axis if known."""
+    """Launches that differ and may lose by the tuned values, with programs by axis if known."""
     written = _numbers(source, ())
     tuned = {tunable.name for tunable in parse(source)} & written.keys()
     found = {}
@@ -80,7 +80,7 @@ def _open_launches(source: str) -> Sequence[tuple[Need, tuple[ast.expr, ...]]]:
 
 
 def _deciding(need: Need, counts: Sequence[ast.expr]) -> set[str]:
-    """Parameters that what is expected of a launch depends on, apart from its programs."""
+    """Parameters that the expected time of a launch depends on, apart from its programs."""
     sizes = {name for name, (_, value) in need.given if type(value) is int}
     sides = {side for tile in _tiles(need, sizes) for side in tile}
     if not need.multiplies:
@@ -113,7 +113,7 @@ def _number(*values: TunableValue) -> Vector:
 
 
 def _counts(launch: Launch, numbers: Mapping[str, Vector]) -> tuple[ast.expr, ...]:
-    """By axis, as expressions of the module's numbers; none where the grid is anything else."""
+    """By axis, as expressions of the module's numbers; none if the grid is anything else."""
     try:
         for each in launch.counts:
             _count(each, numbers)
@@ -136,7 +136,7 @@ def _count(expression: ast.expr, numbers: Mapping[str, Vector]) -> Vector:
     raise NotApplicable(f"{ast.unparse(expression)} is not a count of programs")
 
 
-# --- what it loses --------------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def _lost(

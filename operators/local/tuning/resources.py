@@ -1,11 +1,11 @@
-"""What launches of a program need at the least, against what a multiprocessor has.
+"""The minimal needs of a program's launches, against the resources of a multiprocessor.
 
-Left out is what Triton refuses, what does not fit into shared memory, and what a compiler that
-wastes nothing could only run by keeping parts of a block in local memory. Of the latter some do
-run: of the instances that `bench_tuner` timed on an H200 221 are left out, of which 118 run, all at
-least 46 % slower than the best of their program. All is read from the program's own text: the
-blocks that a launch is given, and in the kernel which of them live through a loop, which are
-multiplied and which are ranges.
+Left out are instances that Triton refuses, that do not fit into shared memory, or that a compiler
+that wastes nothing could only run by keeping parts of a block in local memory. Of the latter some
+do run: of the instances that `bench_tuner` timed on an H200 221 are left out, of which 118 run, all
+at least 46 % slower than the best of their program. All is read from the program's own text: the
+blocks of a launch, and in the kernel which of them live through a loop, which are multiplied and
+which are ranges.
 """
 
 import ast
@@ -29,12 +29,12 @@ Size = tuple[str, TunableValue]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a launch is given.
+    """The arguments of a launch.
 
     Attributes:
         given: constants by the kernel's parameters.
         carried: parameters that are sides of each block which lives through a loop.
-        ranges: parameters that the kernel counts up to, whatever happens, by `tl.arange`.
+        ranges: parameters that the kernel always uses in `tl.arange`.
         multiplies: whether the kernel calls `tl.dot`.
     """
 
@@ -44,7 +44,7 @@ class Need:
     multiplies: bool
 
     def has_room(self, assignment: Assignment, limits: Limits) -> bool:
-        """Whether the launch of an instance can have what it needs."""
+        """Whether the launch of an instance can have the resources it needs."""
         values = {name: assignment.get(*constant) for name, constant in self.given}
         sizes = {name: value for name, value in values.items() if type(value) is int}
         warps = sizes.get("num_warps", 4)
@@ -82,7 +82,7 @@ def is_side(name: str) -> bool:
 
 
 def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> bool:
-    """Whether every launch of an instance of a program can have what it needs."""
+    """Whether every launch of an instance of a program can have the resources it needs."""
     return all(need.has_room(assignment, limits or Limits()) for need in needs(source))
 
 
@@ -93,7 +93,7 @@ def needs(source: str) -> Sequence[Need]:
 
 
 def launched(source: str) -> Sequence[tuple[Need, Launch]]:
-    """Every launch of a Triton program; none where the source is something else."""
+    """Every launch of a Triton program; none if the source is something else."""
     try:
         program = TritonProgram(source)
     except UsageError:
@@ -196,7 +196,7 @@ def _carried(function: ast.FunctionDef, known: Mapping[str, Size]) -> tuple[tupl
 def _ranges(kernel: ast.FunctionDef) -> Iterator[str]:
     """`N` of each `tl.arange(0, N)` that stands under no condition.
 
-    Not of what the kernel calls: there a name may be something else.
+    Not of functions that the kernel calls: there a name may be something else.
     """
     for statement in kernel.body:
         if hasattr(statement, "body"):

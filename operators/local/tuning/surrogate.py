@@ -1,13 +1,13 @@
-"""A model of how fast instances are, from those that were measured, and what it would try next.
+"""A model of how fast instances are, from the measured ones, and its proposals.
 
 A Gaussian process over the places of choices (Rasmussen and Williams, 2006) and its expected
-improvement (Jones, Schonlau and Welch, 1998). Its mean is what is expected of instances before any
-is measured (`.expectation`), up to a constant; only where that is nothing, the first one is drawn
-at random. A program's time is the sum of those of its kernels, so what is known of one kernel says
-nothing of another: the covariance is a sum over kernels. Within a kernel half of it is a mean over
-tunables, each by itself, which learns main effects early, and half is of the distance in all of
-them together. Numbers are as far apart as their places among the choices, two words as the first
-and the last number.
+improvement (Jones, Schonlau and Welch, 1998). Its mean is the expectation before any measurement
+(`.expectation`), up to a constant; only without one, the first instance is drawn at random. A
+program's time is the sum of those of its kernels, so facts about one kernel say nothing about
+another: the covariance is a sum over kernels. Within a kernel half of it is a mean over tunables,
+each by itself, which learns main effects early, and half is of the distance in all of them
+together. Numbers are as far apart as their places among the choices, two words as the first and the
+last number.
 """
 
 import math
@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 
 _SLOWEST = math.log(3.0)  # below the best, measured or expected, more does not matter
 _LENGTHS = (0.3, 0.6, 1.2)  # of correlation; a tunable's choices span 1
-_SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about what is expected
+_SPREADS = (0.1, 0.2, 0.4, 0.8)  # of log speedups about the expectation
 _USUAL, _FACTOR = 0.2, 2.0  # of spreads, which are log-normal
 _NOISE = 0.01  # of a screen's log speedup
 _EQUAL = 1e-9  # of the largest gain; late in a run all gains are tiny
@@ -119,7 +119,7 @@ def _matern(distance: Matrix, length: float) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A fitted process; `evidence` is the log likelihood of what it was fitted to."""
+    """A fitted process; `evidence` is the log likelihood of its data."""
 
     places: Places
     inside: list[Matrix]
@@ -167,8 +167,8 @@ def _fit(
     """With an unknown constant for the mean (Rasmussen and Williams, section 2.7).
 
     The evidence knows that the constant is not certain; the improvement takes it for certain.
-    Tables of an H200 are done as well either way, but where nothing is expected, looks that add
-    its variance go further away at first.
+    Tables of an H200 are done as well either way, but if nothing is expected, looks that add its
+    variance go further away at first.
     """
     covariance = spread**2 * alike + _NOISE**2 * np.eye(len(targets))
     factor: Matrix = np.linalg.cholesky(covariance).astype(np.float64)

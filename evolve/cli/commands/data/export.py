@@ -27,7 +27,7 @@ _DRAWN_S, _SAID_S = 0.2, 10.0  # between two looks at the progress
 
 
 def main(words: Sequence[str]) -> int:
-    """Export runs, or list what there is to export."""
+    """Export runs, or list the runs that can be exported."""
     from evolve.trajectories.exporters.export import export
 
     options = _parse(words)

@@ -174,7 +174,7 @@ def _distill(options: argparse.Namespace) -> int:
         raise UsageError(f"output {options.output!r} is no Markdown file; let its name end in .md")
     with open_store(options.store) as store:
         text = skeleton(_recorded(store, store.run(options.run)))
-    parse(text, options.output)  # what cannot be read back is not written
+    parse(text, options.output)  # unreadable output is not written
     path = write_text(Path(options.output), text)
     print(f"{path}\nEdit it, and let prompts quote it: knowledge.folders=[{path.parent}]")
     return 0

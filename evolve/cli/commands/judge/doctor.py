@@ -1,6 +1,6 @@
-"""`evolve doctor`: what this machine offers, what is missing, and what to do about it.
+"""`evolve doctor`: the capabilities of this machine, missing parts, and remedies.
 
-Needs nothing but the standard library until it asks the worker, so that it also speaks where the
+Needs nothing but the standard library until it asks the worker, so that it also speaks if the
 installation is broken.
 """
 
@@ -29,7 +29,7 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.llm.doctor import findings as model_findings
 from evolve.store.sqlite.filesystem import is_shared_between_hosts
 
-# Import name, distribution, and what does not work without it.
+# Import name, distribution, and the feature that fails without it.
 PACKAGES = (
     ("torch", "torch", "nothing can be judged"),
     ("numpy", "numpy", "nothing can be judged"),
@@ -46,7 +46,7 @@ OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the findings; 1 where a search lacks something, 2 where the device asked for does."""
+    """Print the findings; 1 if a search lacks something, 2 if the device asked for does."""
     arguments = parser("doctor", "Say what this machine offers and what is missing.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
@@ -159,7 +159,7 @@ def models() -> Iterator[Finding]:
 
 
 def device(kind: str, python: str | None) -> Iterator[Finding]:
-    """What the worker's interpreter says of GPUs, and the worker itself of where it judges."""
+    """GPUs as the worker's interpreter sees them, and the worker's report on its device."""
     if python is None and importlib.util.find_spec("torch") is None:
         yield Finding(MISSING, "evaluation worker", "cannot start without torch")
         return
@@ -168,7 +168,7 @@ def device(kind: str, python: str | None) -> Iterator[Finding]:
 
 
 def gpus(kind: str, python: str | None) -> Iterator[Finding]:
-    """GPUs, as the worker's interpreter and the driver see them, and what kernels for them need."""
+    """GPUs as the worker's interpreter and the driver see them, and the requirements of kernels."""
     from evolve.app.gpu_diagnosis import findings
     from evolve.evaluation.host import examine_host
 
@@ -183,7 +183,7 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
 
 
 def judge(kind: str, python: str | None) -> Iterator[Finding]:
-    """What the evaluation worker says of its device and its sandbox."""
+    """The evaluation worker's report on its device and its sandbox."""
     try:
         facts = signals.run(_ask_worker(kind, python))
     except (EvaluatorUnavailable, UsageError) as error:

@@ -27,7 +27,7 @@ MUTANTS = 60  # that an audit tries where the user names no number
 
 
 def main(words: Sequence[str]) -> int:
-    """Judge what the words name, or write it as a folder."""
+    """Judge the program that the words name, or write it as a folder."""
     options = _parse(words)
     chosen, options.device = options.device, kind_here(options.device, options.python)
     request, on_record = _request(options)
@@ -124,7 +124,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_task(arguments: argparse.ArgumentParser) -> None:
-    """Which task, and what it allows."""
+    """The task, and its limits."""
     arguments.add_argument("--task", metavar="TASK", help="as in `evolve run task=TASK`")
     arguments.add_argument("--size", choices=SIZES, help="of the task; by default the device's")
     arguments.add_argument(
@@ -165,7 +165,7 @@ def _add_place(arguments: argparse.ArgumentParser) -> None:
 
 
 def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation | None]:
-    """What is to be judged, and the verdict on record where there is one."""
+    """The program to judge, and its verdict on record if there is one."""
     target = options.candidate
     if (Path(target) / repro.REQUEST).is_file():
         asked = repro.read(Path(target))  # whose candidate may have been edited since
@@ -198,5 +198,5 @@ def _place(options: argparse.Namespace) -> Place:
 
 
 def split_step_or_file(target: str) -> tuple[str | None, int | None]:
-    """RUN:SEQ where the text has that shape; else it is the name of a file."""
+    """RUN:SEQ if the text has that shape; else it is the name of a file."""
     return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)

@@ -18,7 +18,7 @@ from evolve.evaluation.mutation.tally import PlaceRow, by_case, by_family, by_ki
 
 async def run(request: EvaluationRequest, *, device: str, most: int, require: str,
               read: Sequence[str], as_json: bool) -> None:  # fmt: skip
-    """Audit the request's kernel and print what came of it.
+    """Audit the request's kernel and print the result.
 
     Raises:
         UsageError: the source has no kernel to change, or is not correct itself.
@@ -63,7 +63,7 @@ class _Progress:
 
 
 def audit_text(made: Mutants, found: Sequence[Judged], places: Sequence[str]) -> Iterator[str]:
-    """The table of kinds, what each family and case of inputs kills, and the survivors."""
+    """The table of kinds, the kills by family and case of inputs, and the survivors."""
     yield (
         f"{len(made.mutants)} mutants ({made.duplicates} duplicates left out), {len(found)} tried; "
         f"provably wrong: over four times the error budget on one of {SEEDS} hidden inputs of a "

@@ -35,7 +35,7 @@ class References(Enum):
 
 @dataclass
 class ServeConfig:
-    """The types of conf/serve.yaml, which says what each is."""
+    """The types of conf/serve.yaml, which describes each field."""
 
     host: str = MISSING
     port: int = MISSING
@@ -83,10 +83,10 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
 
 
 def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
-    """The token that clients have to show; None where there is none.
+    """The token that clients have to show; None if there is none.
 
     Raises:
-        UsageError: the file cannot be read, or what is there is too short to be one.
+        UsageError: the file cannot be read, or is too short for a token.
     """
     if path is None:
         token, where = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -108,7 +108,7 @@ def read_token(path: str | None, environment: Mapping[str, str]) -> str | None:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise UsageError where a server without a token could be reached from other machines."""
+    """Raise UsageError if a server without a token could be reached from other machines."""
     if token is None and not is_loopback(host):
         raise UsageError(
             f"host={host}: a server that other machines reach needs a token, since its clients "

@@ -131,7 +131,7 @@ def judged_on(winner: "Champion") -> tuple[str, str]:
 
 
 def _checks_text(checks: "Checks", folder: Path, architecture: str) -> Iterator[str]:
-    """A line for every test, with how many cases passed and what is wrong with the others."""
+    """A line for every test, with the number of cases passed and the error of the others."""
     for name in dict.fromkeys(test.name.partition("[")[0] for test in checks.tests):
         tests = [test for test in checks.tests if test.name.partition("[")[0] == name]
         failed = [test for test in tests if test.outcome == "failed"]
@@ -156,7 +156,7 @@ def _checks_text(checks: "Checks", folder: Path, architecture: str) -> Iterator[
 
 
 def _fault(reason: str) -> str:
-    """The line of a failed test that says what is wrong."""
+    """The line of a failed test that describes the error."""
     lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
     return one_line(lines[0] if lines else reason, 200)
 
@@ -170,7 +170,7 @@ def _gain(run: "RunRow", winner: "Champion") -> str:
 
 
 def _warning(run: "RunRow", winner: "Champion") -> str:
-    """That a winner is no gain, and what to do next; empty where it is one."""
+    """States that a winner is no gain, with the next step; empty if it is one."""
     if winner.ratio.is_gain:
         return ""
     against = baseline_name(run.baseline)

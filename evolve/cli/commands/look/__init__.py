@@ -1,1 +1,1 @@
-"""Verbs that show what is stored."""
+"""Verbs that show stored data."""

@@ -35,7 +35,7 @@ default here. Verdicts are not shared between them unless store.reuse=true is gi
 
 
 def main(words: Sequence[str]) -> int:
-    """Run what is to be compared, unless it is stored; then write the page and the table."""
+    """Run the missing methods of a comparison; then write the page and the table."""
     options = _parser().parse_intermixed_args(words)
     runs = [word for word in options.words if "=" not in word]
     settings = [word for word in options.words if "=" in word]
@@ -110,7 +110,7 @@ def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> in
 
 
 def _key_notes(entries: Sequence["Entry"]) -> list[str]:
-    """What is said of the models of new runs; each once."""
+    """The messages about the models of new runs; each once."""
     from evolve.app.models import key_notes
 
     new = [entry.config for entry in entries if entry.request.existing is None]

@@ -1,4 +1,4 @@
-"""`evolve cost`: what runs have cost, in USD, tokens and device seconds, from the store."""
+"""`evolve cost`: the cost of runs, in USD, tokens and device seconds, from the store."""
 
 import argparse
 import csv
@@ -62,7 +62,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 def summed(
     costs: Iterable[Cost], by: Sequence[str], tasks: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The costs as rows, one for each combination of what they are told apart `by`."""
+    """The costs as rows, one for each combination of the columns of `by`."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cost in costs:
         named = {"task": tasks[cost.run], "model": cost.model or "(none)"}

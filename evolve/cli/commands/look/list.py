@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _unlike(runs: "Sequence[RunRow]") -> dict[int, str]:
-    """What tells runs of the same task apart, such as those of a sweep."""
+    """The settings that differ between runs of the same task, such as those of a sweep."""
     from evolve.app.config.diff import told_apart
 
     found: dict[int, str] = {}

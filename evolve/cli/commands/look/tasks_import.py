@@ -52,7 +52,7 @@ FINDINGS = "findings.jsonl"  # one line for every file, in the export too
 
 
 def main(words: Sequence[str]) -> int:
-    """Read a folder, audit its tasks where that is asked for, and write those that are sound."""
+    """Read a folder, audit its tasks if that is asked for, and write those that are sound."""
     options = _parse(words)
     if FORMATS[TARGETS[options.to]].parquet:
         require_pyarrow()
@@ -134,7 +134,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 async def _audited(
     candidates: Sequence[Candidate], journal: Journal, options: argparse.Namespace
 ) -> list[Finding]:
-    """What the audit says of every candidate, each by a worker that has no other task."""
+    """The audit's findings on every candidate, each by a worker that has no other task."""
     device = kind_here(options.device, None)
     left = sum((one.path, one.task.revision) not in journal.known for one in candidates)
     said = f"auditing {left:,} of {len(candidates):,} tasks, {options.jobs} at once"
@@ -161,7 +161,7 @@ async def _audited(
 def _sound(
     candidates: Sequence[Candidate], findings: Sequence[Finding], tracer: Tracer
 ) -> tuple[list[Candidate], list[Finding]]:
-    """The tasks to write, and what became of every file, by path."""
+    """The tasks to write, and the outcome of every file, by path."""
     found = {finding.path: finding for finding in findings}
     for one in candidates:  # without an audit nothing speaks against a task
         found.setdefault(one.path, Finding(one.path, one.task.revision, Outcome.SOUND))

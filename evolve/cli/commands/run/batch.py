@@ -64,7 +64,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(slots=True)
 class Asked:
-    """What goes into the file, with opponents beside the run's own; why there is not more."""
+    """The contents of the file, with opponents besides the run's own; why there are no more."""
 
     tickets: "list[tuple[Ticket, Mapping[str, str]]]" = field(default_factory=list)
     judge: "Judge | None" = None
@@ -72,7 +72,7 @@ class Asked:
     reason: str = ""
 
     def answers(self, search: "Search", ticket: "Ticket") -> bool:
-        """Tell the ticket what the database knows of it already, if it does."""
+        """Tell the ticket the verdict of the database, if there is one."""
         known = search.known(search.request(ticket), self.judge) if self.judge else None
         if known is not None:
             search.tell(ticket, known)
@@ -81,7 +81,7 @@ class Asked:
 
 
 def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
-    """Write the file; says what it holds."""
+    """Write the file; reports its contents."""
     from evolve.evaluation.batch import as_batch, write_requests
     from evolve.search.verdicts import request_id
 
@@ -107,7 +107,7 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
 
 
 def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
-    """What a run that was created without a judge has to know: its task's audit, compiler seeds."""
+    """Facts that a run created without a judge lacks: its task's audit, compiler seeds."""
     from evolve.app.compiler_seeds import variants
     from evolve.evaluation.batch import audit_request, compiled_request
 
@@ -117,7 +117,7 @@ def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:
-    """Proposals to be judged: the user's baseline, what still waits (unless `new`), new ones."""
+    """Proposals to judge: the user's baseline, waiting ones (unless `new`), new ones."""
     from evolve.app import components
     from evolve.search.execution.verification import judge_opponents
     from evolve.search.verdicts import waiting_tickets
@@ -146,7 +146,7 @@ def verification(search: "Search") -> Asked:
 
 
 def _into(asked: Asked) -> "RunAlone":
-    """What takes a ticket as if it were judged now, and writes it down instead."""
+    """Accepts a ticket like a judge, but writes it down instead."""
 
     async def take(ticket: "Ticket", opponents: Mapping[str, str]) -> None:
         asked.tickets.append((ticket, opponents))
@@ -185,7 +185,7 @@ def _ask_new(
 
 
 def _judge_of(search: "Search") -> "Judge | None":
-    """What has judged this run so far, or else all that the database knows of its task.
+    """The judges of this run so far, or else all that the database knows for its task.
 
     None if there is none, or several of which no one is chosen.
     """

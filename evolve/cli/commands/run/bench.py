@@ -31,7 +31,7 @@ store.path=...); these are the suite's own:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run what is left to do; then write the page and the CSV and print the table."""
+    """Do the remaining work; then write the page and the CSV and print the table."""
     if {"-h", "--help"} & {*words}:
         from evolve.app.config.locate import config_dir
 
@@ -85,7 +85,7 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
 
 
 def report(plan: "Plan") -> None:
-    """Write the page and the table beside the database, and print what matters of them."""
+    """Write the page and the table beside the database, and print the important lines."""
     from evolve.report.suite.page import (
         FAST,
         HEADER,

@@ -1,4 +1,4 @@
-"""`evolve prompt`: what would be sent to a model next, or what a step has asked and was answered.
+"""`evolve prompt`: the next request to a model, or the request of a step with its replies.
 
 Nothing is sent or stored.
 """
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _recall(store: "RunStore", run: "RunRow", sequence: int, *, as_json: bool) -> int:
-    """What a step has asked, and the replies."""
+    """The request of a step, and the replies."""
     from evolve.app.manual.files import conversation
 
     ticket = store.ticket(run.id, sequence)

@@ -90,13 +90,13 @@ def _location(overrides: Sequence[str]) -> str:
 
 
 def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The stored configuration with what the words change.
+    """The stored configuration with the changes that the words make.
 
     Hydra composes the words alone, so that options of groups, types and names are checked as in
     `evolve run`; then each key that a word names is taken over.
 
     Raises:
-        UsageError: a word that Hydra refuses, or that changes what may not change.
+        UsageError: a word that Hydra refuses, or a change that is not allowed.
     """
     if not overrides:
         return dict(stored)

@@ -64,7 +64,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def check_word(word: str, before: str = "") -> None:
-    """Explain what people type who know other tools, before Hydra says something less clear.
+    """Explain words of other tools before Hydra reports them less clearly.
 
     Args:
         word: one word of the command line.

@@ -1,6 +1,6 @@
-"""`evolve tell`: what came back from elsewhere, taken into a run.
+"""`evolve tell`: take results from elsewhere into a run.
 
-What a file or folder holds is recognised by its content, so that one verb takes all of it.
+The kind of a file or folder is recognised by its content, so that one verb takes all kinds.
 """
 
 import argparse
@@ -26,7 +26,7 @@ Teller = Callable[["Search", Path], Iterator[str]]
 
 
 def main(words: Sequence[str]) -> int:
-    """Tell the run what the words name."""
+    """Tell the run the results that the words name."""
     options = _parse(words)
     path = Path(options.what)
     teller = _teller(path)
@@ -79,7 +79,7 @@ def _teller(path: Path) -> Teller:
 
 
 def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
-    """Verdicts of a batch; says what came of them, and what could not be used."""
+    """Verdicts of a batch; reports their effect, and the unusable ones."""
     from evolve.evaluation.batch import read_verdicts
     from evolve.search.verdicts import tell_verdicts as tell
 
@@ -98,7 +98,7 @@ def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
 
 
 def _compiled(found: "Verdicts", search: "Search") -> Iterator[str]:
-    """What the compiler made of the task is kept with the run; what it did not make is said."""
+    """Keep the compiled reference of the task with the run; report the missing variants."""
     from evolve.app.compiler_seeds import usable
 
     answers = found.compiled.get(search.run.task.revision, {})
@@ -112,7 +112,7 @@ def _compiled(found: "Verdicts", search: "Search") -> Iterator[str]:
 
 
 def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
-    """What the judge refused, a line per reason; what an audit of the task found is kept."""
+    """The judge's refusals, a line per reason; the findings of the task's audit are kept."""
     reasons: dict[str, list[str]] = {}
     for name, reason in found.refused.items():
         reasons.setdefault(reason, []).append(name)
@@ -130,7 +130,7 @@ def _refusals(found: "Verdicts", search: "Search") -> Iterator[str]:
 
 
 def _standing(search: "Search", waiting: int) -> Iterator[str]:
-    """Where the run stands, and what to type next."""
+    """The state of the run, and the next command."""
     from evolve.store.champion import champion
 
     winner, name = champion(search.store, search.run), shlex.quote(search.run.name)

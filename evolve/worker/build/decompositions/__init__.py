@@ -1,8 +1,8 @@
 """Operations of an exported graph that the compiler is to leave whole, for templates to do.
 
 Normalisations, scans, recurrent layers, losses of rows and sums over everything are recognised by
-what the graph computes, not by the name of a task, and become calls of operators that have no
-implementation: in the output code they stay calls, and what is around them is fused as ever.
+the graph's computation, not by the name of a task, and become calls of operators that have no
+implementation: in the output code they stay calls, and operations around them are fused as usual.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ def is_call(node: object, *names: str) -> bool:
 
 
 def value(node: object) -> torch.Tensor | None:
-    """What stands for the tensor that a node computes; None if it computes none."""
+    """The example value of the tensor that a node computes; None if it computes none."""
     found = node.meta.get("val") if isinstance(node, Node) else None
     return found if isinstance(found, torch.Tensor) else None
 
@@ -54,7 +54,7 @@ def rows(shape: Sequence[int], dims: Sequence[int] | None) -> tuple[int, int, in
 
 
 def only_user(node: Any) -> Any:
-    """The one node that takes what this one computes."""
+    """The only node that uses this one's result."""
     users = list(node.users)
     return users[0] if len(users) == 1 else None
 
@@ -69,7 +69,7 @@ def put(graph: Any, node: Any, operator: Any, *given: Any) -> Any:
 
 
 class Adding:
-    """Adds calls to a graph in front of a node, with what stands for their results."""
+    """Adds calls to a graph in front of a node, with example values of their results."""
 
     def __init__(self, graph: Any, node: Any) -> None:
         self._graph, self._node = graph, node
@@ -82,5 +82,5 @@ class Adding:
 
 
 def fakes(given: Any) -> Any:
-    """Arguments of a call, with what stands for the tensors in the place of nodes."""
+    """Arguments of a call, with example values in place of nodes."""
     return map_arg(given, lambda node: node.meta["val"])

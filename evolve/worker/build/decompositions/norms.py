@@ -53,7 +53,7 @@ def keep_norms(graph: Any) -> None:
 
 
 def keep_batch_norms(graph: Any) -> None:
-    """Replace those in evaluation of an input; elsewhere they go into what computes their input."""
+    """Replace those in evaluation of an input; others are folded into the operation before."""
     for node in list(graph.nodes):
         if is_call(node, "batch_norm.default"):
             _keep_batch_norm(graph, node)
@@ -101,7 +101,7 @@ def _layer(node: Any) -> _Norm | None:
 
 
 def _group(node: Any) -> _Norm | None:
-    """Of groups of channels; of each channel alone where it is an instance norm."""
+    """Of groups of channels; of each channel alone if it is an instance norm."""
     if not is_call(node, "group_norm.default", "instance_norm.default"):
         return None
     given = arguments(node)

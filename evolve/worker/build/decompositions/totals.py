@@ -1,6 +1,6 @@
-"""Sums and means over everything, with the pointwise operations that lead to what is summed.
+"""Sums and means over everything, with the pointwise operations that lead to the terms.
 
-What is summed may itself be computed of sums over rows, as distances of vectors are. Both levels
+The terms may themselves be computed from sums over rows, as distances of vectors are. Both levels
 become text in the terms of Triton: `term` of one element of the tensors a, b and c, `outcome` of a
 row's sums.
 """
@@ -49,7 +49,7 @@ _TEXTS: Mapping[str, str] = {
     "aten.clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
     "aten.clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
 }
-"""Of operations; comparisons keep what is not a number, as torch does."""
+"""Of operations; comparisons keep NaN, as torch does."""
 
 
 def keep_totals(graph: Any) -> None:
@@ -122,7 +122,7 @@ def _by_rows(summed: Any) -> Found | None:
 
 
 class _Lines:
-    """Statements that compute what nodes do.
+    """Statements for the computation of nodes.
 
     Attributes:
         lines: of the statements, each of which names one value.
@@ -155,7 +155,7 @@ class _Lines:
         return None
 
     def _taken(self, node: Any) -> str | None:
-        """The name of what is there already."""
+        """The name of an existing value."""
         raise NotImplementedError
 
     def _computed(self, node: Any) -> str | None:
@@ -196,7 +196,7 @@ class _Terms(_Lines):
         self._failed: dict[Any, int] = {}  # nodes, and how many tensors there were by then
 
     def _taken(self, node: Any) -> str | None:
-        return None  # what can be computed is not read
+        return None  # computed values are not read
 
     def _computed(self, node: Any) -> str | None:
         lines, tensors, names = len(self.lines), len(self.tensors), dict(self._names)
@@ -231,7 +231,7 @@ class _Outcome(_Lines):
     """Of sums over the last dimension, called a, b, c.
 
     Attributes:
-        sums: what is summed, in their order.
+        sums: the terms, in order.
     """
 
     def __init__(self, summed: Any) -> None:

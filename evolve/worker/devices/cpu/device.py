@@ -40,7 +40,7 @@ class CpuDevice:
     place = CPU
     half_width = 0.03
     spread = 0.02
-    block_s = 0.006  # short, so that what drifts on the host is shared by the sides
+    block_s = 0.006  # short, so that drift of the host affects all sides
     calls = (1, 256)
     blocks = 6
     turn_blocks = 1
@@ -89,7 +89,7 @@ class CpuDevice:
 
     @property
     def slots(self) -> int:
-        """One compiles while another is checked; what compiles stands still while one is timed."""
+        """One compiles while another is checked; compilers are stopped while one is timed."""
         return min(4, self.cores)
 
     def can_time(self, language: Language) -> bool:

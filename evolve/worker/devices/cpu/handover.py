@@ -1,8 +1,8 @@
 """A block on the CPU whose calls are given to the process one by one (`turns`).
 
 The outputs of a call are looked at when it is said to be done, before the inputs of the next are
-there: those that are judged as a whole, of each other a few bytes at a secret place. What comes
-there later was not done when it was said to be.
+there: those that are judged as a whole, of each other a few bytes at a secret place. Outputs that
+arrive later were not done when reported.
 """
 
 import random
@@ -58,7 +58,7 @@ class Handover:
         self._seen = np.zeros((len(pieces), _PEEK), dtype=np.uint8)
 
     def run(self, case: int, seconds: float, kind: str = "calls") -> Done:
-        """Have the process, which stands, make the calls (of that kind), and what it says then.
+        """Have the stopped process make the calls (of that kind); returns its report.
 
         Raises:
             CandidateFault: it fails, or ends before it was given all of them.
@@ -105,7 +105,7 @@ class Handover:
             ) from error
 
     def require_same(self, done: Done) -> None:
-        """CandidateFault if outputs are no longer what they were when they were said to be done.
+        """CandidateFault if outputs have changed since they were reported as done.
 
         Args:
             done: Of the calls, once the process stands.

@@ -4,15 +4,15 @@ Each process has memory, mapped once, where its inputs land. A block has four st
 *staged*: the process learns how they will lie there. Then it is stopped, nothing else of the
 candidate's may be alive, and the values are written. The clock starts, the process goes on and
 *runs* the model, one call each. When it says that it is done the clock stops and the process is
-stopped again, and the bytes of a few outputs of the judge's own choice are *read* from its
-memory. So nothing can be computed before the clock starts, since the values are not there; nor
-after it has stopped, but for what the process does until it stands, and that is charged as if it
-were inside. What is skipped or late is wrong with the chance that its call is chosen.
+stopped again, and the bytes of a few outputs of the judge's own choice are *read* from its memory.
+So nothing can be computed before the clock starts, since the values are not there; nor after it has
+stopped, except for its work until it stops, which is charged as if it were inside. A skipped or
+late call is wrong with the chance that its call is chosen.
 
 Calls that take no longer than it takes to launch them could be merged into one. Their values are
 handed over one by one, while the clock runs: those of the next call come when the outputs of the
-last are there (`handover`). What that costs is measured without calls, and taken off; and no call
-takes less than one that only makes an output.
+last are there (`handover`). Its cost is measured without calls, and subtracted; and no call takes
+less than one that only makes an output.
 
 While one side has its turn, the processes of the others are stopped.
 """
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from evolve.worker.devices.cpu.device import CpuDevice
 
 _STOPPED_SLACK_S = 0.001
-_STANDING_SLACK_S = 0.001  # that a process may take to stand; less is what the scheduler does
+_STANDING_SLACK_S = 0.001  # that a process may take to stop; shorter delays are the scheduler's
 _REST_S = 0.010
 _AGAIN = 0.2  # of the time of the first glance, at least, before another
 _REST_SLACK_S = 0.0025
@@ -82,7 +82,7 @@ class CpuWindow:
         process.run(case.warm.index, SLOWEST_S, resume=True)
         shared = Shared(landing.fd, inputs, inputs.memory)
         if self._device.inputs_changed(process, shared, 0):
-            self._device.land_elsewhere(process)  # what was written there would hide new values
+            self._device.land_elsewhere(process)  # old outputs there would hide new values
         process.drop(SLOWEST_S)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:

@@ -1,8 +1,8 @@
 """Memory of a GPU that is lent to one runner after another.
 
 To make, map, free and wipe memory takes the driver milliseconds for each gigabyte, in which it
-holds up every process of the host. So what a runner has used is not given back to the driver: it is
-overwritten and lent again.
+holds up every process of the host. So memory that a runner has used is not given back to the
+driver: it is overwritten and lent again.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import torch
 
 from evolve.worker.base import cuda_driver
 
-_MAX_WASTE = 1.5  # an arena may be so many times as large as what was asked for
+_MAX_WASTE = 1.5  # an arena may be so many times as large as the request
 _STEPS = 4  # sizes between one power of two and the next: arenas of like sizes serve each other
 _MAX_STEP = 256 << 20  # several arenas of gigabytes have to fit beside each other
 
@@ -40,7 +40,7 @@ class Arena:
 
 
 class Arenas:
-    """Keeps what is not lent, up to `capacity` bytes; those that were given back first go first."""
+    """Keeps idle ones, up to `capacity` bytes; those that were returned first go first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -48,7 +48,7 @@ class Arenas:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Arena:
-        """One of at least `size` bytes. What lies in it looks like values, and is none.
+        """One of at least `size` bytes. Its content looks like values, and is none.
 
         Works on the GPU.
 

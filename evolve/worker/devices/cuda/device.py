@@ -41,10 +41,10 @@ _ARENAS_SHARE = 16  # kept for runners to come
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the judge sleeps
 _WARM_SHARE = 8
-_REFEREE_SHARE = 0.72  # at most: what it does not use the runners may have
+_JUDGE_SHARE = 0.72  # at most: the rest is for the runners
 _EXPECTING_SHARE = 14
 _ROOM_SHARE = (
-    0.55  # beside that, what stays warm twice (inputs, references), and preforked' contexts
+    0.55  # besides: warm tasks twice (inputs, references), and contexts of preforked processes
 )
 _HAS_TF32 = 80  # capability
 _QUIET_S = 0.03  # while others open the device, its driver may hold up work for some milliseconds
@@ -68,7 +68,7 @@ class Lent:
         base: where it says that it maps the pool.
         signals: the page that both see.
         inputs: memory that inputs are copied to; None before the first.
-        former: what was too small for them, which it may still have mapped.
+        former: arenas that were too small, which it may still have mapped.
         layouts: trees of inputs that it has made tensors of, with their numbers.
         recorded: the case and the trees of its recording.
         warmed: cases that it has run, with the calls of a block.
@@ -87,12 +87,12 @@ class Lent:
 
 
 class CudaDevice:
-    """One GPU. Runners see it alone; what they read they get as a copy, what they write we read.
+    """One GPU. Runners see it alone, read copies of their inputs, and their outputs are read here.
 
     A runner maps two arenas of the judge for as long as it lives: inputs are copied to one, and its
     torch allocates from the other, the *pool*. So an output is read without the candidate's help,
-    no memory is made or mapped between timed blocks, and what an earlier runner has left there is
-    overwritten before the next gets it (`arenas`).
+    no memory is made or mapped between timed blocks, and data of an earlier runner is overwritten
+    before the next gets it (`arenas`).
 
     The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
 
@@ -117,7 +117,7 @@ class CudaDevice:
     preforked = 6
     ends_alone = True
     references = 10
-    process_bytes = 512 << 20  # a context, and what is loaded into it
+    process_bytes = 512 << 20  # a context, and the code loaded into it
     compiles_aside = True  # the clock's core is its own
     gives_calls = False
     stack_samples = 0
@@ -139,8 +139,8 @@ class CudaDevice:
         self.reward_bytes = facts.total_memory // _REWARD_SHARE
         self.expecting_bytes = facts.total_memory // _EXPECTING_SHARE
         self.room = int(_ROOM_SHARE * facts.total_memory)
-        # Or what torch keeps for later would leave too little for the runners.
-        torch.cuda.set_per_process_memory_fraction(_REFEREE_SHARE)
+        # Or torch's cache would leave too little for the runners.
+        torch.cuda.set_per_process_memory_fraction(_JUDGE_SHARE)
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
         Path(self._folder.name).chmod(0o755)
         self.readable: tuple[str, ...] = (self._folder.name,)
@@ -149,7 +149,7 @@ class CudaDevice:
             library = pool.submit(native.build, Path(self._folder.name))
             try:
                 _build_triton_driver(cache)
-            finally:  # says best what a missing compiler means
+            finally:  # gives the best message about a missing compiler
                 self.library_path = library.result()
         self.library = native.load(self.library_path)
         self._open_clock()
@@ -176,7 +176,7 @@ class CudaDevice:
             "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
             "CUDA_MODULE_LOADING": "LAZY",
             "TRITON_CACHE_DIR": cache,
-            "TRITON_CACHE_AUTOTUNING": "1",  # what one process has tuned the next need not
+            "TRITON_CACHE_AUTOTUNING": "1",  # one process reuses the tuning of another
         }
 
     @property
@@ -219,7 +219,7 @@ class CudaDevice:
 
     @property
     def _eager_convolutions(self) -> str:
-        """What torch makes of float32 there, as long as no task sets anything else."""
+        """Torch's precision for float32 there, as long as no task sets it."""
         allowed = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
         return "tf32" if allowed == "tf32" and self.capability >= _HAS_TF32 else "ieee"
 
@@ -412,7 +412,7 @@ def _whole(size: int) -> int:
 
 
 def _build_triton_driver(cache: str) -> None:
-    """What Triton compiles on its first use, whatever the kernel: once for all runners."""
+    """Code that Triton compiles on its first use for any kernel: once for all runners."""
     os.environ["TRITON_CACHE_DIR"] = cache
     with contextlib.suppress(ImportError):
         importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (builds it)

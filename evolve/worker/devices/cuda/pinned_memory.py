@@ -1,8 +1,8 @@
 """Page-locked memory of the host: where outputs wait that a GPU has no room for.
 
 A copy engine fills it at some 50 GB/s; pages of the usual kind take seconds for each of such an
-output, and so does locking them. So it is reserved before anything is timed, and torch, which keeps
-what was let go of, gives it out again at once.
+output, and so does locking them. So it is reserved before anything is timed, and torch, which
+caches freed memory, gives it out again at once.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class PageLocked:
             return True
         _let_go()
         self._reserved.clear()
-        # What the driver has refused once, torch would have taken from the host for nothing again.
+        # After a refusal of the driver, torch would try again in vain.
         if self._is_refused or sum(wanted.elements()) > _to_spare():
             return False
         try:

@@ -6,17 +6,17 @@ has the GPU copy fresh inputs there, overwrite the second-level cache and write 
 inputs, and signals; the runner has its stream wait for that number, launches its calls, and signals
 that they are done; the judge reads secret pieces of a few outputs of its own choice and stops the
 clock (t1). So what the host takes to launch the first calls passes while inputs are copied, on all
-sides, and launches count where they are slower than the GPU. Nothing can be computed before t0,
-since the values are not there: work that was queued before it and waits for them waits as all do.
-Nor after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to
-hold what was read.
+sides, and launches count if they are slower than the GPU. Nothing can be computed before t0, since
+the values are not there: work that was queued before it and waits for them waits as all do. Nor
+after t1: the process is stopped, the outputs chosen are copied whole and judged, and have to hold
+what was read.
 
 Calls are handed over one by one, so that none can be made for those that follow. In a block that is
-not scored the judge pauses at secret calls: what the calls before have given has to be there
-then, and only afterwards come the inputs of the next, in whose place others had been.
+not scored the judge pauses at secret calls: the outputs of the calls before have to be there then,
+and only afterwards come the inputs of the next, in whose place others had been.
 
-What a window costs by itself is measured by windows of one kernel of no size, with as many inputs,
-and taken off. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
+The overhead of a window is measured by windows of one empty kernel, with as many inputs, and
+subtracted. All of it, from t0 to t1, is one call of the worker's C library: other threads of the
 judge could take the interpreter in between.
 
 While one side runs, the processes of the others are stopped, and the device has to show that
@@ -97,7 +97,7 @@ class _Piece:
         return self.early is not None and not np.array_equal(self.early, self.seen)
 
     def is_in(self, taken: torch.Tensor) -> bool:
-        """Whether an output that was taken whole (bytes) holds what was seen."""
+        """Whether an output that was copied whole (bytes) has the sampled values."""
         later = taken[self.start : self.start + self.seen.size].cpu()
         return np.array_equal(later.numpy(), self.seen)
 
@@ -182,7 +182,7 @@ class CudaWindow:
         require_distinct(done, case.calls, layout)
         if is_trusted or number < 0:
             return Block(run_s, done.seconds, number, {})
-        with stopped(process):  # what it would do now, the clock would not see
+        with stopped(process):  # the clock would not see further work
             self._require_done(asked, pieces)
             samples = self._samples(process, case, layout, judged, done, pieces)
             if not _same(inputs, staged.memory):
@@ -208,7 +208,7 @@ class CudaWindow:
         inputs: torch.Tensor,
         pieces: Sequence[_Piece],
     ) -> native.WindowArguments:
-        """What the library is told of a window, but for its number and its limit."""
+        """The library's arguments for a window, except its number and its limit."""
         places = (native.Piece * max(1, len(pieces)))()
         for place, piece in zip(places, pieces, strict=False):
             place.word, place.start = Signals.word(piece.output), piece.start
@@ -229,7 +229,7 @@ class CudaWindow:
         return asked
 
     def _require_done(self, asked: native.WindowArguments, pieces: Sequence[_Piece]) -> None:
-        """The pieces are what they were when the clock stopped, now that the device is idle."""
+        """The pieces are unchanged since the clock stopped, now that the device is idle."""
         seen = [piece.seen.copy() for piece in pieces]
         if not self._device.is_idle():
             raise BusyFault(_AFTER)
@@ -243,7 +243,7 @@ class CudaWindow:
     def _pieces(
         self, calls: Sequence[int], late: Sequence[int], layout: Layout
     ) -> Iterator[_Piece]:
-        """A secret piece of every output of some calls, twice where a pause follows one."""
+        """A secret piece of every output of some calls, twice if a pause follows one."""
         room = self._device.page_locked_bytes
         before = _before(late)
         most = min(_PIECE_BYTES, room.size // max(1, 2 * len(calls) * len(layout)))
@@ -270,7 +270,7 @@ class CudaWindow:
         done: Done,
         pieces: Sequence[_Piece],
     ) -> dict[int, list[torch.Tensor]]:
-        """The outputs chosen, whole; what was seen of them when the clock stopped has to be so.
+        """The outputs chosen, whole; they have to hold the values sampled when the clock stopped.
 
         Memory for them is made only now: before, it would show which blocks are judged.
         """

@@ -1,9 +1,9 @@
 """Convolutions of float32 on tensor cores, of images and filters that are laid out beforehand.
 
 Images are cut into parts as operands of `matmul_packed_kernel` are, with channels side by side and
-with what they are padded with around them; filters, with taps in the order in which they are met. A
-run is what lies side by side for a position then: channels of a row of taps, or of one tap. So the
-product of positions by (runs) with (runs) by filters reads its operands as they lie.
+with their padding around them; filters, with taps in the order in which they are met. A run is the
+contiguous part for a position then: channels of a row of taps, or of one tap. So the product of
+positions by (runs) with (runs) by filters reads its operands as they lie.
 
 A power of two is common to an image (the channels of a group), and to a filter as a phase meets it.
 
@@ -49,7 +49,7 @@ def conv_largest_kernel(
     """The largest of CHUNK elements of an image, of SIZE in all. X_STRIDE is as in `conv_kernel`.
 
     SIZES are those of an image's inner axes and STRIDES those of all four, in which channels count
-    like places; where elements lie side by side it is one axis.
+    like places; if elements lie side by side it is one axis.
     """
     image, chunk = (tl.program_id(0) // CHUNKS).to(tl.int64), tl.program_id(0) % CHUNKS
     x_ptr += image // GROUPS * X_STRIDE[0] + image % GROUPS * X_STRIDE[1]
@@ -135,10 +135,10 @@ def conv_filters_kernel(
     BLOCK: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """Cuts what a phase meets of a filter, BLOCK elements at most, into parts.
+    """Cuts a phase's part of a filter, BLOCK elements at most, into parts.
 
-    The grid is (filters, groups, phases); where there is no tap there are zeros.
-    RUN is (taps, elements of a tap, whether the last tap comes first, elements with their room).
+    The grid is (filters, groups, phases); if there is no tap there are zeros. RUN is (taps,
+    elements of a tap, whether the last tap comes first, elements with their room).
     """
     SIZE: tl.constexpr = RUNS[0] * RUNS[1] * RUNS[2] * RUN[3]
     column, group, phase = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -199,8 +199,8 @@ def conv_packed_kernel(
 ):
     """A tile of a phase of the output: BLOCK_M positions by BLOCK_N filters of a group.
 
-    The grid is (tiles and phases, groups): what phases of a tile read is the same, and what they
-    store lies side by side. OUT_STRIDE is as in `conv_kernel`.
+    The grid is (tiles and phases, groups): the phases of a tile read the same inputs, and store
+    adjacent outputs. OUT_STRIDE is as in `conv_kernel`.
     """
     COUNT: tl.constexpr = PHASES[0] * PHASES[1] * PHASES[2]
     POSITIONS: tl.constexpr = BATCH * PLACES[0] * PLACES[1] * PLACES[2]

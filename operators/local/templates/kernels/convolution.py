@@ -5,11 +5,11 @@ tile, with (taps and channels) by filters: implicit GEMM (Chetlur et al., cuDNN,
 filters in a group there is nothing for tensor cores to do, and sums are made one by one.
 
 Threads that are neighbours get places that are neighbours. Triton sees to that along the axis of a
-block in which elements lie side by side; where it sees none, as with images of odd widths, it takes
+block in which elements lie side by side; if it sees none, as with images of odd widths, it takes
 the last axis (3.7) or the first (3.6). So places of images are declared to lie side by side. It is
-not quite so where a row of them ends, and for phases of a transposed convolution. But then no
-offset is known to be a multiple of more than divides a row's length, or of anything: so nothing
-reads or stores two elements at once because of it.
+not quite so if a row of them ends, and for phases of a transposed convolution. But then no offset
+is known to be a multiple of more than divides a row's length, or of anything: so nothing reads or
+stores two elements at once because of it.
 
 A transposed convolution gathers as well. Outputs that are congruent modulo the stride are a phase:
 they meet the same taps and lie side by side in the input, so nothing is multiplied by the zeros

@@ -11,7 +11,7 @@ from operators.local.templates.kernels.norm import in_row, row_start
 
 @triton.jit
 def loss_term(a, b, c):
-    """What is summed of an element of each tensor. A program has its own in this place."""
+    """The term of an element of each tensor. A program defines its own."""
     return (a - b) * (a - b)
 
 
@@ -23,13 +23,13 @@ def loss_terms(a, b, c):
 
 @triton.jit
 def loss_outcome(a, b, c):
-    """What is summed of the sums of a row. A program has its own in this place."""
+    """The term of the sums of a row. A program defines its own."""
     return 1.0 - a / tl.sqrt(b * c)
 
 
 @triton.jit
 def loss_element(x_ptr, rows, columns, inside, STRIDE: tl.constexpr):
-    """Elements of a tensor, 0 where there is none; STRIDE is by row and column."""
+    """Elements of a tensor, 0 if there is none; STRIDE is by row and column."""
     value = 0.0
     if x_ptr is not None:
         x_ptrs = x_ptr + rows * STRIDE[0] + columns * STRIDE[1]
@@ -122,7 +122,7 @@ def cross_entropy_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """log(sum(exp(x))) - x[target] of BLOCK_M rows; 0 where the target is IGNORED.
+    """log(sum(exp(x))) - x[target] of BLOCK_M rows; 0 if the target is IGNORED.
 
     VIEW is as for normalisation: (rows, classes, distance of the classes of a row). The running
     maximum and sum are those of the online softmax (Milakov and Gimelshein, 2018), each lane with

@@ -1,4 +1,4 @@
-"""Matrix products: by tiles of the result, with long sums cut where tiles are few, and by vectors.
+"""Matrix products: by tiles of the result, with long sums cut if tiles are few, and by vectors.
 
 Sizes and strides are compile-time constants, strides in elements and in the order batch, row,
 column. The tiling and its grouped order are those of Triton's tutorial on matrix multiplication.
@@ -24,7 +24,7 @@ def block_offsets(
     ROW_STRIDE: tl.constexpr,
     COLUMN_STRIDE: tl.constexpr,
 ):
-    """Where elements of a block lie, from its first one on; in 64 bits where 32 are too few."""
+    """Where elements of a block lie, from its first one on; in 64 bits if 32 are too few."""
     rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
     if ROWS * ROW_STRIDE + COLUMNS * COLUMN_STRIDE >= 2**31:
         rows, columns = rows.to(tl.int64), columns.to(tl.int64)
@@ -74,7 +74,7 @@ def matmul_tile(
 
 @triton.jit
 def with_bias(value, bias_ptr, offsets, mask):
-    """Plus what lies there; None where there is nothing to add."""
+    """Plus the value stored there; None if there is nothing to add."""
     if bias_ptr is not None:
         value += tl.load(bias_ptr + offsets, mask, other=0.0).to(tl.float32)
     return value
@@ -218,7 +218,7 @@ def matvec_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Computes a @ b + bias where b has one column. SHAPE is (rows, 1, depth)."""
+    """Computes a @ b + bias if b has one column. SHAPE is (rows, 1, depth)."""
     ROWS: tl.constexpr = (SHAPE[0] + BLOCK_M - 1) // BLOCK_M
     batch = (tl.program_id(0) // ROWS).to(tl.int64)
     rows = tl.program_id(0) % ROWS * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def row_start(rows, VIEW: tl.constexpr):
-    """Where rows begin; in 64 bits where 32 are too few."""
+    """Where rows begin; in 64 bits if 32 are too few."""
     if VIEW[0] * VIEW[1] >= 2**31:
         rows = rows.to(tl.int64)
     return rows // VIEW[2] * (VIEW[1] * VIEW[2]) + rows % VIEW[2]
@@ -31,13 +31,13 @@ def in_row(k, VIEW: tl.constexpr):
 
 @triton.jit
 def norm_term(x, KIND: tl.constexpr):
-    """What is summed of an element."""
+    """The term of an element."""
     return tl.abs(x) if KIND == "l1" else x * x
 
 
 @triton.jit
 def norm_factor(sums, KIND: tl.constexpr, SHARE: tl.constexpr, EPS: tl.constexpr):
-    """What elements are multiplied by, of a row's sum of terms."""
+    """The factor of elements, from a row's sum of terms."""
     length = sums * SHARE + EPS
     if KIND != "l1":
         length = tl.sqrt(length)
@@ -81,7 +81,7 @@ def norm_moments(
     BLOCK_K: tl.constexpr,
     PASSES: tl.constexpr,
 ):
-    """Means over elements in [start, stop), 0 where they are not asked for; sums of terms."""
+    """Means over elements in [start, stop), 0 if they are not asked for; sums of terms."""
     mean = tl.zeros([BLOCK_M], tl.float32)
     terms = tl.zeros([BLOCK_M], tl.float32)
     if KIND == "layer":
@@ -113,7 +113,7 @@ def norm_output(
     inside,
     AFFINE: tl.constexpr,
 ):
-    """Normalised elements, with weight and bias where there are any."""
+    """Normalised elements, with weight and bias if there are any."""
     value = (x - mean) * factor
     place = rows % AFFINE[0] * AFFINE[1] + k // AFFINE[2]
     if weight_ptr is not None:
@@ -237,7 +237,7 @@ def norm_apply_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """BLOCK elements of a row, normalised by what PARTS parts of it say together."""
+    """BLOCK elements of a row, normalised by the combined sums of its PARTS."""
     LENGTH: tl.constexpr = (VIEW[1] + PARTS * 128 - 1) // (PARTS * 128) * 128
     BLOCKS: tl.constexpr = (VIEW[1] + BLOCK - 1) // BLOCK
     row = tl.program_id(0) // BLOCKS

@@ -1,16 +1,16 @@
 """Matrix products of float32 on tensor cores, of operands that are cut into parts beforehand.
 
 A float32 is nearly the sum of two float16 if it is not far below the largest of its line (a row of
-`a`, a column of `b`): of what is more than 2^-17 of that, 22 of 24 bits are kept, and what is less
-is off by 2^-39 of it at most. So every line is multiplied by the power of two that brings its
-largest near the largest float16, and sums by the inverses. Errors are relative to the largest of a
-line then: where one element is larger than others by 2^40, those count for nothing.
+`a`, a column of `b`): of numbers above 2^-17 of that, 22 of 24 bits are kept, and smaller ones are
+off by 2^-39 of it at most. So every line is multiplied by the power of two that brings its largest
+near the largest float16, and sums by the inverses. Errors are relative to the largest of a line
+then: if one element is larger than others by 2^40, those count for nothing.
 
 `fp16x3` adds three products of such parts where `bf16x6`, whose parts have the range of float32,
 adds six. After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
 surpassing the FP32 theoretical peak performance" (2022), who multiply the second parts where this
 multiplies lines. `fp16`, one part, rounds to 11 bits as tf32 does, at twice its rate, where tf32
-has the range of float32. What is infinite leaves others as they are, and makes NaN of its line.
+has the range of float32. An infinity leaves other lines unchanged, and makes NaN of its own.
 
 Parts lie side by side in whichever direction the operand does. They have room for whole blocks,
 with zeros in the direction of the depth: no load of the product is masked.
@@ -24,7 +24,7 @@ from operators.local.templates.kernels.matmul import block_offsets, grouped, wit
 
 @triton.jit
 def finite(x):
-    """Magnitudes, with nothing for what is infinite or no number."""
+    """Magnitudes, with zero for infinities and NaN."""
     return tl.where(tl.abs(x) < float("inf"), tl.abs(x), 0.0)
 
 
@@ -42,7 +42,7 @@ def power_of_two(exponent):
 
 @triton.jit
 def shrunk(exponent):
-    """Two to an exponent of 0 at most, or nothing where that is less than the smallest float32."""
+    """Two to an exponent of 0 at most, or nothing if that is less than the smallest float32."""
     return tl.where(exponent < -126, 0.0, power_of_two(tl.maximum(exponent, -126)))
 
 
@@ -55,7 +55,7 @@ def unscaled(value, exponent):
 
 @triton.jit
 def store_parts(x, ptrs, mask, PART_STRIDE: tl.constexpr, INPUT_PRECISION: tl.constexpr):
-    """Cuts numbers into parts, each of which rounds what those before it leave."""
+    """Splits numbers into parts, each of which rounds the remainder of those before it."""
     tl.store(ptrs, x.to(ptrs.dtype.element_ty), mask=mask)
     if INPUT_PRECISION != "fp16":
         x -= x.to(ptrs.dtype.element_ty).to(tl.float32)
@@ -77,7 +77,7 @@ def pack_kernel(
     LINES: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """Cuts lines of an operand into parts, and stores the exponents of what multiplied them.
+    """Cuts lines of an operand into parts, and stores the exponents of their factors.
 
     SHAPE is (lines, depth, depth of the parts). STRIDE is in the order batch, line, depth, and
     PART_STRIDE in the order part, batch, line, depth.
@@ -207,8 +207,8 @@ def matmul_narrow_kernel(
     """Computes a @ b + bias, where `b` has few columns and is packed, and `a` is cut as it is read.
 
     A block of a row of `a` has an exponent of its own; sums have that of the largest block so far,
-    to be in the range of float32 whatever the two operands are. SHAPE is (rows, columns, depth);
-    strides of parts are as `pack_kernel` has them, others are (batch, row, column) of one matrix.
+    to be in the range of float32 for any operands. SHAPE is (rows, columns, depth); strides of
+    parts are as `pack_kernel` has them, others are (batch, row, column) of one matrix.
     """
     COLUMNS: tl.constexpr = (SHAPE[1] + BLOCK_N - 1) // BLOCK_N
     row = (tl.program_id(0) // COLUMNS * BLOCK_M).to(tl.int64)

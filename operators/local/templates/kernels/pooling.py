@@ -29,7 +29,7 @@ def pool_kernel(
     DIVISOR: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """BLOCK of SIZE outputs. An average is over DIVISOR elements, where that is not 0."""
+    """BLOCK of SIZE outputs. An average is over DIVISOR elements, if that is not 0."""
     WINDOW: tl.constexpr = KERNEL[0] * KERNEL[1] * KERNEL[2]
     start = tl.program_id(0) if SIZE + BLOCK < 2**31 else tl.program_id(0).to(tl.int64)
     index = start * BLOCK + tl.arange(0, BLOCK)

@@ -1,10 +1,10 @@
-"""Recurrent layers: a cell that takes what it gave in the step before.
+"""Recurrent layers: a cell that takes its own output of the step before.
 
 SHAPE is (STEPS, BATCH, HIDDEN, DIRECTIONS). States are (STEPS + 2) x BATCH x (DIRECTIONS * HIDDEN):
-rows 1 to STEPS are what each step gives, in their order. Beyond the end where a direction begins,
-row 0 or the last, lies its state before the first step; beyond the end where it is done, which no
-other needs, goes the last cell of an LSTM. What inputs add to the gates is known for all steps:
-STEPS x BATCH x DIRECTIONS x (GATES * HIDDEN).
+rows 1 to STEPS are the steps' outputs, in order. Beyond the end where a direction begins, row 0 or
+the last, lies its state before the first step; beyond the end where it is done, which no other
+needs, goes the last cell of an LSTM. The inputs' part of the gates is known for all steps: STEPS x
+BATCH x DIRECTIONS x (GATES * HIDDEN).
 
 A program has BLOCK_H units of one direction for BLOCK_B samples, and the weights of these in
 registers throughout, rows of WIDTH at most, of which each warp has a part. After each step the
@@ -43,7 +43,7 @@ def own_units(SHAPE: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_H: tl.constexpr)
 
 @triton.jit
 def row_inputs(WIDTH: tl.constexpr, PARTS: tl.constexpr):
-    """Numbers of what a unit adds up, PARTS x (WIDTH // PARTS): each part is a warp's."""
+    """Partial sums of a unit, PARTS x (WIDTH // PARTS): each part is a warp's."""
     part = tl.arange(0, PARTS)[:, None] * (WIDTH // PARTS)
     return part + tl.arange(0, WIDTH // PARTS)[None, :]
 
@@ -69,7 +69,7 @@ def weights_of(
 
 @triton.jit
 def biases_of(bias_ptr, units, gate, SHAPE: tl.constexpr, GATES: tl.constexpr):
-    """For one gate of units of this direction; zeros where there is no bias."""
+    """For one gate of units of this direction; zeros if there is no bias."""
     value = (units * 0).to(tl.float32)
     if bias_ptr is not None:
         place = bias_ptr + (tl.program_id(1) * GATES + gate) * SHAPE[2] + units
@@ -117,7 +117,7 @@ def sums_after(
     inputs, lines = row_inputs(WIDTH, PARTS)[:, None, :], samples[None, :, :]
     place = states_at(states_ptr, lines, inputs, row_of(step, SHAPE), SHAPE)
     inside = (lines < SHAPE[1]) & (inputs < SHAPE[2])
-    # From the L2 cache: that of a multiprocessor knows nothing of what others have written.
+    # From the L2 cache: a multiprocessor's own does not see the writes of others.
     states = tl.load(place, inside, other=0.0, cache_modifier=".cg")
     return tl.sum(tl.dot(states, weights, input_precision=INPUT_PRECISION), 0)
 
@@ -164,7 +164,7 @@ def lstm_kernel(
     PARTS: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """All steps of an LSTM, gates in torch's order; biases are in what inputs add."""
+    """All steps of an LSTM, gates in torch's order; biases are in the inputs' sums."""
     samples, units, own = own_units(SHAPE, BLOCK_B, BLOCK_H)
     weights = weights_of(weight_ptr, SHAPE, 4, 4, WIDTH, PARTS, BLOCK_H)
     line = tl.program_id(1) * SHAPE[1] + samples
@@ -236,7 +236,7 @@ def rnn_kernel(
     PARTS: tl.constexpr,
     INPUT_PRECISION: tl.constexpr,
 ):
-    """All steps of a simple layer: the tanh of a sum, or what of it is positive."""
+    """All steps of a simple layer: the tanh of a sum, or its positive part."""
     samples, units, own = own_units(SHAPE, BLOCK_B, BLOCK_H)
     weights = weights_of(weight_ptr, SHAPE, 1, 1, WIDTH, PARTS, BLOCK_H)
     for step in tl.range(0, SHAPE[0], num_stages=1):

@@ -22,7 +22,7 @@ def scan_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """BLOCK_M rows, from their ends where REVERSE. EXCLUSIVE: of what comes before an element."""
+    """BLOCK_M rows, from their ends if REVERSE. EXCLUSIVE: of the elements before each."""
     IDENTITY: tl.constexpr = 1.0 if PRODUCT else 0.0
     BLOCKS: tl.constexpr = (VIEW[1] + BLOCK_K - 1) // BLOCK_K
     SHIFT: tl.constexpr = (1 if REVERSE else -1) if EXCLUSIVE else 0

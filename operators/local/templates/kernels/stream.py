@@ -1,10 +1,10 @@
-"""Matrix products whose work is cut evenly, whatever the number of tiles is (stream-K).
+"""Matrix products whose work is cut evenly, for any number of tiles (stream-K).
 
 The depth of a tile is UNITS units of 64. All tiles' units, one after the other, are shared out
-evenly among PROGRAMS programs. A tile that is one program's alone it stores; what it has of others,
-of the first and of the last of its share, goes into two parts, and a second kernel adds those in
-their order: nothing depends on who is done first. After Osama et al., "Stream-K: Work-centric
-parallel decomposition for dense matrix-matrix multiplication on the GPU" (2023).
+evenly among PROGRAMS programs. A tile that is one program's alone it stores; its shares of others,
+the first and the last, go into two parts, and a second kernel adds those in their order: nothing
+depends on who is done first. After Osama et al., "Stream-K: Work-centric parallel decomposition for
+dense matrix-matrix multiplication on the GPU" (2023).
 """
 
 import triton

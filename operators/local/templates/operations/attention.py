@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.tensors import Tensor
 
-# Where `is_causal` stands among the arguments of each function of ATen, and what may be None or
-# has to be 0 for a template to do it: a bias of the scores and dropout.
+# Where `is_causal` stands among the arguments of each function of ATen, and the arguments that have
+# to be None or 0 for a template: a bias of the scores and dropout.
 CAUSAL_AT: Mapping[str, int] = {
     "_scaled_dot_product_efficient_attention": 6,
     "_scaled_dot_product_cudnn_attention": 6,
@@ -31,7 +31,7 @@ def launch(
     scale: float | None,
     precisions: Sequence[str],
 ) -> Launch | None:
-    """For out = softmax(q @ k' * scale) @ v; None where batches or heads do not go with each other.
+    """For out = softmax(q @ k' * scale) @ v; None if batches or heads do not go with each other.
 
     Args:
         q: batch x heads x queries x features.
@@ -40,7 +40,7 @@ def launch(
         out: batch x heads x queries x features of a value.
         causal: query i sees keys up to i.
         scale: of scores; None is one over the root of the number of features.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
     """
     batch, heads, queries, features = q.shape
     k_heads, keys, values = v.shape[-3:]

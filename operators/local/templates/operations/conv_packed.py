@@ -42,10 +42,10 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
 ) -> tuple[Launch, ...] | None:
-    """For what `convolution.launch` does; None where that is to be preferred.
+    """Alternative to `convolution.launch`; None if that is to be preferred.
 
-    That is so for 16 bits, where there is too little to do for this to pay, and where parts would
-    be too many.
+    That is so for 16 bits, if there is too little to do for this to pay, and if parts would be too
+    many.
     """
     sizes = sizes_of(x, weight, out, settings)
     walk = (1, 1, 1) if settings.transposed else settings.stride
@@ -91,7 +91,7 @@ class _Layout:
 
     Attributes:
         sizes: of the convolution.
-        phases: of its outputs, and what they meet.
+        phases: of its outputs, and their inputs.
         walk: inputs from one place of a phase to the next.
         groups: of channels.
     """
@@ -107,7 +107,7 @@ class _Layout:
 
     @property
     def met(self) -> dict[str, Any]:
-        """Constants that say what a phase meets."""
+        """Constants that describe the inputs of a phase."""
         own = self.only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
         return own | {"RUNS": self.runs, "RUN": self.run}
 
@@ -190,7 +190,7 @@ class _Layout:
 def _image_launches(
     x: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr
 ) -> tuple[Launch, Launch]:
-    """What finds the largest elements of images, and what cuts images into parts."""
+    """Kernels that find the largest elements of images, and that split images into parts."""
     sizes = layout.sizes
     images = sizes["BATCH"] * layout.groups
     size = sizes["CHANNELS"] * math.prod(sizes["INPUT"])
@@ -246,7 +246,7 @@ def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
 
 
 def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
-    """What cuts filters into parts."""
+    """Kernels that split filters into parts."""
     filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
     block = 1 << (layout.filter_stride[-1] - 1).bit_length()
     return Launch(

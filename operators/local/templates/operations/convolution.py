@@ -66,7 +66,7 @@ def launch(
         bias: one for each filter.
         out: batch x filters x space.
         settings: of the convolution.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
     """
     groups = settings.groups
     pointers = (x.pointer, weight.pointer, bias.pointer if bias else NOTHING, out.pointer)
@@ -106,7 +106,7 @@ def sizes_of(x: Tensor, weight: Tensor, out: Tensor, settings: Settings) -> dict
 
 
 def phases_of(sizes: Mapping[str, Any]) -> dict[str, Sizes]:
-    """Constants of a transposed convolution: its phases, and what they meet."""
+    """Constants of a transposed convolution: its phases, and the inputs of each."""
     stride, dilation = sizes["STRIDE"], sizes["DILATION"]
     common = tuple(map(math.gcd, stride, dilation))
     spread = tuple(s // c for s, c in zip(stride, common, strict=True))

@@ -1,4 +1,4 @@
-"""Launches for losses: sums over everything of what a program's own functions say of an element."""
+"""Launches for losses: sums over all elements of a program's own functions of an element."""
 
 import ast
 import math
@@ -28,9 +28,9 @@ def launches(
     Args:
         tensors: a, b and c, each as large as the shape or broadcast to it.
         out: one element.
-        shape: of what is summed.
+        shape: of the terms.
         term: statements of a function of a, b and c that returns a term, or three of them.
-        outcome: statements of a function of a row's sums; empty where terms are summed at once.
+        outcome: statements of a function of a row's sums; empty if terms are summed at once.
         scale: of the sum.
         known: numbers of such texts, to which a new one is added.
     """
@@ -100,7 +100,7 @@ def cross_entropy(
 def _by_rows(
     tensors: Sequence[Tensor | None], shape: Sequence[int], *, is_flat: bool
 ) -> tuple[int, int, list[tuple[int, int]]]:
-    """Rows, columns, and the strides of tensors by them; one row where none is broadcast."""
+    """Rows, columns, and the strides of tensors by them; one row if none is broadcast."""
     rows, columns = math.prod(shape[:-1]), math.prod(shape[-1:])
     known = [tensor for tensor in tensors if tensor is not None]
     if is_flat and all(math.prod(tensor.shape) == rows * columns for tensor in known):

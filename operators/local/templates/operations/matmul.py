@@ -37,10 +37,10 @@ def launches(
         b: depth x columns.
         bias: of any shape that broadcasts.
         out: rows x columns.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
-        how: `even` cuts the work evenly among as many programs as a device takes at once,
-            `packed` the operands into parts beforehand; each where there is enough to do.
+        how: `even` cuts the work evenly among as many programs as a device takes at once, `packed`
+            the operands into parts beforehand; each if there is enough to do.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
@@ -123,7 +123,7 @@ def _split(product: Matrices) -> tuple[Launch, ...]:
 
 
 def _stream(product: Matrices) -> tuple[Launch, ...]:
-    """Even shares of all sums, and what joins those that were cut."""
+    """Even shares of all sums, and the kernel that joins split ones."""
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
     place = f"device={ast.unparse(a)}.device, dtype=torch.float32"

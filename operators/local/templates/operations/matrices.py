@@ -10,12 +10,12 @@ class Matrices:
     """out = a @ b + bias, for every matrix of a batch.
 
     Attributes:
-        pointers: of a, b, bias and out; that of bias is None where there is none.
+        pointers: of a, b, bias and out; that of bias is None if there is none.
         constants: by their names in `matmul_kernel`: SHAPE is rows, columns and depth; A_STRIDE,
             B_STRIDE, BIAS_STRIDE and OUT_STRIDE are those of a matrix, a row and a column, in
-            elements, 0 where the same is read again.
+            elements, 0 if the same is read again.
         batch: number of matrices of the result.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
     """
 

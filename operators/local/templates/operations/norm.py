@@ -63,7 +63,7 @@ def batch_norm(
         bias: by channel.
         out: as x.
         shape: of x.
-        eps: what is added to a variance.
+        eps: added to a variance.
     """
     batch, channels, area = shape
     return Launch(
@@ -116,7 +116,7 @@ def _looped(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> Lau
 
 
 def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tuple[Launch, ...]:
-    """What is summed in parts, a second kernel joins, in their order, and normalises by."""
+    """Sums in parts, which a second kernel joins in their order and normalises by."""
     rows, size, _ = _view(constants)
     x, weight, bias, out = pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())

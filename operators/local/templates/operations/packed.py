@@ -24,7 +24,7 @@ _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for whi
 
 
 def launches(product: Matrices) -> tuple[Launch, ...]:
-    """With both operands cut, or one of a narrow product; nothing where neither pays.
+    """With both operands cut, or one of a narrow product; nothing if neither pays.
 
     16 bits are multiplied as they are.
     """
@@ -38,9 +38,9 @@ def launches(product: Matrices) -> tuple[Launch, ...]:
 
 
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
-    """How products of parts may be made where `tl.dot` may be so precise, the first to begin with.
+    """How products of parts may be made if `tl.dot` may be so precise, the first to begin with.
 
-    What begins with tf32 may begin with one part; who has it as a choice has that.
+    A product that begins with tf32 may begin with one part; one with that choice keeps it.
     """
     if "tf32" not in precisions:
         return EXACT
@@ -88,7 +88,7 @@ def _is_narrow(product: Matrices) -> bool:
 
 
 def _both(product: Matrices) -> tuple[Launch, ...]:
-    """What cuts both operands, and what multiplies their parts."""
+    """The kernels that split both operands, and the one that multiplies their parts."""
     *_, bias, out = product.pointers
     rows, columns, _ = product.shape
     left, right = _Operand.left(product), _Operand.right(product)
@@ -111,7 +111,7 @@ def _both(product: Matrices) -> tuple[Launch, ...]:
 
 
 def _one(product: Matrices) -> tuple[Launch, ...]:
-    """What cuts `b`, which has few columns, and what cuts `a` as it is read."""
+    """The kernels that split `b`, which has few columns, and `a` as it is read."""
     a, _, bias, out = product.pointers
     right = _Operand.right(product)
     offered = [precision for precision in known(product.precisions) if precision != "bf16x6"]
@@ -151,8 +151,8 @@ class _Operand:
         pointer: of its first element.
         name: for its parts.
         shape: lines (rows of `a`, columns of `b`) and depth.
-        stride: in elements, of a matrix, a line and of the depth; the first is 0 where there is
-            one matrix for the whole batch.
+        stride: in elements, of a matrix, a line and of the depth; the first is 0 if there is one
+            matrix for the whole batch.
         batch: number of matrices of the result.
     """
 
@@ -192,7 +192,7 @@ class _Operand:
 
     @property
     def part_stride(self) -> tuple[int, int, int, int]:
-        """Of a part, a matrix, a line and of the depth; what lies side by side still does."""
+        """Of a part, a matrix, a line and of the depth; adjacent elements stay adjacent."""
         lines, depth = self.room
         inside = (depth, 1) if self._by_depth else (1, lines)
         size = lines * depth

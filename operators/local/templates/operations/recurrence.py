@@ -28,14 +28,14 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
 ) -> tuple[Launch, ...] | None:
-    """For the states of a layer, step by step; None where a device cannot hold its weights at once.
+    """For the states of a layer, step by step; None if a device cannot hold its weights at once.
 
     Args:
-        operands: what inputs add to the gates, the weight and the bias of a state, the first state
+        operands: the inputs' part of the gates, the weight and the bias of a state, the first state
             and the first cell, as `evolve::recurrence` has them, in float32.
         out: states, (steps + 2) x batch x (directions * hidden).
         kind: lstm, gru, tanh or relu.
-        precisions: what `tl.dot` may make of its arguments, the first to begin with.
+        precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
     """
     gates, weight, bias, hidden, cell = operands
