@@ -37,11 +37,14 @@ class Server:
             "initdb", "-D", str(self._data), "-U", "evolve", "-A", "trust", "-N", "-E", "UTF8"
         )
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, *, durable: bool = False) -> None:
+        """Start it, and wait until it answers.
+
+        What is handed to the system outlives a killed server; only a power cut needs `durable`.
+        """
         command = [self._binaries / "postgres", "-D", self._data, "-k", self.folder, "-h", ""]
-        # What is handed to the system outlives a killed server; only a power cut needs more.
-        command += ["-c", "fsync=off", "-c", "full_page_writes=off"]
+        if not durable:
+            command += ["-c", "fsync=off", "-c", "full_page_writes=off"]
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **as_whom())
@@ -129,7 +132,7 @@ def _works(place: Path) -> bool:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(*, durable: bool = False) -> Iterator[Server]:
     """A server for as long as the block lasts; skips the test where none is installed."""
     binaries = find_binaries()
     if binaries is None:
@@ -137,7 +140,7 @@ def running_server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path has 107 bytes
     server = Server(binaries, folder)
     try:
-        server.start()
+        server.start(durable=durable)
         yield server
     finally:
         server.stop()
