@@ -64,8 +64,10 @@ def listed(store, run, *proposals, **changes) -> Search:
     return make_search(store, run, operators=operators, **changes)
 
 
-def instance(source: str, block: int = 16, *, again: bool = False) -> Proposal:
-    return Proposal(program=Program(source), assignment={"BLOCK": block}, is_reevaluation=again)
+def instance(source: str, block: int = 16, *, is_reevaluation: bool = False) -> Proposal:
+    return Proposal(
+        program=Program(source), assignment={"BLOCK": block}, is_reevaluation=is_reevaluation
+    )
 
 
 def put(search: Search, speedup: float | None, spread: float = 0.02) -> Ticket:
