@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from evolve.store import Store
 
 DEFAULT_STORE = "runs/evolve.db"
-_PLAIN = re.compile(r"[\w:/@.+-]+")  # what Hydra reads without quotes
-SERVER_FOLDER = Path("runs")  # where files about runs on a server go
+_PLAIN = re.compile(r"[\w:/@.+-]+")  # Hydra reads these without quotes
+SERVER_FOLDER = Path("runs")  # for files about runs on a server
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def may_hold_runs(location: str) -> bool:
 
 
 def folder_of(location: str) -> Path:
-    """Where files about the runs are written; that of a server is made if it is missing."""
+    """Folder for files about the runs; that of a server is made if it is missing."""
     if not is_server(location):
         return Path(location).parent
     SERVER_FOLDER.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a store keeps of runs and gives back: frozen values."""
+"""Records of runs, as a store returns them: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Where a search keeps every fact before anything is done with it: one protocol, in small parts.
+"""The store of a search, in which each fact is committed before it is used: a protocol in parts.
 
-`evolve.store` implements it on SQLite and on PostgreSQL; `evolve.testing.stores` is what every
-implementation holds to. Digests name programs and instances; `run` is the number of a run, a
+`evolve.store` implements it on SQLite and on PostgreSQL; `evolve.testing.stores` tests any
+implementation. Digests name programs and instances; `run` is the number of a run, a
 ticket's `sequence` its number within the run, from 0.
 """
 
@@ -23,16 +23,16 @@ from evolve.core.task import Task
 
 
 class RunReads(Protocol):
-    """What a run is, and how it stands."""
+    """Runs and their state."""
 
     @property
     def location(self) -> str:
-        """The file, or the server's URL without a password: what `--store` takes."""
+        """The file, or the server's URL without a password, as `--store` takes it."""
         ...
 
     @property
     def folder(self) -> Path:
-        """Where files about the runs are written, such as reports."""
+        """Folder for files about the runs, such as reports."""
         ...
 
     @property
@@ -65,12 +65,12 @@ class RunReads(Protocol):
         ...
 
     def dump(self, run: int, *, canonical: bool = False) -> Iterator[str]:
-        """The run as JSON lines; canonical: without what differs where the search is replayed."""
+        """The run as JSON lines; canonical: without fields that a replay changes."""
         ...
 
 
 class TicketReads(Protocol):
-    """Tickets, and what models were asked for them."""
+    """Tickets, and their requests to models."""
 
     def open_tickets(self, run: int) -> list[Ticket]:
         """Tickets that are not told: those with a verdict as it came, then the others as asked."""
@@ -110,7 +110,7 @@ class TicketReads(Protocol):
 
 
 class Recorded(Protocol):
-    """Verdicts and proposals of a run, and what follows from them: bounded, indexed questions."""
+    """Verdicts and proposals of a run, and statistics of them: bounded, indexed queries."""
 
     def made_by(self, run: int, operator: str) -> list[int]:
         """The sequence numbers of an operator's tickets, in order."""
@@ -216,7 +216,7 @@ class Recorded(Protocol):
 
 
 class ArchiveReads(Protocol):
-    """The archive's state, its events, and the tree of what it holds."""
+    """The archive's state, its events, and the tree of its programs."""
 
     def slots(self, run: int) -> dict[str, Elite]:
         """The archive's state, in the order of the slots' names."""
@@ -351,7 +351,7 @@ class TicketWrites(Protocol):
     def end_call(self, call: int, reply: ModelReply) -> Ticket:
         """Store the result of a call, and charge it; a call that has ended keeps its outcome.
 
-        The ticket is replied then, or still asked where the call was not accepted
+        The ticket is replied then, or still asked if the call was not accepted
         (`CallStatus.UNAVAILABLE`).
         """
         ...

@@ -1,4 +1,4 @@
-"""Looking after a database, whichever it is: sizes by kind, and what pruning drops."""
+"""Maintenance of any database: sizes by kind, and pruning."""
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
@@ -71,7 +71,7 @@ _ALL = 2**31 - 1  # rows of a LIMIT
 
 
 def texts(connection: Connection) -> dict[str, int]:
-    """Bytes of compressed texts by what uses them."""
+    """Bytes of compressed texts by use."""
     sizes = {}
     for kind, column in _USES.items():
         used = select(column).where(column.is_not(None))

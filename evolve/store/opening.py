@@ -17,7 +17,7 @@ def open_database(
     read_only: bool = False,
     to_upgrade: bool = False,
 ) -> Database:
-    """Connect to the database at a location; `Store.open` says what the options mean.
+    """Connect to the database at a location; `Store.open` explains the options.
 
     With `to_upgrade` one of an older schema is taken, which nothing but `upgrade` understands.
     """

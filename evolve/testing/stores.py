@@ -1,4 +1,4 @@
-"""What every `RunStore` holds to. Subclass, say how one is opened, and let pytest collect it.
+"""The promises of every `RunStore`. Subclass, define `open`, and let pytest collect it.
 
 class TestMine(StoreConformance):
     def open(self, folder):
@@ -85,7 +85,7 @@ def raises(kind: type[Exception], words: str = "") -> Iterator[None]:
 
 
 class Steps:
-    """Takes whole steps of a run, with an archive of a few places where the fitter one stays."""
+    """Takes whole steps of a run, with an archive of a few places that keep the fitter one."""
 
     def __init__(self, store: RunStore, run: int) -> None:
         self.store, self.run = store, run

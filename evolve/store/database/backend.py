@@ -1,4 +1,4 @@
-"""What reads and writes of tables need of a database, whichever it is."""
+"""The interface of a database for reads and writes of tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Database(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Where files about its runs are written, such as reports."""
+        """Folder for files about its runs, such as reports."""
 
     @abstractmethod
     def read(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -80,7 +80,7 @@ class Database(ABC):
 
     @abstractmethod
     def bytes_on_disk(self) -> dict[str, int]:
-        """Bytes of the whole by kind: `records`, and what else the back end tells apart."""
+        """Bytes by kind: `records`, and further kinds of the back end."""
 
     @abstractmethod
     def prune(self, run: int, owner: str, keep: int | None) -> Pruned:

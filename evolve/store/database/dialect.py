@@ -1,4 +1,4 @@
-"""Where SQLite and PostgreSQL differ: types of columns, and a few expressions."""
+"""Differences of SQLite and PostgreSQL: types of columns, and a few expressions."""
 
 from typing import Any
 

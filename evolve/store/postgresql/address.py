@@ -1,4 +1,4 @@
-"""The URL of a server: which words are one, and what is shown of it."""
+"""The URL of a server, and the part of it that is shown."""
 
 import re
 from typing import Any

@@ -44,7 +44,7 @@ def connect(url: str, name: str, *, read_only: bool = False) -> "psycopg.Connect
 
 
 def patiently(once: Callable[[], T]) -> T:
-    """The result of what is tried again while the server is away, or takes it back.
+    """The result of a function that is called again while the server is away or takes it back.
 
     `once` raises only if it surely changed nothing.
     """

@@ -27,10 +27,10 @@ from evolve.store.postgresql.explanations import explain, is_cut
 from evolve.store.postgresql.leases import Leases
 
 FOLDER = Path("runs")
-"""Where files about runs go, which a server holds none of."""
+"""Folder for reports and other files of runs on a server."""
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# One message to the server. What others write at the same time is let in, or kept out ({shared}
+# One message to the server. Other writers are let in at the same time, or kept out ({shared}
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
 _WRITE = """
     BEGIN;
@@ -128,7 +128,7 @@ class PostgresDatabase(Database):
         except DBAPIError as error:
             if not is_cut(error):
                 raise
-        self._snapshot.connection = None  # what is asked next opens transactions of its own
+        self._snapshot.connection = None  # the next queries open transactions of their own
         return patiently(lambda: self._read_once(query, *args, **kwargs))
 
     @contextmanager
@@ -210,8 +210,8 @@ class PostgresDatabase(Database):
         except (DBAPIError, psycopg.Error) as error:
             raise StoreError(
                 f"{self.location}: the connection ended during a commit, and the server does not "
-                "come back to say whether it was made; resume once it runs, which reads what is "
-                "stored"
+                "come back to say whether it was made; resume once it runs, which reads the "
+                "stored state"
             ) from error
 
     def _was_committed(self, pid: int) -> bool:
@@ -286,7 +286,7 @@ class PostgresDatabase(Database):
         return self.read(maintenance.size)
 
     def prune(self, run: int, owner: str, keep: int | None) -> Pruned:
-        """Drop what is not kept; the server reuses the space."""
+        """Drop samples and feedback; the server reuses the space."""
         return self.write_alone(maintenance.prune, run, owner, keep)
 
     def upgrade(self) -> int:
@@ -305,7 +305,7 @@ def _upgrade(connection: Connection, location: str) -> int:
 
 
 def _forget(connection: Connection) -> None:
-    if not connection.invalidated:  # else it goes, and what was known of it
+    if not connection.invalidated:  # else it is gone, with its cache
         identities.forget(connection)
 
 

@@ -40,7 +40,7 @@ def refuses_login(error: BaseException) -> bool:
 
 
 def explain(location: str, error: Exception) -> Exception:
-    """What to raise in place of an error: the error itself if it is a fault of this program."""
+    """The error to raise in place of one; that itself if it is a fault of this program."""
     cause = driver_error(error)
     if cause is None:
         return error

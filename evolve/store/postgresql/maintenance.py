@@ -18,7 +18,7 @@ def size(connection: Connection) -> dict[str, int]:
 
 
 def prune(connection: Connection, run: int, owner: str, keep: int | None) -> Pruned:
-    """Drop what `strip` drops, and the texts that nothing uses then, whose space is used again."""
+    """`strip`, and delete the texts that nothing uses then; the server reuses their space."""
     before = connection.execute(_TEXTS).scalar_one()
     stripped = strip(connection, run, owner, keep)
     connection.exec_driver_sql(UNUSED_BLOBS)

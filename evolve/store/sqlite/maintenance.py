@@ -50,7 +50,7 @@ def log_size(path: Path) -> int:
 
 
 def prune(database: "SqliteDatabase", run_id: int, owner: str, keep: int | None) -> Pruned:
-    """Drop what `strip` drops and the texts that nothing uses then, and make the file smaller."""
+    """`strip`, delete the texts that nothing uses then, and make the file smaller."""
     before = database.path.stat().st_size + log_size(database.path)
     stripped = database.write(strip, run_id, owner, keep)
     with database.driver() as connection:
