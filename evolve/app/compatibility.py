@@ -11,7 +11,7 @@ from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
 from evolve.core.task import ONLY_CASE, Task
 from evolve.search.schedule import Scheduled
 
-GIVES = {  # what a policy may need, in words, and what has it
+GIVES = {  # features that a policy may need, in words, and parts that have them
     "tree": ("programs together with their ancestors", "archive=tree"),
     "islands": ("islands", "archive=islands"),
 }

@@ -19,7 +19,7 @@ Written by evolve {version} for task {task}, size {size}, fidelity {fidelity}.
 
 - `candidate.py`: the program as it was judged, tunables filled in. Edit it and judge again.
 - `task.py`: the reference, for reading.
-- `request.json`: the task with its cases and rules, and what was timed beside the candidate.
+- `request.json`: the task with its cases and rules, and the opponents timed with the candidate.
 - `recorded.json`: the verdict on record, with the machine that gave it (absent: none yet).
 
 Judge it again, here or elsewhere:

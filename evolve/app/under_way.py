@@ -21,7 +21,7 @@ def under_way(pipeline: Pipeline, evaluator: Evaluator) -> list[str]:
         of = "" if len(calls) == 1 else "the oldest "
         waited = elapsed_text(now - calls[0])
         lines.append(f"{count_text(len(calls), 'model call')} under way, {of}{waited}")
-    return lines or ["choosing what comes next"]
+    return lines or ["choosing the next step"]
 
 
 def _evaluation(each: UnderWay, pipeline: Pipeline, evaluator: Evaluator, now: float) -> str:

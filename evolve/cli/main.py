@@ -60,7 +60,7 @@ GROUPS = {
 
 VERBS = {verb: what for verbs in GROUPS.values() for verb, what in verbs.items()}
 
-LONG = {  # work that does not depend on who reads what it prints; what a stop comes before
+LONG = {  # work independent of readers of its output; named in messages about a stop
     "run": "the run began",
     "resume": "the run went on",
     "compare": "the first run began",

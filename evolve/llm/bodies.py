@@ -1,4 +1,4 @@
-"""What the body of a reply says, in whichever of the usual shapes.
+"""Errors and texts in the body of a reply, in any of the usual shapes.
 
 Errors come as OpenAI's `{"error": {"message", "type", "code"}}`, as `{"error": "text"}` (Ollama,
 LM Studio), `{"message", "code"}` (vLLM, Bedrock, Mistral), `{"detail": [...]}` (FastAPI), in a list
@@ -72,7 +72,7 @@ def status_of(error: Mapping[str, Any]) -> int:
 
 
 def message_of(error: Any, depth: int = _NESTED) -> str:
-    """The words of an error: those of the one inside of it where its own say nothing."""
+    """The words of an error: those of the error inside of it if its own say nothing."""
     if isinstance(error, str):
         inner = loaded(error) if error.lstrip()[:1] in ("{", "[") and depth else None
         return error if inner is None else message_of(inner, depth - 1) or error
@@ -106,12 +106,12 @@ class Said:
 
     @property
     def words(self) -> str:
-        """All but what a body may quote of the request."""
+        """All of it; parts of the request that a body quotes are left out."""
         return " ".join(filter(None, (self.message, self.code, self.type, self.param)))
 
 
 def said(text: str) -> Said:
-    """What the text of a body says of an error."""
+    """The error in the text of a body."""
     body = loaded(text)
     error = error_of(body) or (body if isinstance(body, Mapping) else None)
     if error is None:

@@ -1,8 +1,8 @@
-"""What an endpoint does not take of a request, as it says when it refuses one.
+"""Parameters, roles and lengths that an endpoint refuses, learned from its errors.
 
-Servers differ in the parameters, roles and lengths that they accept, and say so in an error. Where
-the error names a remedy, or a limit, the request is sent again in another form, and so are all that
-follow. `tests/llm/endpoint_replies.py` names the sources of what is recognised here.
+Servers differ in them, and say so in an error. If the error names a remedy, or a limit, the request
+is sent again in another form, and so are all later ones. `tests/llm/endpoint_replies.py` names the
+sources of the errors that are recognised here.
 """
 
 import re
@@ -15,6 +15,7 @@ from evolve.llm.faults import Fault, FaultKind
 
 MIN_ANSWER = 512  # tokens: with less room than this a prompt counts as too long
 LIMITS = ("max_tokens", "max_completion_tokens")  # two names of the bound on an answer
+_LIMIT = re.compile(rf"\b({'|'.join(LIMITS)})\b")
 DROPPED = (
     *("temperature", "top_p", "seed", "stop", "reasoning_effort", "stream_options"),
     *("logprobs", "return_token_ids"),
@@ -85,13 +86,13 @@ _PROMPTS = tuple(
         r"context limit: (\d+) \+",
     )
 )
-_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound, where no part is
+_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound together
 _LOOKED_AT = frozenset({FaultKind.BAD_REQUEST, FaultKind.TOO_LONG, FaultKind.OVERLOADED})
 
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """What an endpoint was found not to take.
+    """Limits and refusals of an endpoint, as far as they are known.
 
     Attributes:
         left_out: names of parameters that are not sent.
@@ -110,7 +111,7 @@ class Quirks:
     merges_system: bool = False
 
     def bound(self, wanted: int, estimate: int) -> int:
-        """The bound on the answer to send: what is wanted, as far as there is room.
+        """The bound on the answer to send: the wanted one, as far as there is room.
 
         Args:
             wanted: tokens of the answer that the request allows.
@@ -136,7 +137,7 @@ class Quirks:
         return sent | ({"extra_body": body} if body or "extra_body" in sent else {})
 
     def news(self, before: "Quirks") -> str:
-        """What was learned since, as a phrase."""
+        """The difference from an earlier state, as a phrase."""
         said = [f"{name} is left out" for name in sorted(self.left_out - before.left_out)]
         if self.limit != before.limit:
             said.append(f"the bound on an answer is sent as {self.limit}")
@@ -156,23 +157,39 @@ class Quirks:
         rest = [dict(message) for message in messages if message["role"] != "system"]
         if system and rest and rest[0]["role"] == "user":
             rest[0]["content"] = f"{system}\n\n{rest[0]['content']}"
-        return rest if rest else [{"role": "user", "content": system}]
+        elif system:
+            rest.insert(0, {"role": "user", "content": system})
+        return rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal, and the request that it is for."""
+
+    quirks: Quirks
+    fault: Fault
+    sent: Mapping[str, Any]
+    estimate: int
+
+    @property
+    def words(self) -> str:
+        return said(self.fault.body).words or self.fault.message
 
 
 def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int) -> Quirks | None:
-    """What a refusal adds to what is known; None if it names nothing that can be sent otherwise.
+    """Knowledge after a refusal; None if it names nothing that can be sent in another form.
 
     Args:
-        quirks: what was known when the request was sent.
+        quirks: the knowledge with which the request was sent.
         fault: the refusal.
         sent: the arguments of the request.
         estimate: about the tokens of its prompt.
     """
     if fault.kind not in _LOOKED_AT:
         return None
-    words = said(fault.body).words or fault.message
+    refusal = _Refusal(quirks, fault, sent, estimate)
     for find in (_window, _answer_limit, _limit, _roles, _names):
-        found = find(quirks, words, fault, sent, estimate)
+        found = find(refusal)
         if found is not None and found != quirks:
             return found
     return None
@@ -183,17 +200,16 @@ def window_in(text: str) -> int | None:
     return _number(_WINDOWS, text)
 
 
-def _window(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _window(refusal: _Refusal) -> Quirks | None:
     """A window that leaves room for an answer to this prompt."""
-    text = f"{words} {fault.body}"
-    window = _number(_WINDOWS, text) if fault.kind is FaultKind.TOO_LONG else None
+    quirks, text = refusal.quirks, f"{refusal.words} {refusal.fault.body}"
+    window = _number(_WINDOWS, text) if refusal.fault.kind is FaultKind.TOO_LONG else None
     if window is None:
         return None
+    sent, estimate = refusal.sent, refusal.estimate
     bound = sent.get("max_tokens") or sent["extra_body"][quirks.limit]
     counted = _number(_PROMPTS, text) or max(_all(text) - bound, 0)
-    counted = counted * (_MORE if "at least" in words else 1)
+    counted = counted * (_MORE if "at least" in refusal.words else 1)
     least = _MIN_RATIO if quirks.window is None and counted else quirks.prompt_ratio
     ratio = max(least, counted / max(estimate, 1))
     if (window, ratio) == (quirks.window, quirks.prompt_ratio):  # and still it does not fit
@@ -208,38 +224,31 @@ def _all(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _answer_limit(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _answer_limit(refusal: _Refusal) -> Quirks | None:
     for pattern, less in _ANSWER_LIMITS:
-        if (found := pattern.search(words)) and int(found[1]) - less >= MIN_ANSWER:
-            return replace(quirks, max_answer=int(found[1]) - less)
+        if (found := pattern.search(refusal.words)) and int(found[1]) - less >= MIN_ANSWER:
+            return replace(refusal.quirks, max_answer=int(found[1]) - less)
     return None
 
 
-def _limit(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _limit(refusal: _Refusal) -> Quirks | None:
     """The other name of the bound on an answer. Each is tried once."""
-    named = [name for name in LIMITS if re.search(rf"\b{name}\b", words)]
-    if not named or not _REFUSED.search(words) or quirks.limit is not None:
-        return None
     # "max_tokens is not supported, use max_completion_tokens": the first is the refused one.
-    first = min(named, key=lambda name: re.search(rf"\b{name}\b", words).start())  # type: ignore[union-attr]
-    return replace(quirks, limit=LIMITS[1 - LIMITS.index(first)])
+    named = _LIMIT.search(refusal.words)
+    if not named or not _REFUSED.search(refusal.words) or refusal.quirks.limit is not None:
+        return None
+    return replace(refusal.quirks, limit=LIMITS[1 - LIMITS.index(named[0])])
 
 
-def _roles(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
-    has_system = any(message["role"] == "system" for message in sent["messages"])
-    return replace(quirks, merges_system=True) if has_system and _SYSTEM.search(words) else None
+def _roles(refusal: _Refusal) -> Quirks | None:
+    has_system = any(message["role"] == "system" for message in refusal.sent["messages"])
+    is_refused = has_system and _SYSTEM.search(refusal.words)
+    return replace(refusal.quirks, merges_system=True) if is_refused else None
 
 
-def _names(
-    quirks: Quirks, words: str, fault: Fault, sent: Mapping[str, Any], estimate: int
-) -> Quirks | None:
+def _names(refusal: _Refusal) -> Quirks | None:
     """Parameters that are refused by name; of two that exclude each other, the later one."""
+    quirks, words, sent = refusal.quirks, refusal.words, refusal.sent
     asked = {**sent, **(sent.get("extra_body") or {})}
     named = [n for n in DROPPED if n in asked and _spelled(n).search(words)]
     if not named or not _REFUSED.search(words):

@@ -1,4 +1,4 @@
-"""What a person can do about a refusal, with the name of the setting."""
+"""The remedy for a refusal that a person has to mend, with the name of the setting."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from evolve.llm.faults import Fault, FaultKind
 from evolve.llm.quirks import window_in
 from evolve.llm.settings import ModelSettings
 
-_NAMES = {  # settings by what endpoints call them
+_NAMES = {  # settings by the words of endpoints
     "temperature": "temperature",
     "top_p": "top_p",
     "reasoning_effort|reasoning effort|thinking": "reasoning_effort",
@@ -20,7 +20,7 @@ _AFFORDABLE = re.compile(r"can only afford (\d+)")
 
 
 def remedy(fault: Fault, settings: ModelSettings, tries: int) -> str:
-    """What is wrong and which setting mends it, without a full stop.
+    """The fault and the setting that mends it, without a full stop.
 
     Args:
         fault: the refusal.

@@ -15,7 +15,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = r"\d+(?:\.\d+)?\s?(?:ms|milliseconds?|seconds?|minutes?|hours?|days?|[smhd])"
 _DURATION = re.compile(rf"(?:{_PART}\s?)+", re.IGNORECASE)
 _ONE = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milli|[smhd])", re.IGNORECASE)
-# Gemini's RetryInfo, then what Azure, Gemini, Groq and OpenAI say in words.
+# Gemini's RetryInfo, then the words of Azure, Gemini, Groq and OpenAI.
 _IN_BODY = (
     re.compile(rf'"retry_?delay"\s*:\s*"({_PART})"', re.IGNORECASE),
     re.compile(rf"(?:retry|try again) (?:in|after) ((?:{_PART}\s?)+)", re.IGNORECASE),
@@ -27,8 +27,8 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # larger numbers are times, not durations
 def wait_of(headers: Mapping[str, str], body: str) -> float | None:
     """Seconds that a refusal asks to wait, at most an hour; None if it does not say.
 
-    What is said of this request goes first: `Retry-After`, then the body. The times at which
-    limits are full again count for limits that are used up.
+    `Retry-After` goes first, then the body. The times at which limits are reset count for limits
+    that are used up.
     """
     named = {name.lower(): value for name, value in {**headers, **_quoted(body)}.items()}
     milliseconds = _number(named.get("retry-after-ms", ""))

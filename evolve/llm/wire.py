@@ -1,4 +1,4 @@
-"""Between LiteLLM and the network: replies that are not what they seem are put right.
+"""Between LiteLLM and the network: replies with a wrong status or shape are put right.
 
 LiteLLM reads replies as OpenAI documents them, and loses those that differ: content that is a list
 of parts, an error with status 200, an error inside of a choice. It makes all its asynchronous
@@ -25,9 +25,9 @@ _BODY_HEADERS = frozenset({"content-length", "content-encoding", "transfer-encod
 
 @dataclass(slots=True)
 class Sending:
-    """What is known of a request that is under way.
+    """State of a request that is under way.
 
-    `sent`: LiteLLM came as far as sending it. `failure`: what broke off the answer, in the
+    `sent`: LiteLLM came as far as sending it. `failure`: the error that ended the answer, in the
     endpoint's words.
     """
 
@@ -95,7 +95,7 @@ def _response(old: Any, status: int, **body: Any) -> Any:
 
 
 def as_meant(body: Any) -> tuple[int, Any]:
-    """Status and body that say what a body with status 200 says; the body itself if all is well.
+    """The true status and body of a body with status 200; the body itself if all is well.
 
     An error without an answer gets its status. One beside an answer is noted in `sending`.
     """

@@ -281,7 +281,7 @@ def _result(job: Job, *, is_weak: bool) -> GymResult:
         return base
     if is_weak:
         base.status, base.error_code = "failed", "SYSTEM_ERROR"
-        base.error_message = "weak_task: what computes nothing passes its check; leave it out"
+        base.error_message = "weak_task: null candidates pass its check; leave it out"
         base.metadata = {"fault": "weak_task"}
         return base
     verdict = Evaluation.from_json(job.verdict)

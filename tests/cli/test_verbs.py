@@ -146,6 +146,17 @@ def test_doctor_knows_a_network_file_system(tmp_path: Path, monkeypatch):
     assert doctor.database().detail.endswith("no write-ahead log, one host at a time")
 
 
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [("2.11.0", "ok"), ("2.13.1+cu130", "ok"), ("2.14.0", "note"), ("3.0.0a1", "note")],
+)
+def test_doctor_notes_a_torch_newer_than_the_tested_ones(version: str, state: str, monkeypatch):
+    monkeypatch.setattr(doctor.metadata, "version", lambda _: version)
+    (found,) = (one for one in doctor.packages() if one.what == "torch")
+    assert (found.state, version in found.detail) == (state, True)
+    assert (state == "note") == ("install torch 2.13" in found.detail)
+
+
 def test_the_database_is_cared_for(evolve, tmp_path: Path):
     assert evolve("db", "backup", "copy.db").returncode == 0
     assert evolve("list", "--store", "copy.db").stdout == evolve("list").stdout

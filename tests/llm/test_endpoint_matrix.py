@@ -14,6 +14,7 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Sampling
 from evolve.llm.endpoint import Endpoint
+from evolve.testing.model_server import Raw
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint_replies import CASES, Case
 from tests.llm.further_reports import REPORTS
@@ -94,3 +95,21 @@ def test_what_was_learned_from_a_refusal_holds_for_later_calls(serve, case):
         shown = str(forms[2].get("messages") or forms[2]["contents"])
         assert "be brief" in shown
         assert "'system'" not in shown
+
+
+def test_a_second_call_that_is_refused_while_the_first_learns_is_sent_as_learned(serve):
+    """Eight calls at once: each is refused once at most, and none is lost or charged twice."""
+    refused = Raw({"error": {"message": "temperature is not supported with this model"}}, 400)
+    server = serve(lambda asked: refused if "temperature" in asked.body else "fine")
+    model = endpoint(server, temperature=0.5, slots=8)
+    request = ModelRequest(
+        messages=(Message("user", "hi"),), model="m", max_tokens=9, sampling=Sampling(temperature=1)
+    )
+
+    async def at_once():
+        return await asyncio.gather(*(model.complete(request, n) for n in range(8)))
+
+    replies = asyncio.run(at_once())
+    assert {reply.text for reply in replies} == {"fine"}
+    assert all(reply.attempts <= 2 for reply in replies)
+    assert server.deliveries == 8

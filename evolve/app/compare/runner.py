@@ -27,7 +27,7 @@ from evolve.report.audit import findings_of
 from evolve.report.text import count_text, duration_text
 from evolve.store import Store
 
-SAME = (  # what a method may not set for itself
+SAME = (  # settings that a method may not change
     *("task", "task_config", "name", "on_exists", "seed", "termination", "device", "sandbox"),
     *("cuda", "store", "baseline", "initial", "warm_start", "deterministic"),
 )

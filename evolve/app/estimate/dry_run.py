@@ -88,7 +88,7 @@ def forecast_lines(
     calls: Calls | None = None,
     devices: int = 1,
 ) -> Iterator[str]:
-    """The reference's time, the noise floor, and which limit comes first at what cost.
+    """The reference's time, the noise floor, and the first limit to be reached, and its cost.
 
     Args:
         termination: limits by name.

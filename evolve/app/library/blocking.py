@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 NOTE = """Waits for the end, also where an event loop is running, as in a notebook.
 
-    KeyboardInterrupt gives up what is under way; a search can be resumed then.
+    KeyboardInterrupt cancels running work; a search can be resumed then.
 
     """
 

@@ -55,7 +55,7 @@ def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Itera
 def _no_call_text(facts: RunFacts) -> str:
     """Why nothing was charged although the run has a model."""
     if _left(facts)[1]:
-        return "  No model has answered: nothing was charged, and what was asked is sent again"
+        return "  No model has answered: nothing was charged, and requests are sent again"
     return (
         "  No model was asked: they are once a program to start from is judged; give the run "
         "more time, e.g. termination.wall_time=10m"
@@ -77,7 +77,7 @@ def _left_text(facts: RunFacts) -> str:
         parts.append(f"{count_text(programs, 'program')} not judged yet")
     if asked:
         parts.append(f"{count_text(asked, 'request')} not answered yet")
-    return f"{', '.join(parts)}: `evolve resume` goes on with what is left" if parts else ""
+    return f"{', '.join(parts)}: `evolve resume` continues with the rest" if parts else ""
 
 
 def _usual_end(facts: RunFacts) -> Iterator[str]:

@@ -224,7 +224,7 @@ class Batch:
     def _count_failure(self, why: str) -> None:
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
-            raise EvaluatorUnavailable(f"the judge fails whatever it is given, at last: {why}")
+            raise EvaluatorUnavailable(f"the judge fails on every request, last: {why}")
 
     def _retry(self, request: BatchRequest, why: str, *, at_once: bool = True) -> None:
         """After a failure of our own: once more at the end, or after so many never again.

@@ -120,7 +120,7 @@ class DeviceLock:
     def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
         """For their running work, and for memory that the driver wipes."""
         if not self._falls_idle() and any(process.has_candidate for process in rest):
-            raise CrowdedFault("the device is busy with what another candidate left running")
+            raise CrowdedFault("the device is busy with leftover work of another candidate")
 
     def _falls_idle(self) -> bool:
         """Whether it is idle before long."""

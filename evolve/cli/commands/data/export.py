@@ -59,11 +59,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument(
         "--recipe",
         metavar="NAME",
-        help="which steps become which rows, e.g. kernel_smith@2; by default what fits the format",
+        help="which steps become which rows, e.g. kernel_smith@2; by default a fitting one",
     )
     arguments.add_argument("-o", "--output", metavar="DIR", help="folder to write")
     arguments.add_argument(
-        "--list", action="store_true", help="print formats and recipes, and what goes together"
+        "--list", action="store_true", help="print formats and recipes, and their combinations"
     )
     arguments.add_argument(
         "--format", choices=FORMS, help="of the files; parquet by default for verl, else jsonl"
@@ -238,4 +238,4 @@ def _summary(made: "Manifest", folder: str) -> Iterator[str]:
         )
         yield f"{folder}: {view}, {rows}" + (f" ({kinds})" if kinds else "")
     if not made.rows:
-        yield f"{folder}: no rows; what was left out is above"
+        yield f"{folder}: no rows; the exclusions are above"

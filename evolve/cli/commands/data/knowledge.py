@@ -23,7 +23,7 @@ ACTIONS = """\
   show ID               one document
   search WORD ...       documents that hold the words
   search --error wrong_value --device nvidia/hopper ...
-                        what a diagnosis finds, as operators ask, with scores
+                        documents for a diagnosis, as operators ask, with scores
   distill RUN -o FILE   a document from a run's facts, for you to finish
 """
 

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -43,11 +44,12 @@ PACKAGES = (
     ("yaml", "pyyaml", "cases.yaml cannot be read"),
 )
 OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
+NEWEST_TESTED = {"torch": (2, 13), "triton": (3, 9)}
 
 
 def main(words: Sequence[str]) -> int:
     """Print the findings; 1 if a search lacks something, 2 if the device asked for does."""
-    arguments = parser("doctor", "Say what this machine offers and what is missing.")
+    arguments = parser("doctor", "Check this machine: capabilities and missing parts.")
     arguments.add_argument("--json", action="store_true", help="for machines")
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
     arguments.add_argument(
@@ -105,9 +107,25 @@ def _package(module: str, distribution: str, consequence: str, absent: str) -> F
             absent, distribution, f"not installed: {consequence}; pip install {distribution}"
         )
     try:
-        return Finding(OK, distribution, metadata.version(distribution))
+        version = metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return Finding(OK, distribution, "version unknown")
+    newest = NEWEST_TESTED.get(distribution)
+    if newest is None or _release(version) <= newest:
+        return Finding(OK, distribution, version)
+    tested = ".".join(map(str, newest))
+    return Finding(
+        NOTE,
+        distribution,
+        f"{version}, newer than the versions tested; if a check below or a search fails, install "
+        f"{distribution} {tested}",
+    )
+
+
+def _release(version: str) -> tuple[int, int]:
+    """Major and minor number; (0, 0) of a version that has none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def compiler() -> Iterator[Finding]:

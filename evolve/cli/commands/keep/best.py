@@ -63,7 +63,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--as",
         dest="form",
         choices=(MODULE, TORCH_OP),
-        help=f"what to write (default: {TORCH_OP} where -o names a folder, else {MODULE})",
+        help=f"the format (default: {TORCH_OP} where -o names a folder, else {MODULE})",
     )
     arguments.add_argument(
         "-o",

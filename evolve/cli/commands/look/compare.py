@@ -22,7 +22,7 @@ DESCRIPTION = """\
 Compare searches of one task.
 
 With --search, runs every method with every seed on the same task, judge and budget, which are
-given as key=value words as for `evolve run`; with names of runs, compares what is stored already.
+given as key=value words as for `evolve run`; with names of runs, compares stored runs.
 
   evolve compare --search polca --search greedy --seeds 3 task=softmax termination.evaluations=60
   evolve compare --search mcts --search "mcts selection.exploration=0.5" task=softmax ...

@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "cost",
-        "Sum up what was spent. Evaluations are counted at every fidelity. Calls without an "
+        "Sum up the costs. Evaluations are counted at every fidelity. Calls without an "
         "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
         "sum. What a replay repeats of a record was paid for once, and is left out.",
     )

@@ -97,7 +97,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--language",
         choices=[one.value for one in Language if one is not Language.TORCH],
         default=Language.TRITON.value,
-        help="what answers are to be written in (default: %(default)s)",
+        help="language of the answers (default: %(default)s)",
     )
     arguments.add_argument("--size", choices=SIZES, default="gpu", help="default: %(default)s")
     arguments.add_argument("--device", choices=device_words(), default="auto", help="that audits")

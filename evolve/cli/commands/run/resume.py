@@ -26,7 +26,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
   store.url       or a PostgreSQL server
 
 Anything else is refused, with the difference. With the limits used up it ends
-what is left: programs that were given up, the verification of the winner.
+the remaining work: cancelled programs, the verification of the winner.
 
 Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
 time was over before the winner was verified: run it again; 130: Ctrl-C before
@@ -117,7 +117,7 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
             result = _with(result, key.split("."), _at(given, key))
     if refused:
         raise UsageError(
-            f"resume refuses to change what the run is: {'; '.join(refused)}. "
+            f"resume refuses to change the identity of the run: {'; '.join(refused)}. "
             "Only termination.*, llm.*, device.*, sandbox.*, trackers.*, store.path and "
             "store.url may differ"
         )

@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "tell",
-        "Take into a run what was made elsewhere: the folder (or one shard) of verdicts that "
+        "Take results from elsewhere into a run: the folder (or one shard) of verdicts that "
         "`python -m evolve.worker batch` left, or the folder of `evolve ask` with replies beside "
         "the prompts. Telling again changes nothing.",
     )
