@@ -101,7 +101,7 @@ def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_sta
 
 def taken_over(path: Path, store: Store, option: str, **changes) -> Search:
     """The search of a new run that has taken over the stored one, with another archive."""
-    config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.path}")
+    config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.location}")
     config |= {"opponents": {}, "audit": []} | changes
     task, steps = take_over(config, synthetic_task(), SyntheticEvaluator())
     run = store.create_run(name="new", task=task, config=config, seed=1, steps=steps)
