@@ -8,13 +8,14 @@ from evolve.app.config.upgrade import completed
 from evolve.app.device import kind_of
 from evolve.core.model import LanguageModel
 from evolve.core.protocols import Progress
+from evolve.core.run_store import RunStore
 from evolve.report.text import count_text
 from evolve.search.engine import Search
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 
 
 @contextmanager
-def attach(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
+def attach(store: RunStore, run: RunRow, *, model: LanguageModel | None = None) -> Iterator[Search]:
     """The search of a stored run, which this process alone continues while the block lasts.
 
     `model` answers operators instead of the configured one.
@@ -34,16 +35,16 @@ def attach(store: Store, run: RunRow, *, model: LanguageModel | None = None) -> 
         store.release(run.id, *_standing(store, run, before))
 
 
-def expected_device(store: Store, run: RunRow) -> str:
+def expected_device(store: RunStore, run: RunRow) -> str:
     """Where the run is to be judged, as its configuration says; empty if verdicts say more."""
     return "" if store.environment(run.id) else kind_of(run.config)
 
 
-def _traces(store: Store, run: RunRow) -> tuple[int, Progress]:
+def _traces(store: RunStore, run: RunRow) -> tuple[int, Progress]:
     return store.next_sequence(run.id), store.progress(run.id)
 
 
-def _standing(store: Store, run: RunRow, before: tuple[int, Progress]) -> tuple[str, str]:
+def _standing(store: RunStore, run: RunRow, before: tuple[int, Progress]) -> tuple[str, str]:
     """State and reason for afterwards: as they were if nothing has come of it."""
     if run.state != "running" and _traces(store, run) == before:
         return run.state, run.reason

@@ -12,13 +12,14 @@ from evolve.app.models import WHY_IDLE, build_model, idle_limits, limits_cannot_
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel, ModelRequest
 from evolve.core.protocols import Archive, ModelOperator, SelectionPolicy
+from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of
 from evolve.search import termination
 from evolve.search.engine import Search
 from evolve.search.methods import Method, shared_out
 from evolve.search.schedule import Bandit, Schedule, Scheduled
 from evolve.search.termination import Rule
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.trackers import Tracker
 from operators.memory import Recall
 
@@ -156,7 +157,7 @@ def weak_limits(config: Mapping[str, Any]) -> list[str]:
 
 
 def build_search(
-    store: Store,
+    store: RunStore,
     run: RunRow,
     config: Mapping[str, Any],
     *,

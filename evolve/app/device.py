@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.cluster import SETTINGS, cluster_of, start_pull
+from evolve.app.database import location_of
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
@@ -15,8 +16,9 @@ from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Evaluator
 
 if TYPE_CHECKING:
+    from evolve.core.run_store import RunStore
     from evolve.evaluation import LocalEvaluator
-    from evolve.store import RunRow, Store
+    from evolve.store import RunRow
 
 _LOGGER = logging.getLogger(__name__)
 DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
@@ -46,7 +48,7 @@ def kind_of(config: Mapping[str, Any]) -> str:
     if device["kind"] == "replay":
         from evolve.store import Store
 
-        with Store.open(config["store"]["path"], read_only=True) as store:
+        with Store.open(location_of(config), read_only=True) as store:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
     if cluster != "none":
         return CUDA.name if device["kind"] == "auto" else device_kind(device["kind"]).name
@@ -58,7 +60,7 @@ def kind_of(config: Mapping[str, Any]) -> str:
     return kind_here(device["kind"], device["python"])
 
 
-def as_judged(config: Mapping[str, Any], store: "Store", run: "RunRow") -> Mapping[str, Any]:
+def as_judged(config: Mapping[str, Any], store: "RunStore", run: "RunRow") -> Mapping[str, Any]:
     """The configuration with the kind of device that the run has been judged on so far.
 
     Raises:
@@ -136,7 +138,7 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
         raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
     if device["kind"] == "replay":
-        recorded = Store.open(config["store"]["path"], read_only=True)
+        recorded = Store.open(location_of(config), read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)
     worker = {
         "half_width": device["half_width"],

@@ -5,10 +5,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from evolve.core.run_store import RunStore
     from evolve.search.execution.judging import Told
     from evolve.search.execution.pipeline import Outcome
     from evolve.search.termination import Rule
-    from evolve.store import RunRow, Store
+    from evolve.store import RunRow
 
 
 class Display(AbstractContextManager[object], Protocol):
@@ -41,7 +42,7 @@ class Frontend(Protocol):
         """
 
     def display(
-        self, store: "Store", run: "RunRow", config: Mapping[str, Any], rule: "Rule"
+        self, store: "RunStore", run: "RunRow", config: Mapping[str, Any], rule: "Rule"
     ) -> Display:
         """The view of a search that is about to begin.
 
@@ -60,5 +61,5 @@ class Frontend(Protocol):
         A second request calls `leave`, after which the process may end.
         """
 
-    def ended(self, store: "Store", run: "RunRow", outcome: "Outcome") -> None:
+    def ended(self, store: "RunStore", run: "RunRow", outcome: "Outcome") -> None:
         """The search is over; its report can be written."""

@@ -9,18 +9,18 @@ from typing import Any
 
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
-from evolve.app.database import open_store
+from evolve.app.database import location_of, open_store
 from evolve.app.device import kind_of, require_language
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
 from evolve.core.protocols import BASELINES, Evaluator, rank
+from evolve.core.run_store import RunStore
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
 from evolve.search.archive_replay import project
 from evolve.store import Judge, RunRow, Store, Ticket
-from evolve.store.warm_start import judged_steps
 from evolve.tasks import find_task
 from evolve.tasks.files import read_text
 
@@ -126,7 +126,7 @@ def _elites_of(config: Mapping[str, Any], task: Task) -> list[str]:
 @contextmanager
 def _warm_run(
     config: Mapping[str, Any], task: Task
-) -> Iterator[tuple[Store, RunRow] | tuple[None, None]]:
+) -> Iterator[tuple[RunStore, RunRow] | tuple[None, None]]:
     """The run that `warm_start` names, in its open database; nothing if none is named."""
     warm_start = config["warm_start"]
     if warm_start is None:
@@ -135,8 +135,8 @@ def _warm_run(
     path, _, name = warm_start.rpartition(":")
     if not name:
         raise UsageError(f"warm_start={warm_start}: it names no run; give RUN or FILE.db:RUN")
-    path = path or config["store"]["path"]
-    if not Path(path).is_file():
+    path = path or location_of(config)
+    if not Store.exists(path):
         raise UsageError(f"warm_start={warm_start}: there is no database {path}; give FILE.db:RUN")
     with open_store(path) as store:
         run = store.run(name)
@@ -168,12 +168,8 @@ def take_over(
         judged_by = judge or judge_of(store, run, config)
         if judged_by is None:
             return task, ()
-        steps = judged_steps(
-            store,
-            run,
-            task=task,
-            device_class=judged_by.device_class,
-            evaluator_version=judged_by.evaluator_version,
+        steps = store.judged_steps(
+            run.id, task.revision, Judge(judged_by.device_class, judged_by.evaluator_version)
         )
     held = {render(p.program.source, p.assignment) for step in steps if (p := step.proposal)}
     return replace(task, seeds=tuple(seed for seed in task.seeds if seed not in held)), steps
@@ -196,7 +192,7 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
         return {**config, "audit": run.config.get("audit")}, task
 
 
-def judge_of(store: Store, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
+def judge_of(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> Judge | None:
     """The device that judged a run, if it is of the kind that `config` asks for."""
     try:
         judge = store.judge(run.id)

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from evolve.app import components
 from evolve.app.attach import attach
 from evolve.app.budget import budget_notes
 from evolve.app.compiler_seeds import variants, with_compiled
+from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
 from evolve.app.frontend import Frontend
@@ -26,6 +26,7 @@ from evolve.app.validation import read_request
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator, Progress
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
@@ -33,7 +34,6 @@ from evolve.report.text import count_text
 from evolve.search.execution.pipeline import LATE_S, Outcome
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
-from evolve.store.warm_start import create_from
 
 MAX_STEM = 40  # characters of a task's name in that of its run
 
@@ -80,11 +80,11 @@ async def launch(
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
             task, steps = take_over(config, task, judges[0])
             config = with_recalled(config, task)
-        with Store.open(config["store"]["path"], create=True) as store:
+        with Store.open(location_of(config), create=True) as store:
             for notice in store.notices:
                 frontend.say(notice)
             run = existing or _create(store, config, task, steps)
-            frontend.say(f"run {run.name} in {store.path}{taken_over_text(len(steps))}")
+            frontend.say(f"run {run.name} in {store.location}{taken_over_text(len(steps))}")
             for line in recalled_lines({} if existing else config):
                 frontend.say(line)
             return await search(store, run, config, judges[0], frontend, began=began)
@@ -127,7 +127,7 @@ def _opens(config: Mapping[str, Any]) -> bool:
     On a CPU, where nothing is timed beside anything else, that would cost others their turns.
     """
     if config["device"]["kind"] == "replay":
-        with Store.open(config["store"]["path"], read_only=True) as store:
+        with Store.open(location_of(config), read_only=True) as store:
             return bool(store.run(config["device"]["run"]).config.get("opening"))
     return device_kind(kind_of(config)).is_gpu
 
@@ -170,7 +170,7 @@ class Created:
     """A stored run, its database, and how many verdicts of another run it begins with."""
 
     run: RunRow
-    path: Path
+    location: str
     verdicts: int
 
 
@@ -187,12 +187,12 @@ def create(config: Mapping[str, Any]) -> Created:
         config, task = known_of(config, task)
         task, steps = take_over(config, task)
         config = with_recalled(config, task)
-    with Store.open(config["store"]["path"], create=True) as store:
+    with Store.open(location_of(config), create=True) as store:
         run = request.existing or _create(store, config, task, steps)
         if steps:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
-        return Created(run, store.path, len(steps))
+        return Created(run, store.location, len(steps))
 
 
 async def audit(
@@ -210,7 +210,7 @@ async def audit(
         for line in conditions:
             frontend.say(f"judged      {line}")
     else:
-        with Store.open(config["store"]["path"], read_only=True) as store:
+        with Store.open(location_of(config), read_only=True) as store:
             findings = findings_of(store.run(config["device"]["run"]).config)
     if findings:
         for line in audit_lines(task, findings):
@@ -224,20 +224,19 @@ def taken_over_text(steps: int) -> str:
 
 
 def _create(
-    store: Store, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
+    store: RunStore, config: Mapping[str, Any], task: Task, steps: Sequence[Ticket] = ()
 ) -> RunRow:
     name, stem = config["name"], re.sub(r"[^\w.+-]", "-", task.name)[:MAX_STEM]
-    return create_from(
-        store,
-        steps,
+    return store.create_run(
         name=_free_name(store, name or stem, numbered=name is None),
         task=task,
         config=config,
         seed=config["seed"],
+        steps=steps,
     )
 
 
-def _free_name(store: Store, stem: str, *, numbered: bool) -> str:
+def _free_name(store: RunStore, stem: str, *, numbered: bool) -> str:
     """`stem`, or `stem-2`, ... if that is taken; `stem-1` if it is no chosen name."""
     taken = {run.name for run in store.runs()}
     names = ([] if numbered else [stem]) + [f"{stem}-{n}" for n in range(1, len(taken) + 2)]

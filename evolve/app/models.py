@@ -5,8 +5,10 @@ from typing import Any
 
 from evolve.app.config.diff import flatten
 from evolve.app.config.upgrade import complete
+from evolve.app.database import location_of
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
+from evolve.core.run_store import RunStore
 from evolve.store import Store
 
 LIMITS = ("tokens", "usd")
@@ -150,7 +152,7 @@ def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> Lan
 
     if name is None:
         raise UsageError("llm=replay needs llm.run=RUN: whose recorded answers to give")
-    store = Store.open(config["store"]["path"], read_only=True)
+    store = Store.open(location_of(config), read_only=True)
     run = store.run(name)
     recorded = _live(_recorded_settings(store, name, own))
     if recorded is None:
@@ -162,7 +164,7 @@ def _replay(config: Mapping[str, Any], name: str | None, own: str | None) -> Lan
     )
 
 
-def _recorded_settings(store: Store, name: str, own: str | None) -> Mapping[str, Any]:
+def _recorded_settings(store: RunStore, name: str, own: str | None) -> Mapping[str, Any]:
     """Of the models behind a run's answers: a replay has answers of its own, and another's models.
 
     Raises:

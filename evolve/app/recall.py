@@ -1,12 +1,13 @@
 """Findings of finished runs for the prompts of a new one: gathered once and stored with it."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from evolve.app.components import asks_models, build_operators, build_recall
+from evolve.app.database import location_of
 from evolve.app.inputs import judge_of
 from evolve.core.errors import UsageError
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.report.text import count_text
 from evolve.store import RunRow, Store
@@ -20,10 +21,10 @@ def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
     A replay takes those of the run whose answers it repeats.
     """
-    recall, path = build_recall(config), Path(config["store"]["path"])
-    if not path.is_file() or not asks_models(build_operators(config)):
+    recall, location = build_recall(config), location_of(config)
+    if not Store.exists(location) or not asks_models(build_operators(config)):
         return {**config, "recalled": []}
-    with Store.open(path, read_only=True) as store:
+    with Store.open(location, read_only=True) as store:
         if config["llm"]["kind"] == "replay":
             told = store.run(config["llm"]["run"]).config.get("recalled", [])
             return {**config, "recalled": told}
@@ -31,7 +32,7 @@ def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
     return {**config, "recalled": [each.to_json() for each in found]}
 
 
-def finished_runs(store: Store, config: Mapping[str, Any]) -> list[RunRow]:
+def finished_runs(store: RunStore, config: Mapping[str, Any]) -> list[RunRow]:
     """Runs that have ended and were judged on the kind of device that `config` asks for."""
     return [
         run

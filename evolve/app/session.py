@@ -12,14 +12,15 @@ from evolve.app.models import WHY_IDLE, idle_limits
 from evolve.app.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
+from evolve.core.run_store import RunStore
 from evolve.evaluation import PooledEvaluator
 from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.trackers import Feed
 
 
 async def search(
-    store: Store,
+    store: RunStore,
     run: RunRow,
     config: Mapping[str, Any],
     evaluator: Evaluator,
@@ -91,7 +92,7 @@ def _nothing() -> None:
     """Stands for a judge without processes to end."""
 
 
-def keep(store: Store, run: RunRow, config: Mapping[str, Any]) -> None:
+def keep(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> None:
     """A resume's changes of the run are stored, and hold for every later reader."""
     kept = dict(run.config) | {group: config[group] for group in KEPT}
     if kept != run.config:

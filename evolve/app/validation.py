@@ -10,9 +10,11 @@ from typing import Any
 from evolve.app import components
 from evolve.app.compatibility import refuse_unknown_cases
 from evolve.app.config.diff import refuse_differences
+from evolve.app.database import is_server, location_of
 from evolve.app.device import as_judged, kind_of
 from evolve.app.inputs import load_task, read_baseline, with_seeds
 from evolve.core.errors import UsageError
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from evolve.store.tables.runs import check_seed
@@ -51,10 +53,10 @@ def read_request(
         UsageError: the run that `config` describes cannot be.
     """
     check_seed(config["seed"])
-    _check_place(Path(config["store"]["path"]))
+    _check_place(location_of(config))
     existing = _existing(config)
     if existing is not None:
-        with Store.open(config["store"]["path"], read_only=True) as store:
+        with Store.open(location_of(config), read_only=True) as store:
             config = as_judged(config, store, existing)
     task = load_task(config)
     begun = existing.config.get("opponents", {}) if existing else dict.fromkeys(beside, "")
@@ -71,8 +73,12 @@ def read_request(
     return Request(existing=existing, task=task, recorded=recorded)
 
 
-def _check_place(path: Path) -> None:
+def _check_place(location: str) -> None:
     """Raise UsageError if the database cannot be, without creating anything yet."""
+    if is_server(location):
+        Store.open(location, create=True, read_only=True).close()
+        return
+    path = Path(location)
     if path.is_dir():
         raise UsageError(f"store.path={path} is a folder; name a file in it, e.g. runs/evolve.db")
     above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -97,7 +103,7 @@ def check_name(name: str) -> None:
 
 def _existing(config: Mapping[str, Any]) -> RunRow | None:
     """The stored run to continue; None if a new one is to be made."""
-    name, path = config["name"], config["store"]["path"]
+    name, path = config["name"], location_of(config)
     if name is None and config["on_exists"] == "resume":
         raise UsageError(
             "on_exists=resume needs the name of the run to continue: add name=..., or use "
@@ -105,7 +111,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
         )
     if name is not None:
         check_name(name)
-    if name is None or not Path(path).is_file() or config["on_exists"] == "new":
+    if name is None or not Store.exists(path) or config["on_exists"] == "new":
         return None
     with Store.open(path, read_only=True) as store:
         run = _stored(store, name)
@@ -117,7 +123,7 @@ def _existing(config: Mapping[str, Any]) -> RunRow | None:
     return run
 
 
-def _stored(store: Store, name: str) -> RunRow | None:
+def _stored(store: RunStore, name: str) -> RunRow | None:
     """One of possibly hundreds of runs, each with its task's text."""
     try:
         return store.run(name)

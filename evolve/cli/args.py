@@ -31,7 +31,7 @@ def add_store(target: argparse.ArgumentParser) -> None:
         "--store",
         default=DEFAULT_STORE,
         metavar="FILE",
-        help="the database (default: %(default)s in the current folder)",
+        help="the database, or postgresql://... (default: %(default)s in the current folder)",
     )
 
 

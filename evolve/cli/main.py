@@ -19,6 +19,7 @@ from evolve.cli.exit_status import FAILED, INTERRUPTED, OK, RESUMABLE, USAGE
 from evolve.cli.signals import Stopped, stoppable
 from evolve.core.errors import EvolveError, StoreError, UsageError
 from evolve.report.text import one_line
+from evolve.store.postgresql.address import shown
 
 LOADING = "evolve-loading"  # name of the thread in which a library is loaded
 
@@ -120,10 +121,10 @@ def _run(words: list[str], *, for_good: bool) -> int:
         print(end="", flush=True)
         return code
     except (UsageError, StoreError) as error:
-        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
+        print(f"evolve: {shown(one_line(str(error)))}", file=sys.stderr)
         return USAGE
     except EvolveError as error:
-        print(f"evolve: {one_line(str(error))}", file=sys.stderr)
+        print(f"evolve: {shown(one_line(str(error)))}", file=sys.stderr)
         return FAILED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in (

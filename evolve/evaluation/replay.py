@@ -7,7 +7,7 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 
 if TYPE_CHECKING:
-    from evolve.store import Store
+    from evolve.core.run_store import RunStore
 
 
 class ReplayEvaluator:
@@ -20,7 +20,7 @@ class ReplayEvaluator:
 
     slots = 1  # one at a time, so that the order of tells is the order of asks
 
-    def __init__(self, store: "Store", run: int) -> None:
+    def __init__(self, store: "RunStore", run: int) -> None:
         self._store = store
         self._run = run
         self.device_class, self.evaluator_version = store.judge(run)

@@ -3,10 +3,11 @@
 from functools import partial
 
 from evolve.core.protocols import AddStatus, Archive, Elite, Offer, described
-from evolve.store import RunRow, Store
+from evolve.core.run_store import RunStore
+from evolve.store import RunRow
 
 
-def project(store: Store, run: RunRow, archive: Archive) -> Archive:
+def project(store: RunStore, run: RunRow, archive: Archive) -> Archive:
     """Replay a run's offers to an archive, in order.
 
     Args:

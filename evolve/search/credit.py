@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Interval
 from evolve.core.protocols import Elite, Proposal
+from evolve.core.records import Credit
+from evolve.core.run_store import RunStore
 from evolve.search.population import LivePopulation
-from evolve.store import Store, Ticket
-from evolve.store.rows import Credit
+from evolve.store import Ticket
 from evolve.store.tables.evaluations import refutes
 
 _BASELINE = Interval(0.0, 0.0, 0.0)
@@ -26,7 +27,7 @@ class CreditRule:
         baseline: the side of the timing that fitness is measured against.
     """
 
-    store: Store
+    store: RunStore
     run: int
     held: LivePopulation
     baseline: str

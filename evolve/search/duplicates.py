@@ -6,8 +6,8 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.program import Program
 from evolve.core.protocols import Archive, Failed, Proposal
+from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import parse, render
-from evolve.store import Store
 from evolve.store.tables.attempts import DUPLICATE
 
 
@@ -21,7 +21,7 @@ class DuplicateCheck:
         archive: may refuse a text that is too near to a held program (`Archive`).
     """
 
-    store: Store
+    store: RunStore
     run: int
     archive: Archive
 

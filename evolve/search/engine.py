@@ -31,6 +31,7 @@ from evolve.core.protocols import (
     SelectionPolicy,
     described,
 )
+from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import render
 from evolve.search.archive_replay import submit
 from evolve.search.credit import CreditRule
@@ -39,7 +40,7 @@ from evolve.search.methods import Method
 from evolve.search.population import LivePopulation
 from evolve.search.proposing import Asked, Proposer
 from evolve.search.schedule import Schedule, Scheduled, Shares
-from evolve.store import Judge, RunRow, Store, Ticket, TicketState
+from evolve.store import Judge, RunRow, Ticket, TicketState
 from evolve.store.champion import refuted_instances
 
 _CONTENDERS = 16  # of the best elites, among which the surest is looked for
@@ -67,7 +68,7 @@ class Search:
     def __init__(
         self,
         *,
-        store: Store,
+        store: RunStore,
         run: RunRow,
         archive: Archive,
         selection: SelectionPolicy,

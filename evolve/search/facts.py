@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from evolve.core.evaluation import Evaluation
 from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Attempt, Trial
-from evolve.store import Store
+from evolve.core.run_store import RunStore
 
 
 class RunFacts:
     """The questions that operators may ask about a run; the protocol describes each method."""
 
-    def __init__(self, store: Store, run: int) -> None:
+    def __init__(self, store: RunStore, run: int) -> None:
         self._store = store
         self._run = run
 

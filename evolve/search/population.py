@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import overload
 
 from evolve.core.protocols import Elite, Offer, Population, Visits
+from evolve.core.run_store import RunStore
 from evolve.search.ancestry_tree import Forest
 from evolve.search.ranking import Ranking
-from evolve.store import Store
 
 _NONE = Visits()
 
@@ -25,7 +25,7 @@ class LivePopulation(Population):
 
     turn = 0
 
-    def __init__(self, store: Store, run: int, slots: Mapping[str, Elite]) -> None:
+    def __init__(self, store: RunStore, run: int, slots: Mapping[str, Elite]) -> None:
         self._store = store
         self._run = run
         self._elites = {elite.program: elite for elite in slots.values()}

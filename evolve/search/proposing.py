@@ -20,11 +20,12 @@ from evolve.core.protocols import (
 )
 from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
+from evolve.core.run_store import RunStore
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
 from evolve.search.population import LivePopulation
 from evolve.search.schedule import Choice, Schedule, Scheduled, choices
-from evolve.store import RunRow, Store, Ticket
+from evolve.store import RunRow, Ticket
 
 MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
 
@@ -54,7 +55,7 @@ class Proposer:
     All randomness is a function of the run's seed, the name of the draw, and the ticket's number.
     """
 
-    store: Store
+    store: RunStore
     run: RunRow
     selection: SelectionPolicy
     operators: Mapping[str, Scheduled]

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evolve.store.rows import Arm, Cost, Judge, Pruned, RunRow, Ticket, TicketState
+from evolve.core.records import Arm, Cost, Judge, Pruned, RunRow, Ticket, TicketState
 
 if TYPE_CHECKING:
     from evolve.store.store import Store

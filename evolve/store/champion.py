@@ -13,8 +13,8 @@ from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment, instance_digest
-from evolve.store.rows import RunRow
-from evolve.store.store import Store
+from evolve.core.records import RunRow
+from evolve.core.run_store import RunStore
 
 RUNNER_UP = "runner_up"
 CHAMPION = "champion"
@@ -39,7 +39,7 @@ class Champion:
         return instance_digest(self.program, self.assignment)
 
 
-def champion(store: Store, run: RunRow) -> Champion | None:
+def champion(store: RunStore, run: RunRow) -> Champion | None:
     """The winner of a run; unverified where nothing has been verified yet.
 
     None while no strictly correct program has been timed, or where verification refuted all.
@@ -58,17 +58,23 @@ def champion(store: Store, run: RunRow) -> Champion | None:
     return reigning or beaten or _unverified(store, run, refuted)
 
 
-def refuted_instances(store: Store, run: RunRow) -> set[str]:
+def best_path(store: RunStore, run: RunRow) -> list[int]:
+    """The steps that made a run's champion and its main ancestors, in order; empty without one."""
+    winner = champion(store, run)
+    return [] if winner is None else store.line_to(run.id, winner.program)
+
+
+def refuted_instances(store: RunStore, run: RunRow) -> set[str]:
     """Instances (digests) that a verification found wrong, or not custom, or could not time."""
     return {instance for instance, found in _verifications(store, run) if found is None}
 
 
-def verified_instances(store: Store, run: RunRow) -> set[str]:
+def verified_instances(store: RunStore, run: RunRow) -> set[str]:
     """Instances (digests) that have stood a verification, or been refuted by one."""
     return {instance for instance, _ in _verifications(store, run)}
 
 
-def _verifications(store: Store, run: RunRow) -> list[tuple[str, Champion | None]]:
+def _verifications(store: RunStore, run: RunRow) -> list[tuple[str, Champion | None]]:
     """Every verification that says something, in order: the instance, None if it is refuted."""
     found = []
     for sequence in store.made_by(run.id, VERIFY):
@@ -90,7 +96,7 @@ def _is_crowned(found: Champion, reigning: Champion | None) -> bool:
     return not (RUNNER_UP in duels and duels[RUNNER_UP].high < 1.0)
 
 
-def _unverified(store: Store, run: RunRow, refuted: set[str]) -> Champion | None:
+def _unverified(store: RunStore, run: RunRow, refuted: set[str]) -> Champion | None:
     for elite in sorted(store.slots(run.id).values(), key=lambda elite: -elite.fitness.value):
         if instance_digest(elite.program, elite.assignment) in refuted:
             continue
@@ -99,7 +105,7 @@ def _unverified(store: Store, run: RunRow, refuted: set[str]) -> Champion | None
     return None
 
 
-def _at(store: Store, run: RunRow, sequence: int) -> Champion | None:
+def _at(store: RunStore, run: RunRow, sequence: int) -> Champion | None:
     evaluation = store.evaluation(run.id, sequence)
     if evaluation is None or not evaluation.strict or run.baseline not in evaluation.ratios:
         return None

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
-from evolve.store.database.connection import Database
+from evolve.core.records import Ticket
+from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
-from evolve.store.rows import Ticket
 from evolve.store.tables import archive, lineage, requests, runs, tickets
 
 _PAGE = 200
@@ -34,21 +34,18 @@ _NEXT = (
 
 def lines(database: Database, run_id: int, *, canonical: bool) -> Iterator[str]:
     """The run, its programs and tickets in order, and its counters, one JSON object each."""
-    with database.read() as connection:
-        first = _run(connection, run_id, canonical)
-    yield canonical_json(first)
+    yield canonical_json(database.read(_run, run_id, canonical))
     after = -1
-    while True:
-        with database.read() as connection:
-            rows = connection.execute(_NEXT, {"run": run_id, "after": after}).all()
-            page = [line for row in rows for line in _ticket_lines(connection, row, canonical)]
+    while page := database.read(_page, run_id, after, canonical):
         yield from map(canonical_json, page)
-        if len(rows) < _PAGE:
-            break
-        after = rows[-1].sequence
-    with database.read() as connection:
-        last = _progress(connection, run_id, canonical)
-    yield canonical_json(last)
+        after = page[-1]["sequence"]
+    yield canonical_json(database.read(_progress, run_id, canonical))
+
+
+def _page(connection: Connection, run_id: int, after: int, canonical: bool) -> list[dict[str, Any]]:
+    """The lines of the next tickets, of which the last is a ticket's."""
+    rows = connection.execute(_NEXT, {"run": run_id, "after": after}).all()
+    return [line for row in rows for line in _ticket_lines(connection, row, canonical)]
 
 
 def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.program import Language
 from evolve.core.protocols import AddStatus
 from evolve.store import RunRow, Store
-from evolve.store.ancestry import best_path, models_behind
+from evolve.store.champion import best_path
 from evolve.store.training.trajectory import Reader, Record
 from evolve.trajectories.step import Known, Made, Step, speedup
 
@@ -128,7 +128,7 @@ class History:
         elif not sources and record.program is not None:
             # It may be another run's. What a warm start took over has lost its name with its
             # tunables, and may be of another file: its origin is not known.
-            models |= models_behind(self._store, record.program) or self._unknown
+            models |= self._store.models_behind(record.program) or self._unknown
         if models not in self._places:
             self._places[models] = len(self._sets)
             self._sets.append(models)
@@ -182,7 +182,7 @@ def _run(store: Store, run_id: int) -> RunRow:
     for run in store.runs():
         if run.id == run_id:
             return run
-    raise UsageError(f"there is no run number {run_id} in {store.path}; `evolve list` has them")
+    raise UsageError(f"there is no run number {run_id} in {store.location}; `evolve list` has them")
 
 
 def _value(ratio: Ratio) -> float:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from evolve.core.recalled import Recalled
+from evolve.core.records import RunRow
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.core.tokens import estimate_tokens
-from evolve.store import RunRow, Store
 from operators.checks import check_whole
 from operators.knowledge import operation_of
 from operators.memory.ideas import ideas, skills
@@ -45,7 +46,7 @@ class Recall:
         check_whole("memory.seen", self.seen, least=1)
         check_whole("memory.tokens", self.tokens, least=0)
 
-    def of(self, store: Store, finished: Sequence[RunRow], task: Task) -> list[Recalled]:
+    def of(self, store: RunStore, finished: Sequence[RunRow], task: Task) -> list[Recalled]:
         """Findings of the newest of the finished runs on the task's kind of operation."""
         alike = [run for run in finished if operation_kind(run.task) == operation_kind(task)]
         newest = sorted(alike, key=lambda run: -run.id)[: self.runs]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Attempt
 from evolve.core.recalled import Kind, Recalled
-from evolve.store import Store
+from evolve.core.run_store import RunStore
 from evolve.store.champion import Champion, champion
 from operators.memory.past import Past, language_of
 from operators.prompting.composition import SUMMARY, summary_of
@@ -20,7 +20,7 @@ _LINE = 32  # ancestors of the best program that are looked at
 _SUMMARIES = 4  # newest ones, of which some may be empty
 
 
-def ideas(store: Store, pasts: Sequence[Past]) -> Iterator[Recalled]:
+def ideas(store: RunStore, pasts: Sequence[Past]) -> Iterator[Recalled]:
     """The best program of every run, then of all runs the steps that gained most."""
     gains: list[tuple[Ratio, Recalled]] = []
     for past in pasts:
@@ -64,7 +64,7 @@ def _gains(past: Past, line: Sequence[Attempt], language: str) -> Iterator[tuple
             yield gain, Recalled(kind=Kind.IDEA, about=about, words=note, language=language)
 
 
-def skills(store: Store, pasts: Sequence[Past]) -> Iterator[Recalled]:
+def skills(store: RunStore, pasts: Sequence[Past]) -> Iterator[Recalled]:
     """The last summary of every run whose models wrote some (operator `summarise`)."""
     for past in pasts:
         found = store.exchanges(past.run.id, SUMMARY, SUMMARY, _SUMMARIES)

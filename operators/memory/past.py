@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Attempt
-from evolve.store import RunRow, Store
+from evolve.core.run_store import RunStore
+from evolve.store import RunRow
 
 LOOKED_AT = 400
 """How many of a run's newest steps are searched for failure rules."""
@@ -20,7 +21,7 @@ class Past:
     attempts: Sequence[Attempt]
 
     @classmethod
-    def read(cls, store: Store, run: RunRow) -> "Past":
+    def read(cls, store: RunStore, run: RunRow) -> "Past":
         device = store.environment(run.id).get("device_class", "")
         return cls(run, device, store.recent(run.id, LOOKED_AT))
 
@@ -30,7 +31,7 @@ class Past:
         return f"run {self.run.name}, task {self.run.task.name}, {self.device}"
 
 
-def language_of(store: Store, program: str) -> str:
+def language_of(store: RunStore, program: str) -> str:
     """The language of a program's kernels; empty if it has none."""
     found = detect_language(store.source(program))
     return "" if found is Language.TORCH else found.value

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from evolve.core.evaluation import Status
 from evolve.core.protocols import Attempt
 from evolve.core.recalled import Kind, Recalled
-from evolve.store import Store
+from evolve.core.run_store import RunStore
 from operators.memory.past import Past, language_of
 
 MAX_RULES = 8
@@ -35,7 +35,7 @@ class _Seen(NamedTuple):
     attempt: Attempt
 
 
-def rules(store: Store, pasts: Sequence[Past], least: int) -> Iterator[Recalled]:
+def rules(store: RunStore, pasts: Sequence[Past], least: int) -> Iterator[Recalled]:
     """Rules for failures that occurred at least `least` times, the most frequent first."""
     found: dict[_Class, list[_Seen]] = {}
     for past in pasts:
@@ -48,7 +48,7 @@ def rules(store: Store, pasts: Sequence[Past], least: int) -> Iterator[Recalled]
             yield _rule(store, known, seen, pasts)
 
 
-def _class_of(store: Store, attempt: Attempt) -> _Class | None:
+def _class_of(store: RunStore, attempt: Attempt) -> _Class | None:
     if attempt.program is None:
         message = message_of(attempt.failure)
         return _Class(_NO_PROGRAM, "", _NUMBER.sub("N", message)) if message else None
@@ -72,7 +72,7 @@ def message_of(feedback: str) -> str:
     return _PLACE.sub("", said[0]).strip()[:MAX_CHARS] if said else ""
 
 
-def _rule(store: Store, known: _Class, seen: Sequence[_Seen], pasts: Sequence[Past]) -> Recalled:
+def _rule(store: RunStore, known: _Class, seen: Sequence[_Seen], pasts: Sequence[Past]) -> Recalled:
     runs = list(dict.fromkeys(each.past.run.name for each in seen))
     devices = dict.fromkeys(each.past.device for each in seen)
     looked_at = sum(len(past.attempts) for past in pasts if past.run.name in runs)
@@ -91,7 +91,7 @@ def _rule(store: Store, known: _Class, seen: Sequence[_Seen], pasts: Sequence[Pa
     )
 
 
-def _remedy(store: Store, seen: Sequence[_Seen]) -> str:
+def _remedy(store: RunStore, seen: Sequence[_Seen]) -> str:
     """The note of a correct child of a failed program; empty if there is none."""
     for past, attempt in seen[:_LOOKED_AT]:
         if attempt.program is None:

@@ -58,9 +58,7 @@ def main() -> None:
         path = Path(folder) / "bench.db"
         for size in map(int, options.sizes.split(",")):
             grow(path, size)
-            command = [sys.executable, "-m", "tests.benchmarks.bench_engine", "--measure", path]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True)
-            row = json.loads(answer.stdout)
+            row = measured(str(path))
             print(
                 f"{size:>9} {row['median_ms']:>10.2f} {row['p95_ms']:>8.2f} "
                 f"{row['cpu_ms']:>8.2f} {row['ready_s']:>8.2f} {row['memory_mb']:>10.0f}",
@@ -72,15 +70,23 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="100,1000,10000", help="ascending")
     parser.add_argument("--dir", help="folder for the database (several GB at 10^6)")
-    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def measure(path: Path) -> dict[str, float]:
+def measured(location: str) -> dict[str, float]:
+    """`measure` in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_engine", "--measure", location]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    row: dict[str, float] = json.loads(answer.stdout)
+    return row
+
+
+def measure(location: str) -> dict[str, float]:
     """Resume the run, take steps; the verdicts are made outside of what is timed."""
     collect_seldom()  # as a pipeline does
     start = time.perf_counter()
-    store = Store.open(path)
+    store = Store.open(location)
     run = store.run()
     store.claim(run.id)
     search = Search(

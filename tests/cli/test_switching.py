@@ -26,7 +26,6 @@ from evolve.search.archive_replay import project
 from evolve.search.engine import Search
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
-from evolve.store.warm_start import create_from
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
 from tests.search.conftest import make_search, variants
@@ -102,10 +101,10 @@ def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_sta
 
 def taken_over(path: Path, store: Store, option: str, **changes) -> Search:
     """The search of a new run that has taken over the stored one, with another archive."""
-    config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.path}")
+    config = settings(f"warm_start={path}:demo", "device=cpu", f"store.path={store.location}")
     config |= {"opponents": {}, "audit": []} | changes
     task, steps = take_over(config, synthetic_task(), SyntheticEvaluator())
-    run = create_from(store, steps, name="new", task=task, config=config, seed=1)
+    run = store.create_run(name="new", task=task, config=config, seed=1, steps=steps)
     return search_of(store, run, config, option)
 
 

@@ -142,7 +142,7 @@ def test_doctor_knows_a_network_file_system(tmp_path: Path, monkeypatch):
     assert "write-ahead log works here" in doctor.database().detail
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"35 21 0:40 / {tmp_path} rw shared:20 - nfs4 server:/home rw\n")
-    monkeypatch.setattr("evolve.store.database.filesystem.MOUNTS", mounts)
+    monkeypatch.setattr("evolve.store.sqlite.filesystem.MOUNTS", mounts)
     assert doctor.database().detail.endswith("no write-ahead log, one host at a time")
 
 

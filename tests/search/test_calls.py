@@ -86,7 +86,7 @@ def test_a_call_is_committed_with_its_reservation_before_it_is_sent(store, run):
     seen = []
 
     def script(request, number):
-        with Store.open(store.path, read_only=True) as other:
+        with Store.open(store.location, read_only=True) as other:
             [ticket] = other.open_tickets(run.id)
             progress = other.progress(run.id)
             seen.append((ticket.request, progress.tokens_reserved, progress.usd_reserved))

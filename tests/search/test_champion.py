@@ -17,13 +17,12 @@ import pytest
 from evolve.core.evaluation import EARLY_STOPPED, Fidelity, Label, Status
 from evolve.core.lineage import REMEASURE, VERIFY
 from evolve.core.measurement import UNREACHABLE_SPEEDUP, Ratio
+from evolve.core.records import Judge
 from evolve.search.execution.final_evaluation import play_finals
 from evolve.search.execution.pipeline import Pipeline
 from evolve.search.execution.verification import MAX_CONTENDERS
 from evolve.search.termination import from_config
-from evolve.store.ancestry import best_path
-from evolve.store.champion import CHAMPION, RUNNER_UP, champion
-from evolve.store.warm_start import create_from, judged_steps
+from evolve.store.champion import CHAMPION, RUNNER_UP, best_path, champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, constants
 from tests.search.conftest import make_search, run_to_end, run_until_stopped, variants
 from tests.search.models import ScriptedModel, writer
@@ -367,14 +366,10 @@ def test_an_opening_that_was_stopped_goes_on_when_the_run_is_resumed(store, run,
 def test_a_run_that_took_over_verdicts_verifies_the_best_of_them_first(store, run):
     judge = Recording()
     run_to_end(make_search(store, run, operators=variants()), judge, evaluations=3)
-    steps = judged_steps(
-        store,
-        run,
-        task=run.task,
-        device_class=judge.device_class,
-        evaluator_version=judge.evaluator_version,
+    steps = store.judged_steps(
+        run.id, run.task.revision, Judge(judge.device_class, judge.evaluator_version)
     )
-    second = create_from(store, steps, name="second", task=run.task, config=run.config, seed=0)
+    second = store.create_run(name="second", task=run.task, config=run.config, seed=0, steps=steps)
     asked = opened(make_search(store, second, operators=variants()), Recording(), evaluations=3)
     assert asked[0] is Fidelity.VERIFY
     assert asked.count(Fidelity.SEARCH) == 3

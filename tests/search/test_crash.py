@@ -18,22 +18,23 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import instance_digest
 from evolve.store import Store
 from tests import forked
+from tests.store.servers import Server, running_server
 
 BUDGET = 100
 
 History = tuple[dict[int, object], int]  # steps stored at a kill, lines of the journal then
 
 
-def start(folder: Path) -> forked.Forked:
-    words = (str(folder / "evolve.db"), str(folder / "journal"), str(BUDGET))
+def start(folder: Path, location: str) -> forked.Forked:
+    words = (location, str(folder / "journal"), str(BUDGET))
     return forked.start("tests.search.crash_run", *words)
 
 
-def stored(folder: Path) -> dict[int, object]:
+def stored(location: str) -> dict[int, object]:
     """Steps with a verdict, by sequence."""
-    if not (folder / "evolve.db").exists():
+    if not Store.exists(location):
         return {}
-    store = Store.open(folder / "evolve.db")
+    store = Store.open(location)
     try:
         steps = {s.sequence: s for s in store.steps(store.run("crash").id)} if store.runs() else {}
         return {sequence: step for sequence, step in steps.items() if step.offer or step.failure}
@@ -46,26 +47,32 @@ def journal(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def check_kills(folder: Path, kills: int) -> None:
+def check_kills(folder: Path, kills: int, location: str = "", server: Server | None = None) -> None:
+    """Kill the search so often; if there is a `server`, this too every other time, before it."""
+    location = location or str(folder / "evolve.db")
     rng = random.Random(kills)
     history: list[History] = []
-    for _ in range(kills):
-        process = start(folder)
+    for number in range(kills):
+        process = start(folder, location)
         begun = len(journal(folder))
         # Wait until it evaluates, then kill at a random moment: most starts are spent importing.
         while process.poll() is None and len(journal(folder)) == begun:
             time.sleep(0.005)
         time.sleep(rng.uniform(0.0, 0.06))
+        if server is not None and number % 2:
+            server.kill()
+            server.start()
+            time.sleep(rng.uniform(0.0, 0.3))
         process.kill()
         process.wait()
-        history.append((stored(folder), len(journal(folder))))
-    check_end(folder, history)
+        history.append((stored(location), len(journal(folder))))
+    check_end(folder, history, location)
 
 
-def check_end(folder: Path, history: list[History]) -> None:
-    process = start(folder)
+def check_end(folder: Path, history: list[History], location: str) -> None:
+    process = start(folder, location)
     assert process.wait(timeout=60) == 0, process.printed()[1][-2000:]
-    store = Store.open(folder / "evolve.db")
+    store = Store.open(location)
     run = store.run("crash")
     steps = {step.sequence: step for step in store.steps(run.id)}
     starts = journal(folder)
@@ -107,6 +114,18 @@ def key(store: Store, run: int, step) -> str:
 
 def test_eight_kills_lose_and_repeat_nothing(tmp_path):
     check_kills(tmp_path, 8)
+
+
+def test_kills_of_a_search_and_its_server_lose_and_repeat_nothing(tmp_path):
+    with running_server() as server:
+        check_kills(tmp_path, 6, server.new_database(), server)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_hundred_kills_of_a_search_and_its_server_lose_and_repeat_nothing(tmp_path):
+    with running_server() as server:
+        check_kills(tmp_path, 100, server.new_database(), server)
 
 
 @pytest.mark.slow

@@ -49,12 +49,15 @@ def replies(store: Store, run: int) -> list[dict]:
 
 def reserved(store: Store, run: int) -> int:
     """Tokens of calls that are charged as reserved: their outcome or their count is unknown."""
-    with store._database.read() as connection:
-        query = (
-            "SELECT coalesce(sum(tokens_reserved), 0) FROM call "
-            "WHERE usage IS NULL AND status NOT IN ('failed', 'unavailable')"
-        )
-        return connection.exec_driver_sql(query).scalar_one()
+    return single(
+        store,
+        "SELECT coalesce(sum(tokens_reserved), 0) FROM call "
+        "WHERE usage IS NULL AND status NOT IN ('failed', 'unavailable')",
+    )
+
+
+def single(store: Store, query: str) -> int:
+    return store._database.read(lambda connection: connection.exec_driver_sql(query).scalar_one())
 
 
 def faulty(share: float):
@@ -221,9 +224,10 @@ def wait_until(process: forked.Forked, holds) -> None:
 
 def charged(folder: Path) -> int:
     """Calls that count as paid for, those of unknown outcome among them."""
-    with Store.open(folder / "evolve.db") as store, store._database.read() as connection:
-        query = "SELECT count(*) FROM call WHERE status NOT IN ('failed', 'unavailable')"
-        return connection.exec_driver_sql(query).scalar_one()
+    with Store.open(folder / "evolve.db") as store:
+        return single(
+            store, "SELECT count(*) FROM call WHERE status NOT IN ('failed', 'unavailable')"
+        )
 
 
 def check_early_kills(folder: Path, kills: int) -> None:

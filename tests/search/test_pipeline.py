@@ -330,7 +330,9 @@ def test_what_is_under_way_is_given_up_also_where_nothing_can_be_stored_any_more
             self.calls += 1
             if self.calls == 1:
                 await self.second.wait()
-                with closing(sqlite3.connect(store.path)) as connection:  # somebody takes it over
+                with closing(
+                    sqlite3.connect(store.location)
+                ) as connection:  # somebody takes it over
                     connection.execute("UPDATE lease SET owner = 'another'")
                     connection.commit()
                 return self.judge(request)

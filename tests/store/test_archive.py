@@ -19,6 +19,8 @@ from tests.store.facts import (
     take_step,
 )
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def test_slots_equal_the_archive_and_a_replay_of_its_offers(store: Store) -> None:
     run = new_run(store).id

@@ -17,6 +17,8 @@ from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 from tests.store.test_scale import instructions
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 WORST = Reservation(tokens=500, usd=0.5)
 
 
@@ -217,6 +219,7 @@ def test_a_call_that_was_not_accepted_leaves_its_ticket_open_and_costs_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("location", ["sqlite"], indirect=True)
 def test_questions_cost_the_same_late_in_a_run(store: Store, run: int) -> None:
     def grow(span: range) -> None:
         for number in span:

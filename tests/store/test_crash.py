@@ -107,7 +107,7 @@ def test_nothing_is_lost_when_the_writer_is_killed_twenty_times(path: Path) -> N
 def test_nothing_is_lost_without_the_write_ahead_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evolve.store.database.filesystem.is_shared_between_hosts", lambda _: True)
+    monkeypatch.setattr("evolve.store.sqlite.filesystem.is_shared_between_hosts", lambda _: True)
     rounds(path, 5)
 
 

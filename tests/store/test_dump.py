@@ -13,6 +13,8 @@ from evolve.core.protocols import Failed
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def search(store: Store, name: str, *, pace: float) -> int:
     run = new_run(store, name, folder=name).id

@@ -13,6 +13,8 @@ from evolve.core.protocols import Failed, Proposal, Trial
 from evolve.store import Store
 from tests.store.facts import TASK, SmallArchive, evaluation, new_run, program, ratio, take_step
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def test_a_source_comes_back_to_the_letter(store: Store) -> None:
     run = new_run(store).id

@@ -21,9 +21,9 @@ from evolve.core.errors import StoreError, UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.store import Store
-from evolve.store.database.connection import choose_journal
-from evolve.store.database.filesystem import type_of
 from evolve.store.database.schema import VERSION
+from evolve.store.sqlite.database import choose_journal
+from evolve.store.sqlite.filesystem import type_of
 from tests.nobody import as_nobody
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
 
@@ -86,18 +86,15 @@ def test_a_database_of_another_program_is_left_as_it_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"), [(VERSION + 1, "pip install -U"), (0, "start a new database")]
+    ("version", "remedy"),
+    [(VERSION + 1, "pip install -U"), (5, "evolve db upgrade --store"), (0, "start a new one")],
 )
 def test_another_schema_is_refused_with_what_to_do(store: Store, version: int, remedy: str) -> None:
     new_run(store)
     store.close()
-    pragma(store.path, f"user_version={version}")
-    with pytest.raises(UsageError, match=rf"{store.path} has schema {version}.*{remedy}"):
-        Store.open(store.path)
-
-
-def test_upgrading_the_current_schema_has_nothing_to_do(store: Store) -> None:
-    assert "nothing to do" in store.upgrade()
+    pragma(store.location, f"user_version={version}")
+    with pytest.raises(UsageError, match=rf"{store.location} has schema {version}.*{remedy}"):
+        Store.open(store.location)
 
 
 def test_a_damaged_file_is_said_to_be_damaged(store: Store) -> None:
@@ -105,21 +102,21 @@ def test_a_damaged_file_is_said_to_be_damaged(store: Store) -> None:
     for number in range(1, 30):
         take_step(store, run, SmallArchive(), number)
     store.close()
-    data = bytearray(store.path.read_bytes())
+    data = bytearray(Path(store.location).read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
-    store.path.write_bytes(data)
-    with pytest.raises(StoreError, match="is damaged"), Store.open(store.path) as opened:
+    Path(store.location).write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"), Store.open(store.location) as opened:
         list(opened.steps(run))
 
 
 def test_reading_only_does_not_write(store: Store) -> None:
     run = new_run(store).id
-    with Store.open(store.path, read_only=True) as reader:
+    with Store.open(store.location, read_only=True) as reader:
         assert reader.run().id == run
         with pytest.raises(StoreError, match="cannot be written"):
             reader.ask(run, "tune", ())
     with pytest.raises(UsageError, match="no database"):
-        Store.open(store.path.with_name("other.db"), read_only=True, create=True)
+        Store.open(Path(store.location).with_name("other.db"), read_only=True, create=True)
 
 
 @pytest.fixture
@@ -127,13 +124,13 @@ def closed_folder(store: Store) -> Iterator[Path]:
     """A finished database in a folder that cannot be written."""
     new_run(store)
     store.close()
-    folder = store.path.parent
+    folder = Path(store.location).parent
     for parent in folder.parents:
         if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
             parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
-    store.path.chmod(0o444)
+    Path(store.location).chmod(0o444)
     folder.chmod(0o555)
-    yield store.path
+    yield Path(store.location)
     folder.chmod(0o755)
 
 
@@ -192,7 +189,7 @@ def test_a_full_disk_loses_the_write_under_way_and_nothing_else(small_disk: Path
         take_step(store, run, SmallArchive(), 6)
         assert store.progress(run).proposals == before + 1
         assert store.slots(run) == replay(store, run)
-    assert pragma(store.path, "integrity_check") == "ok"
+    assert pragma(store.location, "integrity_check") == "ok"
 
 
 def test_a_disk_without_room_for_a_database_is_said_to_be_full(small_disk: Path) -> None:
@@ -213,7 +210,7 @@ def test_a_file_at_its_size_limit_is_told_from_other_errors(store: Store) -> Non
 def test_without_the_write_ahead_log_a_journal_is_used_and_said(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evolve.store.database.filesystem.is_shared_between_hosts", lambda _: True)
+    monkeypatch.setattr("evolve.store.sqlite.filesystem.is_shared_between_hosts", lambda _: True)
     with Store.open(path, create=True) as store:
         (notice,) = store.notices
         assert notice.startswith(f"{path}: the write-ahead log does not work")

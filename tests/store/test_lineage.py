@@ -12,6 +12,8 @@ from evolve.core.protocols import AddStatus, Failed, Proposal
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, ratio, take_step
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def test_a_step_tells_the_whole_story_without_texts(store: Store) -> None:
     run = new_run(store).id

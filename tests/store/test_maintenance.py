@@ -31,7 +31,7 @@ def search(store: Store, run: int, count: int) -> SmallArchive:
     """Programs 1, 2, ... each made from the one with half its number, with bulky samples."""
     archive, draw = SmallArchive(), random.Random(3)
     for number in range(1, count + 1):
-        samples = {"large": [draw.random() for _ in range(200)]}
+        samples = {"large": {"candidate": [draw.random() for _ in range(200)]}}
         judged = replace(evaluation(1 + number % 7), samples=samples, feedback=f"try {number}")
         parents = (program(number // 2).digest,) if number > 1 else ()
         take_step(store, run, archive, number, parents=parents, judged=judged)
@@ -73,7 +73,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 def test_pruning_keeps_elites_their_ancestors_and_every_verdict(store: Store) -> None:
     run, other = new_run(store).id, new_run(store, "other").id
     archive = search(store, run, 60)
-    untouched = replace(evaluation(1.5), samples={"only": ["here"]})
+    untouched = replace(evaluation(1.5), samples={"only": {"candidate": [1.0]}})
     take_step(store, other, SmallArchive(), 1, judged=untouched)
     before = {step.sequence: store.evaluation(run, step.sequence) for step in store.steps(run)}
     steps = list(store.steps(run))
@@ -88,7 +88,7 @@ def test_pruning_keeps_elites_their_ancestors_and_every_verdict(store: Store) ->
 
     assert removed.evaluations == 60 - len(kept)
     assert removed.bytes > 0
-    with closing(sqlite3.connect(store.path)) as connection:
+    with closing(sqlite3.connect(store.location)) as connection:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     assert list(store.steps(run)) == steps
     assert store.slots(run) == archive.held
@@ -120,7 +120,7 @@ def test_pruning_can_keep_the_best_few_only(store: Store) -> None:
 def test_a_run_under_way_elsewhere_is_not_pruned(store: Store) -> None:
     run = new_run(store).id
     store.claim(run)
-    with Store.open(store.path) as other, pytest.raises(UsageError, match="being continued"):
+    with Store.open(store.location) as other, pytest.raises(UsageError, match="being continued"):
         other.prune(run)
 
 
@@ -131,4 +131,4 @@ def test_sizes_add_up_to_the_files(store: Store) -> None:
     assert sizes["samples"] > sizes["sources"] > sizes["environments"] > 0
     assert sizes["log"] > 0
     total = sum(size for kind, size in sizes.items() if kind != "log")
-    assert total == store.path.stat().st_size
+    assert total == Path(store.location).stat().st_size

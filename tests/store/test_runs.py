@@ -113,7 +113,7 @@ def test_active_time_adds_up_over_heartbeats_and_resumes(store: Store) -> None:
 
 def test_a_second_process_is_told_who_continues_the_run(store: Store) -> None:
     run = new_run(store).id
-    with another_process_holding(store.path, run) as holder:
+    with another_process_holding(store.location, run) as holder:
         with pytest.raises(
             UsageError,
             match=rf"run 'first' is being continued by another process on .*pid {holder.pid}, "
@@ -128,7 +128,9 @@ def test_a_second_process_is_told_who_continues_the_run(store: Store) -> None:
 def test_claiming_in_two_processes_at_once_succeeds_in_one(store: Store) -> None:
     run = new_run(store).id
     pipes = [FORK.Pipe() for _ in range(4)]
-    children = [FORK.Process(target=hold, args=(store.path, run, theirs)) for _, theirs in pipes]
+    children = [
+        FORK.Process(target=hold, args=(store.location, run, theirs)) for _, theirs in pipes
+    ]
     for child in children:
         child.start()
     answers = [ours.recv() for ours, _ in pipes]
@@ -157,7 +159,7 @@ def test_several_processes_may_create_the_same_database(path: Path) -> None:
 
 def test_a_run_of_a_dead_process_is_free_at_once(store: Store) -> None:
     run = new_run(store).id
-    with another_process_holding(store.path, run):
+    with another_process_holding(store.location, run):
         assert store.run().state == "running"
     assert (store.run().state, store.run().reason) == ("interrupted", "its process is gone")
     store.claim(run)
@@ -168,11 +170,11 @@ def test_a_run_whose_holder_is_silent_is_taken_over_and_the_holder_fenced(store:
     run = new_run(store).id
     store.claim(run)
     ticket = store.ask(run, "tune", ())
-    with Store.open(store.path) as other:
-        age_heartbeats(store.path, 29)
+    with Store.open(store.location) as other:
+        age_heartbeats(store.location, 29)
         with pytest.raises(UsageError, match="29 s ago"):
             other.claim(run)
-        age_heartbeats(store.path, 2)
+        age_heartbeats(store.location, 2)
         other.claim(run)
         for write in (
             lambda: store.heartbeat(run, 1.0),
@@ -193,8 +195,8 @@ def test_who_lost_a_run_moves_no_ticket_on(store: Store) -> None:
         store.record(run, "tune", (), Proposal(program=program(number))) for number in (1, 2)
     )
     judged = store.evaluated(judged, evaluation())
-    age_heartbeats(store.path, 31)
-    with Store.open(store.path) as other:
+    age_heartbeats(store.location, 31)
+    with Store.open(store.location) as other:
         other.claim(run)
         before = list(other.dump(run))
         for write in (
@@ -212,7 +214,7 @@ def test_who_lost_a_run_moves_no_ticket_on(store: Store) -> None:
 def test_without_a_write_ahead_log_no_second_host_works_in_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evolve.store.database.filesystem.is_shared_between_hosts", lambda _: True)
+    monkeypatch.setattr("evolve.store.sqlite.filesystem.is_shared_between_hosts", lambda _: True)
     with Store.open(path, create=True) as store:
         one, two = new_run(store, "one").id, new_run(store, "two").id
         with another_process_holding(path, one):
@@ -232,12 +234,12 @@ def test_without_a_write_ahead_log_no_second_host_works_in_the_file(
 
 def test_a_holder_on_another_machine_is_believed_until_it_is_silent(store: Store) -> None:
     run = new_run(store).id
-    with another_process_holding(store.path, run):
+    with another_process_holding(store.location, run):
         pass
-    with closing(sqlite3.connect(store.path)) as connection:
+    with closing(sqlite3.connect(store.location)) as connection:
         connection.execute("UPDATE lease SET machine = 'elsewhere', host = 'node7'")
         connection.commit()
     with pytest.raises(UsageError, match="on node7"):
         store.claim(run)
-    age_heartbeats(store.path, 31)
+    age_heartbeats(store.location, 31)
     store.claim(run)

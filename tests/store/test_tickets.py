@@ -34,9 +34,11 @@ from tests.store.facts import (
     take_step,
 )
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def open_elsewhere(store: Store, run: int) -> list[Ticket]:
-    with Store.open(store.path, read_only=True) as other:
+    with Store.open(store.location, read_only=True) as other:
         return other.open_tickets(run)
 
 

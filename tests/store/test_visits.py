@@ -20,6 +20,8 @@ from evolve.store import Store
 from evolve.store.tables.parent_stats import GENERATIONS
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 
+BACK_ENDS = ("sqlite", "postgresql")
+
 
 def test_a_ticket_counts_so_many_generations_up(store: Store) -> None:
     run, archive = new_run(store).id, SmallArchive()

@@ -29,7 +29,7 @@ def told(search: Searched) -> Searched:
 
 
 def run(told: Searched, out: Path, *words: str) -> Path:
-    export.main([*words, "--store", str(told.store.path), "-o", str(out)])
+    export.main([*words, "--store", told.store.location, "-o", str(out)])
     return out
 
 
@@ -45,7 +45,7 @@ def test_it_says_what_was_written_and_what_was_left_out(
 
 @pytest.mark.slow
 def test_a_bar_on_a_terminal_says_how_far_it_is(told: Searched, tmp_path: Path):
-    words = ["export", "first", "--to", "trl-sft", "--store", str(told.store.path)]
+    words = ["export", "first", "--to", "trl-sft", "--store", told.store.location]
     ours, theirs = pty.openpty()
     done = subprocess.run(
         [sys.executable, "-m", "evolve", *words, "-o", str(tmp_path / "out")],
@@ -101,7 +101,7 @@ def test_a_wrong_word_gets_a_message_that_helps(
 
 def test_where_to_and_for_whom_are_asked_for(told: Searched):
     with pytest.raises(UsageError, match="--to and -o are missing"):
-        export.main(["--store", str(told.store.path)])
+        export.main(["--store", told.store.location])
 
 
 def test_llamafactory_gets_its_dataset_info(told: Searched, tmp_path: Path):

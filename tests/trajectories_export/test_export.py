@@ -338,7 +338,7 @@ def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Pat
         "die = lambda unit, share, steps, rows: rows and os.kill(os.getpid(), signal.SIGKILL)\n"
         "export(store, [store.run('first')], Path(sys.argv[2]), plan, die)\n"
     )
-    words = [sys.executable, "-c", script, str(told.store.path), str(tmp_path / "out")]
+    words = [sys.executable, "-c", script, told.store.location, str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     died = subprocess.run(words, env=environment, check=False, timeout=60)
     assert died.returncode == -signal.SIGKILL

@@ -20,6 +20,7 @@ from evolve.app.session import is_done, keep
 from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
+from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator
 from evolve.report.audit import Findings, findings_of
@@ -28,7 +29,7 @@ from evolve.report.text import one_line
 from evolve.search.engine import Search
 from evolve.search.execution.final_evaluation import judge_again, play_finals, unjudged
 from evolve.search.execution.pipeline import Pipeline
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.trackers import Feed
 
 FIRST_S = 45.0  # taken for a task's time before one has ended
@@ -57,7 +58,7 @@ class Bench:
     def __init__(
         self,
         plan: Plan,
-        store: Store,
+        store: RunStore,
         evaluator: Evaluator,
         *,
         ends_at: float | None = None,

@@ -12,6 +12,7 @@ from evolve.app.budget import run_s
 from evolve.app.compare.methods import OF_A_RUN
 from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.diff import flatten
+from evolve.app.database import location_of, store_word
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
@@ -21,6 +22,7 @@ from evolve.app.validation import Request, read_request
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Evaluator
+from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of
 from evolve.report.text import count_text, duration_text
 from evolve.store import Store
@@ -72,7 +74,7 @@ def plan(
             runs of these names with other settings, or a setting that a run would refuse.
     """
     _check(settings, searches, seeds)
-    shared = [f"store.path={store}", "store.reuse=false", *settings]
+    shared = [store_word(store), "store.reuse=false", *settings]
     limits = _budget(shared)
     entries = []
     for seed in range(seeds):
@@ -203,7 +205,7 @@ async def search_all(
         judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
-        with Store.open(config["store"]["path"], create=True) as store:
+        with Store.open(location_of(config), create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:
                     found = await _findings(entry, judge, frontend)
@@ -227,7 +229,7 @@ async def _findings(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
 
 
 async def _search(
-    store: Store,
+    store: RunStore,
     entry: Entry,
     audited: Mapping[str, Any],
     judge: Evaluator,
@@ -240,6 +242,6 @@ async def _search(
     if entry.is_done:
         frontend.say(f"run {run.name} is finished: {run.reason}")
         return True
-    frontend.say(f"run {run.name} in {store.path}")
+    frontend.say(f"run {run.name} in {store.location}")
     # Compared runs have to be verified, however late: the limit applies to the search only.
     return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

@@ -197,9 +197,13 @@ class Recall:
 
 @dataclass
 class StoreSettings:
-    """Where the database is, and whether a verdict that it holds already is an answer."""
+    """Where the database is, and whether a verdict that it holds already is an answer.
 
-    path: str = MISSING
+    It is at `url`, a PostgreSQL server, if that is given, else in the file at `path`.
+    """
+
+    path: str | None = None
+    url: str | None = None
     reuse: bool = True
 
 

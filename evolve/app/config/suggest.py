@@ -3,6 +3,8 @@
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
+from evolve.app.database import store_word
+
 ALIASES = {  # names that other tools use, or that one expects: the remedy in our words
     "api_key": "keys stay in the environment: export OPENAI_API_KEY or that of your provider, or "
     "name another variable, llm.key_variable=NAME",
@@ -57,7 +59,7 @@ def option_meant(group: str, option: str, options: Sequence[str]) -> str:
     if group == "llm" and "/" in option:
         return f"llm.model={option}"
     if group == "store":
-        return f"store.path={option}"
+        return store_word(option)
     near = OPTION_ALIASES.get(group, {}).get(option.lower()) or _closest(option, options)
     return f"{group}={near}" if near else ""
 

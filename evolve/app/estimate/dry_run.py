@@ -1,9 +1,9 @@
 """`evolve run ... --dry-run`: the likely result of the budget, without touching the runs' file."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from evolve.app.database import folder_of, location_of
 from evolve.app.device import start_evaluator
 from evolve.app.estimate.llm_probe import (
     FILE,
@@ -66,7 +66,7 @@ async def dry_run(config: Mapping[str, Any], frontend: Frontend) -> None:
     for line in forecast_lines(config["termination"], noise, calls, devices):
         frontend.say(line)
     if calls is not None:
-        path = Path(config["store"]["path"]).with_name(FILE)
+        path = folder_of(location_of(config)) / FILE
         frontend.say(
             f"calls       kept in {path}; `evolve cost --store {path}` says what they cost"
         )

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from evolve.app import components
+from evolve.app.database import folder_of, location_of
 from evolve.app.models import has_model
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
@@ -79,7 +79,7 @@ async def sample_calls(
     """
     if not has_model(config):
         return None
-    path = Path(config["store"]["path"]).with_name(FILE)
+    path = folder_of(location_of(config)) / FILE
     with Store.open(path, create=True) as store:
         names = {run.name for run in store.runs()}
         name = next(name for n in count(1) if (name := f"dry-run-{n}") not in names)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
-from evolve.app.database import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE, folder_of, place
 from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
@@ -53,7 +53,7 @@ async def optimize_async(
             `{"usd": 5, "evaluations": 200}` (`termination.*` of the configuration); limits that it
             does not name keep their defaults, None lifts one.
         model: `provider/name`, which LiteLLM calls; None: the built-in operators alone.
-        store: path of the database.
+        store: path of the database, or the URL of a PostgreSQL server.
         name: of the run. A run that the database has is resumed. None: a new run, named after the
             task.
         device: `cpu` or `cuda`; None: a GPU if there is one.
@@ -70,13 +70,13 @@ async def optimize_async(
     """
     began = time.monotonic()
     frontend = EventFrontend(on_event)
-    path = os.fspath(store)
-    folder = Path(path).parent / TASKS
+    location = os.fspath(store)
+    folder = folder_of(location) / TASKS
     given = {
         "task": task_word(task, inputs, init_inputs, folder),
         "search": search,
         "llm.model": model,
-        "store.path": path,
+        **{f"store.{name}": value for name, value in place(location).items()},
         "name": name,
         "on_exists": "resume" if name and "on_exists" not in (settings or {}) else None,
         "device": device,

@@ -10,10 +10,11 @@ from typing import Any, Self, TypeAlias
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
+from evolve.core.run_store import RunStore
 from evolve.search.execution.judging import Told
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import Rule
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import champion
 
 
@@ -78,7 +79,7 @@ Callback: TypeAlias = Callable[[Event], None]
 class Steps:
     """Turns told steps into events (`evolve.app.frontend.Display`)."""
 
-    def __init__(self, store: Store, run: RunRow, send: Callback) -> None:
+    def __init__(self, store: RunStore, run: RunRow, send: Callback) -> None:
         self._run = run
         self._send = send
         self._winner = partial(champion, store, run)
@@ -151,9 +152,9 @@ class EventFrontend:
         self._send(Phase(text=what() if callable(what) else what))
         yield
 
-    def display(self, store: Store, run: RunRow, config: Mapping[str, Any], rule: Rule) -> Steps:
-        self.place = str(store.path), run.name
-        self._send(Started(run=run.name, store=str(store.path)))
+    def display(self, store: RunStore, run: RunRow, config: Mapping[str, Any], rule: Rule) -> Steps:
+        self.place = store.location, run.name
+        self._send(Started(run=run.name, store=store.location))
         return Steps(store, run, self._send)
 
     @contextmanager
@@ -163,5 +164,5 @@ class EventFrontend:
         """A program ends a search by cancelling it: signals are its own."""
         yield
 
-    def ended(self, store: Store, run: RunRow, outcome: Outcome) -> None:
+    def ended(self, store: RunStore, run: RunRow, outcome: Outcome) -> None:
         self._send(Ended(run=run.name, reason=outcome.reason, finished=outcome.finished))

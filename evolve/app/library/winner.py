@@ -6,15 +6,16 @@ import evolve
 from evolve.app.text import speedup_text
 from evolve.core.errors import UsageError
 from evolve.core.lineage import Step
+from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import freeze
 from evolve.report.audit import NOT_COUNTED, findings_of, weakness
 from evolve.report.run.winner import origin
 from evolve.report.text import baseline_name, printable
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import Champion, champion
 
 
-def standalone(store: Store, run: RunRow) -> str:
+def standalone(store: RunStore, run: RunRow) -> str:
     """The winner's source with its tunables frozen, under a header that says where it is from.
 
     Raises:
@@ -27,7 +28,7 @@ def standalone(store: Store, run: RunRow) -> str:
     return f"{header}\n\n{body.rstrip()}\n"
 
 
-def winner_of(store: Store, run: RunRow) -> Champion:
+def winner_of(store: RunStore, run: RunRow) -> Champion:
     """The best program of a run.
 
     Raises:

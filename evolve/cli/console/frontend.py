@@ -14,12 +14,13 @@ from evolve.cli.console.terminal import wrapped
 from evolve.cli.exit_status import INTERRUPTED
 from evolve.cli.signals import handling
 from evolve.core.errors import UsageError
+from evolve.core.run_store import RunStore
 from evolve.report.run.facts import RunFacts, gather
-from evolve.report.run.html import default_path, render
+from evolve.report.run.html import render
 from evolve.report.text import one_line, write_text
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import Rule
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 
 
 class Terminal:
@@ -43,7 +44,7 @@ class Terminal:
         return doing(what, plain=plain)
 
     def display(
-        self, store: Store, run: RunRow, config: Mapping[str, Any], rule: Rule
+        self, store: RunStore, run: RunRow, config: Mapping[str, Any], rule: Rule
     ) -> PlainDisplay | LiveDisplay:
         tally = Tally(config["termination"], rule, config["baseline"])
         tally.recall(store, run)
@@ -80,19 +81,19 @@ class Terminal:
         finally:  # also where the disk is full, or the run was taken over
             os._exit(INTERRUPTED)
 
-    def ended(self, store: Store, run: RunRow, outcome: Outcome) -> None:
+    def ended(self, store: RunStore, run: RunRow, outcome: Outcome) -> None:
         """The summary; with the report, but for a run so long that the command's end would wait."""
         self._display = None
         whole = store.next_sequence(run.id) <= MAX_RECOUNTED
         facts = gather(store, run.name, whole=whole)
         report = _report(store, facts) if whole else ""
-        for line in summary(facts, outcome, store.path, report):
+        for line in summary(facts, outcome, store.location, report):
             print(wrapped(line))
 
 
-def _report(store: Store, facts: RunFacts) -> str:
+def _report(store: RunStore, facts: RunFacts) -> str:
     """Where the report has been written; in place of a path, why it could not be."""
     try:
-        return str(write_text(default_path(store.path, facts.run.name), render(facts)))
+        return str(write_text(store.folder / f"{facts.run.name}.html", render(facts)))
     except UsageError as error:
         return f"none: {error}"

@@ -16,10 +16,11 @@ from evolve.cli.console.terminal import without_echo
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
+from evolve.core.run_store import RunStore
 from evolve.report.text import duration_text, one_line
 from evolve.search.execution.judging import Told
 from evolve.search.termination import Rule
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import Champion, champion
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Tally:
         self.since = ""  # left out of the counts
         self._winner: Callable[[], Champion | None] = lambda: None
 
-    def recall(self, store: Store, run: RunRow) -> None:
+    def recall(self, store: RunStore, run: RunRow) -> None:
         """Take over where the run stands; of a very long one, without its counts."""
         self._winner = partial(champion, store, run)
         self._crown()

@@ -2,10 +2,9 @@
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 from evolve.app.config.upgrade import complete
-from evolve.app.database import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE, store_word
 from evolve.app.library.winner import proof_text
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
@@ -20,7 +19,7 @@ from evolve.store.champion import Champion
 MAX_EXAMPLE = 150  # characters
 
 
-def summary(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
+def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Iterator[str]:
     """Lines for the end of a command; `report` is its path, empty if none was written."""
     run, progress = facts.run, facts.progress
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
@@ -111,10 +110,10 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
             yield f"    {case.name:<12} {speedup_text(ratio)}{slower}"
 
 
-def _next_steps(facts: RunFacts, outcome: Outcome, store: Path, report: str) -> Iterator[str]:
-    name, elsewhere = shlex.quote(facts.run.name), store != Path(DEFAULT_STORE)
-    flag = f" --store {shlex.quote(str(store))}" if elsewhere else ""
-    setting = f" store.path={shlex.quote(str(store))}" if elsewhere else ""
+def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Iterator[str]:
+    name, elsewhere = shlex.quote(facts.run.name), store != DEFAULT_STORE
+    flag = f" --store {shlex.quote(store)}" if elsewhere else ""
+    setting = f" {shlex.quote(store_word(store))}" if elsewhere else ""
     is_slower = facts.champion is not None and facts.champion.ratio.value < 1
     goes_on = not outcome.finished or _left_text(facts)
     yield f"  report    {report or f'evolve report {name}{flag}'}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evolve import __version__
 from evolve.core.errors import UsageError
+from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.comparison.chart import charts, style
 from evolve.report.comparison.curves import ENOUGH, Curve, Group, Spent, read_curve, wins
@@ -20,7 +21,7 @@ from evolve.report.text import (
     ratio_text,
     write_text,
 )
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 
 COLUMNS = (
     *("method", "run", "seed", "evaluations", "proposals", "tokens", "device_time_s"),
@@ -47,7 +48,7 @@ class Comparison:
         return [curve for group in self.groups for curve in group.curves]
 
 
-def gather_comparison(store: Store, methods: Mapping[str, Sequence[str]]) -> Comparison:
+def gather_comparison(store: RunStore, methods: Mapping[str, Sequence[str]]) -> Comparison:
     """Read runs, the names of each method's under its label.
 
     Raises:

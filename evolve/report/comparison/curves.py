@@ -14,8 +14,9 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import NO_PROPOSALS, OPPONENT, VERIFY, Step
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import instance_digest
+from evolve.core.run_store import RunStore
 from evolve.report.lineage import speedup
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import Champion, champion
 
 AXES = ("evaluations", "proposals", "tokens", "wall_time_s")
@@ -146,7 +147,7 @@ def wins(one: Sequence[float | None], other: Sequence[float | None]) -> float:
     return won
 
 
-def read_curve(store: Store, run: RunRow) -> Curve:
+def read_curve(store: RunStore, run: RunRow) -> Curve:
     """The curve of a run as it stands in the store."""
     told = [step for step in store.steps(run.id) if step.status is not None or step.failure]
     told.sort(key=lambda step: (step.elapsed_s, step.sequence))

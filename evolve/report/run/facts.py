@@ -8,10 +8,11 @@ from functools import cached_property
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
+from evolve.core.run_store import RunStore
 from evolve.report.lineage import PathStep, best_path
 from evolve.report.run.opponent import Opponent, opponent
 from evolve.report.run.winner import origin
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import Champion, champion
 
 
@@ -64,7 +65,7 @@ class RunFacts:
         return f"{device}, {cores} cores" if cores else device
 
 
-def gather(store: Store, name: str | None, *, whole: bool = True) -> RunFacts:
+def gather(store: RunStore, name: str | None, *, whole: bool = True) -> RunFacts:
     """Read a run (None: the newest).
 
     Not `whole`, it takes no longer however long the run is: `steps` are the user's own baseline and
@@ -94,13 +95,13 @@ def gather(store: Store, name: str | None, *, whole: bool = True) -> RunFacts:
     )
 
 
-def _few_steps(store: Store, run: int) -> list[Step]:
+def _few_steps(store: RunStore, run: int) -> list[Step]:
     waiting = [ticket.sequence for ticket in store.open_tickets(run)]
     own = store.made_by(run, OPPONENT)
     return [store.step(run, sequence) for sequence in sorted({*waiting, *own})]
 
 
-def _example(store: Store, run: int, steps: list[Step]) -> Evaluation | None:
+def _example(store: RunStore, run: int, steps: list[Step]) -> Evaluation | None:
     ours = [step for step in steps if step.status is Status.INFRA]
     judged = [step for step in steps if step.status not in (None, Status.INFRA)]
     failed = [step for step in judged if step.status is not Status.CORRECT]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve import __version__
+from evolve.core.run_store import RunStore
 from evolve.report.run import (
     acceptance_rates,
     archive_map,
@@ -25,7 +26,6 @@ from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.lineage_picture import lineage_picture
 from evolve.report.run.progress_chart import progress_chart
 from evolve.report.text import baseline_name, count_text, printable, write_text
-from evolve.store import Store
 
 if TYPE_CHECKING:
     import jinja2
@@ -59,7 +59,7 @@ class Kernel:
     descriptors: list[tuple[str, str]]
 
 
-def write_report(store: Store, run_name: str | None, path: str | Path) -> Path:
+def write_report(store: RunStore, run_name: str | None, path: str | Path) -> Path:
     """Write the report of a run (None: the newest) and return its path.
 
     The same store gives the same bytes.
@@ -156,8 +156,3 @@ def trusted(text: str) -> Any:
     import markupsafe
 
     return markupsafe.Markup(text)
-
-
-def default_path(store: str | Path, run: str) -> Path:
-    """Where a run's report lies if no other place is named: beside the database."""
-    return Path(store).parent / f"{run}.html"

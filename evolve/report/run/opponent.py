@@ -9,7 +9,8 @@ from evolve.core.lineage import OPPONENT, Step
 from evolve.report.text import baseline_name, count_text, one_line
 
 if TYPE_CHECKING:
-    from evolve.store import RunRow, Store
+    from evolve.core.run_store import RunStore
+    from evolve.store import RunRow
 
 MAX_REASON = 300
 
@@ -46,7 +47,7 @@ class Opponent:
             )
 
 
-def opponent(store: "Store", run: "RunRow", steps: Sequence[Step]) -> Opponent:
+def opponent(store: "RunStore", run: "RunRow", steps: Sequence[Step]) -> Opponent:
     """Read the fate of the run's baseline in its `steps`."""
     own = [step.sequence for step in steps if step.operator == OPPONENT and step.status]
     untimed = [

@@ -31,7 +31,8 @@ def commands(facts: RunFacts) -> list[tuple[str, str]]:
 
 
 def _store_flag(config: Mapping[str, Any]) -> str:
-    path = (config.get("store") or {}).get("path")
+    place = config.get("store") or {}
+    path = place.get("url") or place.get("path")
     return f" --store {shlex.quote(str(path))}" if path and path != _DEFAULT_STORE else ""
 
 

@@ -1,11 +1,12 @@
 """The winner of a run, named by its program."""
 
 from evolve.core.lineage import Step
-from evolve.store import RunRow, Store
+from evolve.core.run_store import RunStore
+from evolve.store import RunRow
 from evolve.store.champion import Champion
 
 
-def origin(store: Store, run: RunRow, winner: Champion) -> Step:
+def origin(store: RunStore, run: RunRow, winner: Champion) -> Step:
     """The step that first gave the winner's program; that of the champion may be a verification."""
     return store.ancestors(run.id, winner.program)[-1]
 

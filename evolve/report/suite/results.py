@@ -7,11 +7,12 @@ from evolve.core.evaluation import Evaluation, Status
 from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.program import instance_digest
+from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of, weakness
 from evolve.report.comparison.curves import Curve, read_curve
 from evolve.report.text import baseline_name, one_line, ratio_text, span_text
 from evolve.search.execution.final_evaluation import EAGER, has_fallen, is_mixed
-from evolve.store import RunRow, Store
+from evolve.store import RunRow
 from evolve.store.champion import champion
 
 CUSTOM, MIXED = "custom", "mixed"
@@ -78,7 +79,7 @@ class TaskResult:
         return max(found, key=lambda each: each.ratios[EAGER].value, default=None)
 
 
-def read_suite(store: Store, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
+def read_suite(store: RunStore, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
     """The results of all tasks, in their order."""
     runs = {run.name: run for run in store.runs()}
     return [
@@ -89,7 +90,7 @@ def read_suite(store: Store, tasks: Sequence[SuiteTask]) -> list[TaskResult]:
     ]
 
 
-def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
+def read_result(store: RunStore, task: SuiteTask, run: RunRow) -> TaskResult:
     """The current result of a task's run."""
     steps = list(store.steps(run.id))
     winner = champion(store, run)
@@ -115,7 +116,7 @@ def read_result(store: Store, task: SuiteTask, run: RunRow) -> TaskResult:
 
 
 def _best(
-    store: Store, run: RunRow, steps: Sequence[Step], kind: str, crowned: str
+    store: RunStore, run: RunRow, steps: Sequence[Step], kind: str, crowned: str
 ) -> Found | None:
     """The champion if it is of the kind, else the fastest; one that a final spoke for goes first.
 
@@ -135,7 +136,7 @@ def _best(
     return best
 
 
-def _found(store: Store, run: RunRow, group: Sequence[Step], kind: str) -> Found | None:
+def _found(store: RunStore, run: RunRow, group: Sequence[Step], kind: str) -> Found | None:
     """One instance by all its evaluations; None if it is not of the kind, or has fallen."""
     finals = [step for step in group if step.operator == VERIFY]
     told = [step for step in group if EAGER in step.ratios and _is_of(step, kind)]
@@ -176,7 +177,7 @@ def _times(verdicts: Iterable[Evaluation]) -> dict[str, Interval]:
     return times
 
 
-def _reason(store: Store, run: RunRow, steps: Sequence[Step]) -> str:
+def _reason(store: RunStore, run: RunRow, steps: Sequence[Step]) -> str:
     """Why a run has no custom program: outcomes of its proposals, each with an example."""
     if run.state != "finished":
         return f"{run.state}: {run.reason}" if run.reason else run.state
@@ -201,7 +202,7 @@ def _outcome(step: Step) -> str:
     return "correct, but not by kernels of its own" if step.custom is not True else "not timed"
 
 
-def _why(store: Store, run: RunRow, step: Step) -> str:
+def _why(store: RunStore, run: RunRow, step: Step) -> str:
     verdict = store.evaluation(run.id, step.sequence)
     if verdict is None or verdict.status is Status.CORRECT:
         return ""

@@ -15,10 +15,11 @@ from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import Elite, Evaluator
+from evolve.core.run_store import RunStore
 from evolve.search.engine import Search
 from evolve.search.execution.judging import Judging
 from evolve.search.execution.verification import MAX_CONTENDERS, next_contender
-from evolve.store import Store, Ticket
+from evolve.store import Ticket
 from evolve.store.champion import champion
 
 AGAIN = "again"
@@ -78,7 +79,7 @@ def _instance(step: Step) -> str:
     return instance_digest(step.program or "", step.assignment)
 
 
-def lacking(store: Store, run: int, elite: Elite, baselines: Sequence[str]) -> list[str]:
+def lacking(store: RunStore, run: int, elite: Elite, baselines: Sequence[str]) -> list[str]:
     """The baselines that no final of a program says anything of, `eager` among them."""
     said: set[str] = set()
     instance = instance_digest(elite.program, elite.assignment)
@@ -145,7 +146,7 @@ async def play_finals(
     return failed
 
 
-def unjudged(store: Store, run: int) -> list[Elite]:
+def unjudged(store: RunStore, run: int) -> list[Elite]:
     """Instances that have no verdict but that of our own fault."""
     last: dict[str, Step] = {}
     judged: set[str] = set()

@@ -5,16 +5,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, bindparam, select
-from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.errors import StoreError
+from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob
 
 _MIN_COMPRESSED_BYTES = 128
 
 # A text that is there already is written over by itself: one statement finds or makes it.
 _PUT = (
-    insert(blob)
+    upsert(blob)
     .on_conflict_do_update(index_elements=[blob.c.sha256], set_={"codec": blob.c.codec})
     .returning(blob.c.id)
 )
@@ -41,15 +41,12 @@ def put_all(connection: Connection, texts: Iterable[str]) -> Mapping[str, int]:
     digests = {text: hashlib.sha256(text.encode()).digest() for text in texts}
     rows = connection.execute(_KNOWN, {"digests": list(digests.values())})
     known = {row.sha256: int(row.id) for row in rows}
+    # In one order, so that two writers that add the same texts do not wait for each other.
+    ordered = sorted(digests.items(), key=lambda item: item[1])
     return {
         text: known[digest] if digest in known else put(connection, text)
-        for text, digest in digests.items()
+        for text, digest in ordered
     }
-
-
-def put_unless_empty(connection: Connection, text: str) -> int | None:
-    """The id of a blob with this text, or None for `""`."""
-    return put(connection, text) if text else None
 
 
 def decode(codec: str, data: bytes) -> str:

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, exists, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.errors import StoreError, UsageError
+from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import lease, run
 
 TTL_S = 30.0
 """A heartbeat older than this frees the run for another process."""
 
-_TAKE = insert(lease)
+_TAKE = upsert(lease)
 _TAKE = _TAKE.on_conflict_do_update(
     index_elements=[lease.c.run],
     set_={name: _TAKE.excluded[name] for name in ("owner", "host", "machine", "pid", "heartbeat")},
 )
-_HOLDERS = select(lease, run.c.name).join(run, run.c.id == lease.c.run)
-_HOLDER = _HOLDERS.where(lease.c.run == bindparam("held"))
+HOLDERS = select(lease, run.c.name).join(run, run.c.id == lease.c.run)
+_HOLDER = HOLDERS.where(lease.c.run == bindparam("held"))
 _BEAT = (
     update(lease)
     .where(lease.c.run == bindparam("held"), lease.c.owner == bindparam("holder"))
@@ -29,57 +29,42 @@ _BEAT = (
 )
 
 
-def claim(connection: Connection, run_id: int, owner: str) -> None:
-    """Take the lease, also from a holder that is gone.
-
-    Raises:
-        UsageError: another process holds it and is alive, as far as can be told.
-    """
-    refuse_if_held(connection, run_id, owner)
-    refuse_other_hosts(connection)
+def take(connection: Connection, run_id: int, owner: str) -> None:
+    """Become the holder of the lease, of whom nothing else is alive; the run counts as running."""
     row = {
         "run": run_id,
         "owner": owner,
         "host": socket.gethostname(),
-        "machine": _machine(),
+        "machine": machine(),
         "pid": os.getpid(),
         "heartbeat": time.time(),
     }
     connection.execute(_TAKE, row)
+    connection.execute(update(run).where(run.c.id == run_id).values(state="running", reason=""))
 
 
 def refuse_if_held(connection: Connection, run_id: int, owner: str) -> None:
-    """Raise UsageError if another live process continues this run."""
+    """Raise UsageError if another live process continues this run, as its heartbeat says."""
     holder = connection.execute(_HOLDER, {"held": run_id}).one_or_none()
-    if holder is None or holder.owner == owner or is_gone(holder):
-        return
+    if holder is not None and holder.owner != owner and not is_gone(holder):
+        raise refusal(holder)
+
+
+def refuse(connection: Connection, run_id: int) -> None:
+    """Raise UsageError, for another live process is known to continue this run."""
+    holder = connection.execute(_HOLDER, {"held": run_id}).one_or_none()
+    if holder is not None:
+        raise refusal(holder)
+    raise UsageError(f"run {run_id} is being taken by another process; wait for it or stop it")
+
+
+def refusal(holder: Row[Any]) -> UsageError:
+    """The error of a claim on a run that a live process continues (the row of its lease)."""
     age = max(0.0, time.time() - holder.heartbeat)
-    raise UsageError(
+    return UsageError(
         f"run {holder.name!r} is being continued by another process on {holder.host} "
         f"(pid {holder.pid}, last heartbeat {age:.0f} s ago); wait for it or stop it first"
     )
-
-
-def refuse_other_hosts(connection: Connection) -> None:
-    """Raise UsageError if a process on another host works in a file without a write-ahead log.
-
-    The locks of SQLite are not to be relied on between hosts, whichever runs they continue.
-    """
-    if connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal":
-        return
-    here = _host_of(_machine(), socket.gethostname())
-    for holder in connection.execute(_HOLDERS):
-        if _host_of(holder.machine, holder.host) != here and not is_gone(holder):
-            raise UsageError(
-                f"a process on {holder.host} (pid {holder.pid}) continues run {holder.name!r} in "
-                "this database, which without a write-ahead log is for one host at a time; wait "
-                "for it or stop it first, or take another store.path here"
-            )
-
-
-def _host_of(machine: str, host: str) -> str:
-    """The boot of a machine, which its containers share; its name where it tells none."""
-    return machine.partition(" ")[0] or host
 
 
 def beat(connection: Connection, run_id: int, owner: str) -> None:
@@ -126,7 +111,7 @@ def is_gone(holder: Row[Any]) -> bool:
     """Whether a lease (its row) is of a process that has died here, or is silent for too long."""
     if time.time() - holder.heartbeat > TTL_S:
         return True
-    if holder.machine != _machine() or not holder.machine:
+    if holder.machine != machine() or not holder.machine:
         return False
     try:
         os.kill(holder.pid, 0)
@@ -137,7 +122,7 @@ def is_gone(holder: Row[Any]) -> bool:
     return False
 
 
-def _machine() -> str:
+def machine() -> str:
     """Where a pid means something: this boot and this pid namespace; "" where none can be told."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -13,26 +13,26 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     String,
     Table,
-    Text,
     TypeDecorator,
     UniqueConstraint,
     text,
 )
 
+from evolve.store.database.dialect import WHOLE, WORDS
+
 VERSION = 6
-"""Stamped into every file (`PRAGMA user_version`); other numbers are refused when opening."""
+"""Stamped into every database; other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
 """Marks a file as a database of this project (`PRAGMA application_id`): "EVK1"."""
 
 
 class Digest(TypeDecorator[str]):
-    """A SHA-256 as hex in Python and as 32 bytes in the file, which halves the indexes."""
+    """A SHA-256 as hex in Python and as 32 bytes in the database, which halves the indexes."""
 
     impl = LargeBinary(32)
     cache_ok = True
@@ -48,19 +48,19 @@ metadata = MetaData()
 
 
 def _id() -> "Column[int]":
-    return Column("id", Integer, primary_key=True)
+    return Column("id", WHOLE, primary_key=True)
 
 
 def _reference(name: str, target: str, *, nullable: bool = False, **options: Any) -> "Column[int]":
-    return Column(name, Integer, ForeignKey(f"{target}.id"), nullable=nullable, **options)
+    return Column(name, WHOLE, ForeignKey(f"{target}.id"), nullable=nullable, **options)
 
 
 def _text(name: str, default: str | None = None) -> "Column[str]":
-    return Column(name, Text, nullable=False, server_default=default)
+    return Column(name, WORDS, nullable=False, server_default=default)
 
 
 def _count(name: str) -> "Column[int]":
-    return Column(name, Integer, nullable=False, server_default="0")
+    return Column(name, WHOLE, nullable=False, server_default="0")
 
 
 def _amount(name: str) -> "Column[float]":
@@ -84,10 +84,10 @@ run = Table(
     "run",
     metadata,
     _id(),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", WORDS, nullable=False, unique=True),
     _reference("task", "blob"),
     _text("config"),
-    Column("seed", Integer, nullable=False),
+    Column("seed", WHOLE, nullable=False),
     _text("baseline"),
     _text("state"),
     _text("reason", ""),
@@ -116,7 +116,7 @@ run_operator = Table(
     "run_operator",
     metadata,
     _reference("run", "run", primary_key=True),
-    Column("operator", Text, primary_key=True),
+    Column("operator", WORDS, primary_key=True),
     _count("proposals"),
     sqlite_with_rowid=False,
 )
@@ -125,9 +125,9 @@ arm = Table(  # what a scheduler chooses between, and what each choice has cost 
     "arm",
     metadata,
     _reference("run", "run", primary_key=True),
-    Column("method", Text, primary_key=True),  # "" where a run has but one
-    Column("operator", Text, primary_key=True),
-    Column("model", Text, primary_key=True),  # "" where no model was asked
+    Column("method", WORDS, primary_key=True),  # "" where a run has but one
+    Column("operator", WORDS, primary_key=True),
+    Column("model", WORDS, primary_key=True),  # "" where no model was asked
     _count("told"),
     _count("tokens"),
     _amount("usd"),
@@ -156,7 +156,7 @@ lease = Table(
     _text("owner"),
     _text("host"),
     _text("machine"),
-    Column("pid", Integer, nullable=False),
+    Column("pid", WHOLE, nullable=False),
     Column("heartbeat", Float, nullable=False),
 )
 
@@ -184,13 +184,13 @@ ticket = Table(
     metadata,
     _id(),
     _reference("run", "run"),
-    Column("sequence", Integer, nullable=False),
+    Column("sequence", WHOLE, nullable=False),
     _text("operator"),
     _text("model", ""),  # the scheduler's choice; "" where no model was asked
     _text("method", ""),  # whose turn it was; "" where a run has but one
     _text("state"),
     _reference("instance", "instance", nullable=True),
-    Column("fidelity", Text),
+    Column("fidelity", WORDS),
     _count("again"),  # 1: the instance was known, and is evaluated once more on purpose
     _count("tuning"),  # 1: an operator that tunes made it
     _count("tunings"),  # of the run up to this ticket, itself included
@@ -201,7 +201,14 @@ ticket = Table(
 )
 Index("ticket_sequence", ticket.c.run, ticket.c.sequence, unique=True)
 is_open = text("ticket.state != 'told'")
-Index("ticket_open", ticket.c.run, ticket.c.sequence, sqlite_where=text("state != 'told'"))
+_open = text("state != 'told'")
+Index(
+    "ticket_open",
+    ticket.c.run,
+    ticket.c.sequence,
+    sqlite_where=_open,
+    postgresql_where=_open,
+)
 Index("ticket_instance", ticket.c.run, ticket.c.instance)
 Index("ticket_operator", ticket.c.run, ticket.c.operator, ticket.c.sequence)
 
@@ -209,8 +216,8 @@ ticket_parent = Table(
     "ticket_parent",
     metadata,
     _reference("ticket", "ticket", primary_key=True),
-    Column("role", Text, primary_key=True),  # selected (when asked) | used (by the proposal)
-    Column("position", Integer, primary_key=True),
+    Column("role", WORDS, primary_key=True),  # selected (when asked) | used (by the proposal)
+    Column("position", WHOLE, primary_key=True),
     _reference("program", "program"),
     sqlite_with_rowid=False,
 )
@@ -222,19 +229,19 @@ request = Table(
     _id(),
     _reference("run", "run"),
     _reference("ticket", "ticket"),
-    Column("round", Integer, nullable=False),
+    Column("round", WHOLE, nullable=False),
     _text("operator"),  # of the ticket, so that an operator's newest are found by an index
     _text("purpose"),
     Column("key", Digest, nullable=False),
-    Column("sample", Integer, nullable=False),  # counts requests of a run with one key
+    Column("sample", WHOLE, nullable=False),  # counts requests of a run with one key
     _text("model"),
     _text("parameters"),
     _text("memo"),
-    Column("reading", Text),  # what the operator made of the reply
+    Column("reading", WORDS),  # what the operator made of the reply
     _count("revision"),  # texts of one round, from 0: an open one may be composed anew
     _count("judged"),  # evaluations and screens of the run when it was composed
     # Selected parents (digests) of a text that another one of its round stands for; NULL: it stands
-    Column("replaced", Text),
+    Column("replaced", WORDS),
     UniqueConstraint("ticket", "round", "revision"),
 )
 Index("request_key", request.c.run, request.c.key)
@@ -244,7 +251,7 @@ request_message = Table(
     "request_message",
     metadata,
     _reference("request", "request", primary_key=True),
-    Column("position", Integer, primary_key=True),
+    Column("position", WHOLE, primary_key=True),
     _text("role"),
     _reference("content", "blob"),
     sqlite_with_rowid=False,
@@ -256,14 +263,14 @@ call = Table(
     _id(),
     _reference("request", "request", index=True),
     _text("status"),
-    Column("tokens_reserved", Integer, nullable=False),
+    Column("tokens_reserved", WHOLE, nullable=False),
     Column("usd_reserved", Float),
-    Column("tokens", Integer),  # charged; NULL while the call is under way
+    Column("tokens", WHOLE),  # charged; NULL while the call is under way
     Column("usd", Float),  # charged; NULL also where the cost is unknown
     _text("model", ""),  # as the endpoint names what answered
     _text("finish_reason", ""),
     _text("error", ""),
-    Column("usage", Text),
+    Column("usage", WORDS),
     Column("cost_usd", Float),
     _amount("latency_s"),
     _count("attempts"),
@@ -272,7 +279,8 @@ call = Table(
     _reference("reasoning", "blob", nullable=True),
     _reference("trace", "blob", nullable=True),
 )
-Index("call_pending", call.c.id, sqlite_where=text("status = 'pending'"))
+_pending = text("status = 'pending'")
+Index("call_pending", call.c.id, sqlite_where=_pending, postgresql_where=_pending)
 
 evaluation = Table(
     "evaluation",
@@ -281,13 +289,13 @@ evaluation = Table(
     _reference("ticket", "ticket", unique=True),
     _reference("instance", "instance", index=True),
     _text("status"),
-    Column("stage", Integer, nullable=False),
+    Column("stage", WHOLE, nullable=False),
     _text("fidelity"),
     _text("task_revision"),
     _text("device_class"),
     _text("evaluator_version"),
-    Column("custom", Integer),
-    Column("suite", Integer),
+    Column("custom", WHOLE),
+    Column("suite", WHOLE),
     _text("cases"),
     _text("labels"),
     _text("descriptors"),
@@ -302,7 +310,7 @@ evaluation_ratio = Table(
     "evaluation_ratio",
     metadata,
     _reference("evaluation", "evaluation", primary_key=True),
-    Column("baseline", Text, primary_key=True),
+    Column("baseline", WORDS, primary_key=True),
     *_interval("ratio"),
     sqlite_with_rowid=False,
 )
@@ -316,14 +324,14 @@ archive_offer = Table(
     _reference("program", "program"),
     _reference("instance", "instance"),
     *_interval("fitness"),
-    Column("evaluations", Integer, nullable=False),  # that fitness pools; 0: the program is refuted
+    Column("evaluations", WHOLE, nullable=False),  # that fitness pools; 0: the program is refuted
     _text("descriptors"),
-    Column("sequence", Integer, nullable=False),
+    Column("sequence", WHOLE, nullable=False),
     _count("tunings"),  # of the run up to that ticket
     _text("operator"),
     _text("parents"),
-    Column("status", Integer, nullable=False),
-    Column("slot", Text),
+    Column("status", WHOLE, nullable=False),
+    Column("slot", WORDS),
     _reference("evicted", "program", nullable=True),
     _text("moves", "{}"),  # slot -> digest or null: what else changed
 )
@@ -334,7 +342,7 @@ archive_slot = Table(
     "archive_slot",
     metadata,
     _reference("run", "run", primary_key=True),
-    Column("slot", Text, primary_key=True),
+    Column("slot", WORDS, primary_key=True),
     _reference("program", "program"),
     _reference("offer", "archive_offer"),
     sqlite_with_rowid=False,

@@ -1,11 +1,10 @@
 """The archive as rows: every offer as an event, and the slots that follow from them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import StoreError
@@ -13,7 +12,8 @@ from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
 from evolve.core.protocols import AddStatus, Elite, Offer
 from evolve.store.database import identities
-from evolve.store.database.connection import Database
+from evolve.store.database.backend import Database
+from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import archive_offer, archive_slot, instance, program
 from evolve.store.tables import programs
 
@@ -169,12 +169,15 @@ def offers(database: Database, run_id: int) -> Iterator[tuple[Elite, Offer]]:
     """Every offer in the order of telling, read page by page."""
     after = 0
     while True:
-        with database.read() as connection:
-            page = connection.execute(_OFFERS, {"run": run_id, "after": after}).all()
+        page = database.read(_page, run_id, after)
         yield from map(_event, page)
         if len(page) < _PAGE:
             return
         after = page[-1].id
+
+
+def _page(connection: Connection, run_id: int, after: int) -> Sequence[Row[Any]]:
+    return connection.execute(_OFFERS, {"run": run_id, "after": after}).all()
 
 
 def of_ticket(connection: Connection, ticket: int) -> tuple[Elite, Offer] | None:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, func, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, Row, and_, bindparam, case, select, update
 
 from evolve.core.measurement import Interval
+from evolve.core.records import Arm, Credit
+from evolve.store.database.dialect import total, upsert
 from evolve.store.database.schema import arm, call, credit, request, ticket
-from evolve.store.rows import Arm, Credit
 
 _KEY = ("run", "method", "operator", "model")
 
@@ -16,15 +16,15 @@ _SUMS = ("told", "tokens", "usd", "unpriced_tokens", "device_time_s", "gain", "l
 _unpriced = case((call.c.usd.is_(None), call.c.tokens), else_=0)
 _CALLS = (
     select(
-        func.coalesce(func.sum(call.c.tokens), 0).label("tokens"),
-        func.coalesce(func.sum(call.c.usd), 0.0).label("usd"),
-        func.coalesce(func.sum(_unpriced), 0).label("unpriced_tokens"),
+        total(call.c.tokens).label("tokens"),
+        total(call.c.usd).label("usd"),
+        total(_unpriced).label("unpriced_tokens"),
     )
     .join(request, request.c.id == call.c.request)
     .where(request.c.ticket == bindparam("ticket"))
 )
 _NO_CALLS = {"tokens": 0, "usd": 0.0, "unpriced_tokens": 0}
-_COUNT = insert(arm)
+_COUNT = upsert(arm)
 _COUNT = _COUNT.on_conflict_do_update(
     index_elements=[arm.c.run, arm.c.method, arm.c.operator, arm.c.model],
     set_={name: arm.c[name] + _COUNT.excluded[name] for name in _SUMS},
@@ -38,7 +38,7 @@ _CREDITED = (
     .join(credit, credit.c.ticket == ticket.c.id)
     .where(ticket.c.id == bindparam("ticket"))
 )
-_CREDIT = insert(credit)
+_CREDIT = upsert(credit)
 _CREDIT = _CREDIT.on_conflict_do_update(
     index_elements=[credit.c.ticket],
     set_={name: _CREDIT.excluded[name] for name in ("gain", "lead")},

@@ -10,6 +10,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Label, Status
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import FEEDBACK_LIMIT, Attempt
+from evolve.core.records import TicketState
 from evolve.store.database import blobs
 from evolve.store.database.schema import (
     evaluation,
@@ -20,7 +21,6 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import TicketState
 from evolve.store.tables import evaluations, lineage, programs
 
 WINDOW = 1000

@@ -112,10 +112,14 @@ def end(connection: Connection, call_id: int, reply: ModelReply) -> bool:
         "cost_usd": reply.cost_usd,
         "latency_s": reply.latency_s,
         "attempts": reply.attempts,
-        "reply": blobs.put_unless_empty(connection, _storable(reply.text)),
-        "reasoning": blobs.put_unless_empty(connection, _storable(reply.reasoning)),
-        "trace": _put_trace(connection, reply.trace),
     }
+    texts = {
+        "reply": _storable(reply.text),
+        "reasoning": _storable(reply.reasoning),
+        "trace": "" if reply.trace is None else canonical_json(asdict(reply.trace)),
+    }
+    stored = blobs.put_all(connection, filter(None, texts.values()))
+    settled |= {name: stored.get(text) for name, text in texts.items()}
     connection.execute(_END, settled)
     refused = reply.status is CallStatus.UNAVAILABLE
     runs.settle(connection, row.run, worst, tokens, usd, refused=refused)
@@ -186,10 +190,6 @@ def _reply(connection: Connection, row: Row[Any]) -> ModelReply:
 def _storable(text: str) -> str:
     """The text with lone surrogates, which JSON can carry and UTF-8 cannot, as question marks."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _put_trace(connection: Connection, trace: TokenTrace | None) -> int | None:
-    return None if trace is None else blobs.put(connection, canonical_json(asdict(trace)))
 
 
 def _trace(data: dict[str, Sequence[Any]]) -> TokenTrace:

@@ -7,25 +7,22 @@ are left out.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, or_, select
+from sqlalchemy import Connection, Row, bindparam, case, cast, func, or_, select
 
 from evolve.core.model import CallStatus
+from evolve.core.records import Cost
+from evolve.store.database.dialect import WHOLE, json_text, total
 from evolve.store.database.schema import call, evaluation, request, run, ticket
-from evolve.store.rows import Cost
 
 _pending = call.c.status == CallStatus.PENDING.value
 _unknown = call.c.status == CallStatus.UNKNOWN.value
-_judged = func.coalesce(func.json_extract(run.c.config, "$.device.kind"), "") != "replay"
-_asked = func.coalesce(func.json_extract(run.c.config, "$.llm.kind"), "") != "replay"
+_judged = func.coalesce(json_text(run.c.config, "device", "kind"), "") != "replay"
+_asked = func.coalesce(json_text(run.c.config, "llm", "kind"), "") != "replay"
 _sent = case((or_(_pending, _unknown), _asked), else_=call.c.attempts > 0)
 _charged = func.coalesce(call.c.tokens, call.c.tokens_reserved)
 _is_priced = case((_pending, call.c.usd_reserved.is_not(None)), else_=call.c.usd.is_not(None))
-_prompt = func.json_extract(call.c.usage, "$.prompt")
-_completion = func.json_extract(call.c.usage, "$.completion")
-
-
-def _sum(value: Any) -> Any:
-    return func.coalesce(func.sum(value), 0)
+_prompt = cast(json_text(call.c.usage, "prompt"), WHOLE)
+_completion = cast(json_text(call.c.usage, "completion"), WHOLE)
 
 
 def _count(condition: Any) -> Any:
@@ -41,10 +38,10 @@ _CALLS = (
         func.count().label("calls"),
         _count(_unknown).label("unknown"),
         _count(~_is_priced).label("unpriced"),
-        _sum(_charged).label("tokens"),
-        _sum(_prompt).label("prompt_tokens"),
-        _sum(_completion).label("completion_tokens"),
-        _sum(case((_pending, call.c.usd_reserved), else_=call.c.usd)).label("usd"),
+        total(_charged).label("tokens"),
+        total(_prompt).label("prompt_tokens"),
+        total(_completion).label("completion_tokens"),
+        total(case((_pending, call.c.usd_reserved), else_=call.c.usd)).label("usd"),
     )
     .join(request, request.c.id == call.c.request)
     .join(run, run.c.id == request.c.run)
@@ -57,7 +54,7 @@ _DEVICE = (
         ticket.c.operator,
         ticket.c.model,
         func.count().label("evaluations"),
-        func.sum(evaluation.c.device_time_s).label("device_time_s"),
+        total(evaluation.c.device_time_s).label("device_time_s"),
     )
     .join(evaluation, evaluation.c.ticket == ticket.c.id)
     .join(run, run.c.id == ticket.c.run)
@@ -65,7 +62,7 @@ _DEVICE = (
     .group_by(run.c.id, ticket.c.operator, ticket.c.model)
 )
 _TOKENS = (
-    select(ticket.c.sequence, func.sum(_charged))
+    select(ticket.c.sequence, total(_charged))
     .join(request, request.c.id == call.c.request)
     .join(ticket, ticket.c.id == request.c.ticket)
     .where(ticket.c.run == bindparam("run"), call.c.status != CallStatus.UNAVAILABLE.value)

@@ -58,8 +58,8 @@ def put(connection: Connection, ticket: int, instance_id: int, item: Evaluation)
         "task_revision": item.task_revision,
         "device_class": item.device_class,
         "evaluator_version": item.evaluator_version,
-        "custom": item.custom,
-        "suite": item.suite,
+        "custom": _whole_number(item.custom),
+        "suite": _whole_number(item.suite),
         "cases": canonical_json(data["cases"]),
         "labels": canonical_json(data["labels"]),
         "descriptors": canonical_json(data["descriptors"]),
@@ -172,6 +172,10 @@ def _whole(
 def boolean(value: int | None) -> bool | None:
     """A three-valued column: None stays unknown."""
     return None if value is None else bool(value)
+
+
+def _whole_number(value: bool | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _json_text(value: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Ratio
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
+from evolve.core.records import Judge
 from evolve.core.source.normalise import normalised_digest
 from evolve.store.database.schema import (
     evaluation,
@@ -17,7 +18,6 @@ from evolve.store.database.schema import (
     run,
     ticket,
 )
-from evolve.store.rows import Judge
 from evolve.store.tables import evaluations, programs
 
 # The user's own baseline is judged once, and is no attempt of the search.

@@ -20,7 +20,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status, label_name
 from evolve.core.lineage import Step
 from evolve.core.protocols import AddStatus
-from evolve.store.database.connection import Database
+from evolve.store.database.backend import Database
 from evolve.store.database.schema import (
     archive_offer,
     evaluation,
@@ -105,13 +105,16 @@ def steps(database: Database, run_id: int) -> Iterator[Step]:
     """Every ticket of the run in sequence order, those under way included."""
     after = -1
     while True:
-        with database.read() as connection:
-            rows = connection.execute(_NEXT, {"run": run_id, "after": after}).all()
-            page = _complete(connection, rows)
+        page = database.read(_page, run_id, after)
         yield from page
-        if len(rows) < _PAGE:
+        if len(page) < _PAGE:
             return
-        after = rows[-1].sequence
+        after = page[-1].sequence
+
+
+def _page(connection: Connection, run_id: int, after: int) -> list[Step]:
+    rows = connection.execute(_NEXT, {"run": run_id, "after": after}).all()
+    return _complete(connection, rows)
 
 
 def step(connection: Connection, run_id: int, sequence: int) -> Step:

@@ -5,21 +5,23 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
-    BindParameter,
     Connection,
+    Float,
     Row,
     Select,
     and_,
     bindparam,
     case,
+    cast,
     func,
     literal,
+    null,
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
 
 from evolve.core.elites import Visits
+from evolve.store.database.dialect import WHOLE, upsert
 from evolve.store.database.schema import (
     archive_slot,
     is_open,
@@ -34,16 +36,16 @@ GENERATIONS = 64
 """How many ancestors of a ticket's main parent it is counted at."""
 
 _identity = select(program.c.id).where(program.c.digest == bindparam("digest"))
-_KNOW = insert(visit)
+_KNOW = upsert(visit)
 _KNOW = _KNOW.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program],
     set_={
         "parent": func.coalesce(visit.c.parent, _KNOW.excluded.parent),  # the first answer stands
         "own": _KNOW.excluded.own,
-        "tuned": func.max(visit.c.tuned, _KNOW.excluded.tuned),
+        "tuned": case((_KNOW.excluded.tuned > 0, 1), else_=visit.c.tuned),
     },
 )
-_ASK = insert(visit).values(asked=1)
+_ASK = upsert(visit).values(asked=1)
 _ASK = _ASK.on_conflict_do_update(
     index_elements=[visit.c.run, visit.c.program], set_={"asked": visit.c.asked + 1}
 )
@@ -80,13 +82,13 @@ def _line(start: Select[Any]) -> CTE:
 
 _counted = _line(select(_main_parent.label("program")))
 _is_own = visit.c.program == _main_parent
-_score: BindParameter[float | None] = bindparam("score")
+_score = cast(bindparam("score"), Float)
 _TELL = (
     update(visit)
     .where(visit.c.run == bindparam("of"), visit.c.program.in_(select(_counted.c.program)))
     .values(
         told=visit.c.told + case((_is_own, 1), else_=0),
-        failed=visit.c.failed + case((_is_own, bindparam("failures")), else_=0),
+        failed=visit.c.failed + case((_is_own, bindparam("failures", type_=WHOLE)), else_=0),
         subtree=visit.c.subtree + 1,
         scored=visit.c.scored + case((_score.is_not(None), 1), else_=0),
         value=visit.c.value + func.coalesce(_score, 0.0),
@@ -98,7 +100,7 @@ _FOLLOWED = [
     visit.c[name] for name in ("program", "parent", "own", "tuned", "best", "top", "stale")
 ]
 _line_up = (
-    select(*_FOLLOWED, literal(None).label("child"), literal(0).label("depth"))
+    select(*_FOLLOWED, cast(null(), WHOLE).label("child"), literal(0).label("depth"))
     .where(_this)
     .cte("line_up", recursive=True)
 )

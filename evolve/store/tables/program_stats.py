@@ -13,6 +13,7 @@ from evolve.core.elites import Elite
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Interval, Ratio, pooled
+from evolve.core.records import Ticket, TicketState
 from evolve.store.database.schema import (
     evaluation,
     evaluation_ratio,
@@ -22,7 +23,6 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import Ticket, TicketState
 from evolve.store.tables import evaluations, programs
 from evolve.store.tables.evaluations import SAYS_NOTHING
 from evolve.store.tables.lineage import first_ticket

@@ -2,18 +2,30 @@
 
 import json
 
-from sqlalchemy import Connection, and_, bindparam, insert, select
+from sqlalchemy import Connection, and_, bindparam, select
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.source.normalise import normalised_digest
 from evolve.store.database import blobs, identities
+from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, instance, program
 
-_PUT_PROGRAM = insert(program).returning(program.c.id)
+# Another run may add the same one at this moment: written over by itself, it is found or made.
+_PUT_PROGRAM = (
+    upsert(program)
+    .on_conflict_do_update(index_elements=[program.c.digest], set_={"language": program.c.language})
+    .returning(program.c.id)
+)
 _FIND_PROGRAM = select(program.c.id).where(program.c.digest == bindparam("digest"))
-_PUT_INSTANCE = insert(instance).returning(instance.c.id)
+_PUT_INSTANCE = (
+    upsert(instance)
+    .on_conflict_do_update(
+        index_elements=[instance.c.digest], set_={"assignment": instance.c.assignment}
+    )
+    .returning(instance.c.id)
+)
 _FIND_BOTH = (
     select(program.c.id.label("program"), instance.c.id.label("instance"))
     .outerjoin(

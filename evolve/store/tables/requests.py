@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from evolve.core.digest import canonical_json
 from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
+from evolve.core.records import TicketState
 from evolve.store.database import blobs
+from evolve.store.database.dialect import unindexed
 from evolve.store.database.schema import blob, is_open, request, request_message, run, ticket
-from evolve.store.rows import TicketState
+from evolve.store.tables import runs
 
 _PUT = insert(request).returning(request.c.id)
 _PUT_MESSAGES = insert(request_message)
@@ -49,7 +51,7 @@ _NEWEST = (
 )
 _UNDER_WAY = select(func.count()).where(
     ticket.c.run == bindparam("run"),
-    text("+ticket.operator = :operator"),  # not by the operator's index: the open ones are few
+    unindexed(ticket.c.operator) == bindparam("operator"),  # the open ones are few
     ticket.c.state.in_((TicketState.ASKED.value, TicketState.REPLIED.value)),
     ticket.c.model != "",
     is_open,
@@ -110,9 +112,16 @@ def texts_of(connection: Connection, ticket: int) -> Sequence[Row[Any]]:
     return connection.execute(_TEXTS, {"ticket": ticket}).all()
 
 
-def is_overtaken(connection: Connection, request_id: int) -> bool:
-    """Whether the run has had verdicts since a request was composed."""
-    return bool(connection.execute(_OVERTAKEN, {"of": request_id}).scalar_one())
+def of_round(connection: Connection, ticket: int, number: int) -> list[ModelRequest]:
+    """All texts in which a round of a ticket was asked, in order."""
+    rows = texts_of(connection, ticket)
+    return [load(connection, row) for row in rows if row.round == number]
+
+
+def is_overtaken(connection: Connection, ticket: int) -> bool:
+    """Whether the run has had verdicts since the newest request of a ticket was composed."""
+    newest_request = rows_of(connection, ticket)[-1].id
+    return bool(connection.execute(_OVERTAKEN, {"of": newest_request}).scalar_one())
 
 
 def replace(connection: Connection, request_id: int, parents: Sequence[str]) -> None:
@@ -134,11 +143,11 @@ def newest(
     return [load(connection, row) for row in connection.execute(_NEWEST, key).all()]
 
 
-def under_way(connection: Connection, run_id: int, operator: str) -> int:
-    """How many tickets of an operator a model is still to give a proposal for."""
+def proposals(connection: Connection, run_id: int, operator: str) -> int:
+    """How many proposals of an operator were counted, or a model is still to give."""
     key = {"run": run_id, "operator": operator}
-    count: int = connection.execute(_UNDER_WAY, key).scalar_one()
-    return count
+    under_way: int = connection.execute(_UNDER_WAY, key).scalar_one()
+    return runs.proposals(connection, run_id, operator) + under_way
 
 
 def load(connection: Connection, row: Row[Any]) -> ModelRequest:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from evolve.core.compiled import Compiled
 from evolve.core.digest import canonical_json
@@ -17,10 +16,11 @@ from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
+from evolve.core.records import RunRow
 from evolve.core.task import Task
 from evolve.store.database import blobs, lease, schema
+from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, run, run_operator
-from evolve.store.rows import RunRow
 
 _holder = schema.lease
 _ROWS: Select[Any] = (
@@ -142,29 +142,42 @@ def row_of(connection: Connection, run_id: int) -> Row[Any]:
     return row
 
 
-def set_state(connection: Connection, run_id: int, state: str, reason: str) -> None:
-    """Record how the run stands, and why."""
+def beat(connection: Connection, run_id: int, owner: str, seconds: float) -> None:
+    """Show that the process that continues the run lives, and count the seconds since."""
+    lease.beat(connection, run_id, owner)
+    connection.execute(_ACTIVE, {"counted": run_id, "seconds": seconds})
+
+
+def leave(connection: Connection, run_id: int, owner: str, state: str, reason: str) -> None:
+    """Record how the run stands, and why, and free it for others."""
+    lease.beat(connection, run_id, owner)
     connection.execute(update(run).where(run.c.id == run_id).values(state=state, reason=reason))
+    lease.give_up(connection, run_id, owner)
 
 
-def reconfigure(connection: Connection, run_id: int, config: Mapping[str, Any]) -> None:
+def reconfigure(connection: Connection, run_id: int, owner: str, config: Mapping[str, Any]) -> None:
     """Replace the configuration of a run."""
+    lease.beat(connection, run_id, owner)
     text = canonical_json(dict(config))
     connection.execute(update(run).where(run.c.id == run_id).values(config=text))
 
 
 def record_audit(
-    connection: Connection, run_id: int, findings: Sequence[Mapping[str, str]]
+    connection: Connection, run_id: int, owner: str, findings: Sequence[Mapping[str, str]]
 ) -> None:
     """Keep the findings of the task's audit; the first answer stands."""
+    lease.fence_run(connection, run_id, owner)
     config = json.loads(row_of(connection, run_id).config)
     if config.get("audit") is None:
         text = canonical_json({**config, "audit": [dict(finding) for finding in findings]})
         connection.execute(update(run).where(run.c.id == run_id).values(config=text))
 
 
-def record_compiled(connection: Connection, run_id: int, compiled: Sequence[Compiled]) -> None:
+def record_compiled(
+    connection: Connection, run_id: int, owner: str, compiled: Sequence[Compiled]
+) -> None:
     """Keep the compiled reference of the task; the first answer stands."""
+    lease.fence_run(connection, run_id, owner)
     task = by_id(connection, run_id).task
     if not task.compiled:
         text = canonical_json(replace(task, compiled=tuple(compiled)).to_json())
@@ -272,11 +285,6 @@ def settle(
         "unknown": int(usd is None),
     }
     connection.execute(_SETTLE, {"counted": run_id} | amounts)
-
-
-def count_active(connection: Connection, run_id: int, seconds: float) -> None:
-    """Add to the time that the run has been worked on."""
-    connection.execute(_ACTIVE, {"counted": run_id, "seconds": seconds})
 
 
 def count_evaluation(connection: Connection, run_id: int, operator: str, item: Evaluation) -> None:

@@ -19,6 +19,7 @@ from evolve.core.model import (
 )
 from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
+from evolve.core.records import Credit, Ticket, TicketState
 from evolve.store.database import blobs, lease, schema
 from evolve.store.database.schema import (
     blob,
@@ -29,12 +30,12 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import Credit, Ticket, TicketState
 from evolve.store.tables import (
     archive,
     arms,
     calls,
     evaluations,
+    lineage,
     parent_stats,
     programs,
     requests,
@@ -156,11 +157,14 @@ def request(
     *,
     model: str,
     method: str,
-) -> Ticket:
-    """Open the next ticket of a run with its request to a model."""
-    asked = ask(connection, run_id, owner, operator, parents, model=model, method=method)
-    sample = requests.put(connection, run_id, asked.id, operator, 0, item)
-    return replace(asked, request=replace(item, samples=1), sample=sample)
+) -> list[Ticket]:
+    """Open the next tickets of a run, one for each sample of a request to a model."""
+    opened = []
+    for _ in range(item.samples):
+        asked = ask(connection, run_id, owner, operator, parents, model=model, method=method)
+        sample = requests.put(connection, run_id, asked.id, operator, 0, item)
+        opened.append(replace(asked, request=replace(item, samples=1), sample=sample))
+    return opened
 
 
 def recompose(
@@ -178,10 +182,18 @@ def recompose(
     return load(connection, row)
 
 
-def answers_text(connection: Connection, asked: Ticket, owner: str, key: str) -> None:
-    """Let the text that has this key stand again, with the parents that it was about."""
-    row, texts = _first_texts(connection, asked, owner)
-    _restore_text(connection, row, texts, next(text for text in texts if text.key == key))
+def answer(
+    connection: Connection, asked: Ticket, owner: str, reply: ModelReply, key: str
+) -> Ticket:
+    """Store a reply that was obtained elsewhere, to the text of this key (`""`: the open one).
+
+    That text stands again, with the parents that it was about.
+    """
+    if key and asked.request is not None and key != asked.request.key:
+        row, texts = _first_texts(connection, asked, owner)
+        _restore_text(connection, row, texts, next(text for text in texts if text.key == key))
+    call = begin_call(connection, asked, owner, Reservation(tokens=0, usd=0.0))
+    return end_call(connection, call, owner, reply)
 
 
 def _first_texts(
@@ -378,7 +390,8 @@ def still_open(connection: Connection, run_id: int) -> list[Ticket]:
 
 
 def at(connection: Connection, run_id: int, sequence: int) -> Ticket:
-    """The ticket of a run with this number, which must exist."""
+    """The ticket of a run with this number; UsageError says which there are."""
+    lineage.step(connection, run_id, sequence)
     key = {"run": run_id, "sequence": sequence}
     return load(connection, connection.execute(_AT, key).one())
 

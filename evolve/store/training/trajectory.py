@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment
+from evolve.core.records import RunRow, TicketState
 from evolve.store.database.schema import (
     archive_offer,
     evaluation,
@@ -22,7 +23,6 @@ from evolve.store.database.schema import (
     ticket,
     ticket_parent,
 )
-from evolve.store.rows import RunRow, TicketState
 from evolve.store.store import Store
 from evolve.store.tables import programs
 from evolve.store.training import bulk, conversations, program_history
@@ -150,25 +150,28 @@ class Reader:
         """Every told step of the run, in order."""
         after = -1
         while True:
-            with self._database.read() as connection:
-                key = {"run": self._run.id, "after": after}
-                rows = connection.execute(_NEXT, key).all()
-                records = self._records(connection, rows)
+            records = self._database.read(self._next, after)
             if records:
                 yield records
-            if len(rows) < _PAGE:
+            if len(records) < _PAGE:
                 return
-            after = rows[-1].sequence
+            after = records[-1].sequence
+
+    def _next(self, connection: Connection, after: int) -> list[Record]:
+        key = {"run": self._run.id, "after": after}
+        return self._records(connection, connection.execute(_NEXT, key).all())
 
     def at(self, sequences: Collection[int]) -> list[Record]:
         """Some told steps, in order; keep it to a page or so at a time."""
-        with self._database.read() as connection:
-            rows = [
-                row
-                for part in bulk.in_parts(sequences)
-                for row in connection.execute(_AT, {"run": self._run.id, "ids": part}).all()
-            ]
-            return self._records(connection, rows)
+        return self._database.read(self._at, sequences)
+
+    def _at(self, connection: Connection, sequences: Collection[int]) -> list[Record]:
+        rows = [
+            row
+            for part in bulk.in_parts(sequences)
+            for row in connection.execute(_AT, {"run": self._run.id, "ids": part}).all()
+        ]
+        return self._records(connection, rows)
 
     def _records(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[Record]:
         page = self._page(connection, rows)

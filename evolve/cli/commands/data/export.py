@@ -15,7 +15,8 @@ from evolve.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from evolve.store import RunRow, Store
+    from evolve.core.run_store import RunStore
+    from evolve.store import RunRow
     from evolve.trajectories.decontamination.exclusions import Rules
     from evolve.trajectories.exporters.export import Plan
     from evolve.trajectories.exporters.formats import Format
@@ -146,7 +147,7 @@ def _rules(options: argparse.Namespace) -> "Rules":
     )
 
 
-def _runs(store: "Store", names: Sequence[str]) -> "list[RunRow]":
+def _runs(store: "RunStore", names: Sequence[str]) -> "list[RunRow]":
     """The runs of these names, each once, in the order in which they were made."""
     named = map(store.run, names) if names else [store.run()]
     found = {run.id: run for run in named}

@@ -13,7 +13,8 @@ from evolve.core.errors import UsageError
 from evolve.report.text import printable, write_text
 
 if TYPE_CHECKING:
-    from evolve.store import RunRow, Store
+    from evolve.core.run_store import RunStore
+    from evolve.store import RunRow
     from operators.knowledge import Document
     from operators.knowledge.skill import RunRecord
 
@@ -179,7 +180,7 @@ def _distill(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(store: "Store", run: "RunRow") -> "RunRecord":
+def _recorded(store: "RunStore", run: "RunRow") -> "RunRecord":
     from operators.knowledge.skill import RunRecord
 
     steps = list(store.steps(run.id))

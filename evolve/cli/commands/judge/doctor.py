@@ -28,7 +28,7 @@ from evolve.cli.args import parser
 from evolve.core.devices import CPU
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.llm.doctor import findings as model_findings
-from evolve.store.database.filesystem import is_shared_between_hosts
+from evolve.store.sqlite.filesystem import is_shared_between_hosts
 
 # Import name, distribution, and the feature that fails without it.
 PACKAGES = (

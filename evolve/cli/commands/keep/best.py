@@ -18,8 +18,9 @@ from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.text import baseline_name, one_line, printable, write_text
 
 if TYPE_CHECKING:
+    from evolve.core.run_store import RunStore
     from evolve.report.export.check import Checks
-    from evolve.store import RunRow, Store
+    from evolve.store import RunRow
     from evolve.store.champion import Champion
 
 MODULE, TORCH_OP = "module", "torch-op"
@@ -81,7 +82,7 @@ def _form(options: argparse.Namespace) -> str:
     return options.form or (MODULE if is_file else TORCH_OP)
 
 
-def _write_operator(store: "Store", run: "RunRow", output: str | None) -> int:
+def _write_operator(store: "RunStore", run: "RunRow", output: str | None) -> int:
     from evolve.app.library.winner import provenance, winner_of
     from evolve.report.export.check import require_pytest, run_tests
     from evolve.report.export.operator_text import operator_name

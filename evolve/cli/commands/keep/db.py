@@ -48,6 +48,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     dump.set_defaults(action=_dump)
 
+    copy = verbs.add_parser("copy", help="copy all runs between a file and a PostgreSQL server")
+    copy.add_argument("source", metavar="FROM", help="a file, or postgresql://...")
+    copy.add_argument("target", metavar="TO", help="a file or server that holds no runs yet")
+    copy.set_defaults(action=_copy)
+
     for verb in (backup, prune, size, upgrade, dump):
         add_store(verb)
     return arguments.parse_args(words)
@@ -79,8 +84,20 @@ def _size(options: argparse.Namespace) -> None:
 
 
 def _upgrade(options: argparse.Namespace) -> None:
-    with open_store(options.store, read_only=False) as store:
-        print(store.upgrade())
+    from evolve.store import Store
+
+    print(Store.upgrade(options.store))
+
+
+def _copy(options: argparse.Namespace) -> None:
+    from evolve.store import Store
+
+    with (
+        open_store(options.source) as source,
+        Store.open(options.target, create=True) as target,
+    ):
+        rows = source.copy_to(target)
+        print(f"{count_text(len(target.runs()), 'run')}, {count_text(rows, 'row')} copied")
 
 
 def _dump(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.compare.methods import methods_of
-from evolve.app.database import open_store
+from evolve.app.database import folder_of, location_of, open_store
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
 from evolve.cli.exit_status import RESUMABLE
@@ -98,7 +98,7 @@ def _run_and_compare(settings: Sequence[str], options: argparse.Namespace) -> in
     for note in (*_key_notes(entries), *plan_notes(entries)):
         print(note)
     finished = asyncio.run(search_all(entries, Terminal(), during=stoppable))
-    path = entries[0].config["store"]["path"]
+    path = location_of(entries[0].config)
     with open_store(path) as store:
         begun = {run.name for run in store.runs()}
     methods: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def _write(methods: Mapping[str, Sequence[str]], path: str, output: str | None, 
         write_comparison,
     )
 
-    page = Path(output) if output else Path(path).parent / f"{name}.html"
+    page = Path(output) if output else folder_of(path) / f"{name}.html"
     with open_store(path) as store:
         comparison = gather_comparison(store, methods)
     write_comparison(comparison, page, page.with_suffix(".csv"))

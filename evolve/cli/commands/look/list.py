@@ -11,7 +11,8 @@ from evolve.report.audit import NOT_COUNTED, Findings, findings_of
 from evolve.report.text import duration_text, one_line
 
 if TYPE_CHECKING:
-    from evolve.store import RunRow, Store
+    from evolve.core.run_store import RunStore
+    from evolve.store import RunRow
     from evolve.store.champion import Champion
 
 
@@ -78,7 +79,7 @@ def _best(winner: "Champion | None", findings: Findings) -> str:
     return speedup_text(winner.ratio) + (f", {NOT_COUNTED}" if findings else "")
 
 
-def _record(store: "Store", run: "RunRow") -> dict[str, Any]:
+def _record(store: "RunStore", run: "RunRow") -> dict[str, Any]:
     from evolve.store.champion import champion
 
     winner, progress = champion(store, run), store.progress(run.id)

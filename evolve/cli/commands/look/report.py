@@ -9,7 +9,7 @@ from evolve.cli.args import add_run, add_store, parser
 
 def main(words: Sequence[str]) -> int:
     """Write the report and print its path."""
-    from evolve.report.run.html import default_path, write_report
+    from evolve.report.run.html import write_report
 
     arguments = parser("report", "Write a run's report as one HTML file that needs no network.")
     add_run(arguments)
@@ -20,6 +20,6 @@ def main(words: Sequence[str]) -> int:
     options = arguments.parse_args(words)
     with open_store(options.store) as store:
         run = store.run(options.run)
-        target = Path(options.output) if options.output else default_path(options.store, run.name)
+        target = Path(options.output) if options.output else store.folder / f"{run.name}.html"
         print(write_report(store, run.name, target))
     return 0

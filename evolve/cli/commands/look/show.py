@@ -16,7 +16,8 @@ from evolve.report.run.opponent import opponent
 from evolve.report.text import duration_text, one_line, printable
 
 if TYPE_CHECKING:
-    from evolve.store import RunRow, Store
+    from evolve.core.run_store import RunStore
+    from evolve.store import RunRow
 
 
 def main(words: Sequence[str]) -> int:
@@ -39,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
+def _run_text(store: "RunStore", run: "RunRow") -> Iterator[str]:
     from evolve.report.run.winner import origin, winner_text
     from evolve.store.champion import champion
 
@@ -75,7 +76,7 @@ def _run_text(store: "Store", run: "RunRow") -> Iterator[str]:
     yield table(("OPERATOR", "STEPS", "OUTCOMES"), rows)
 
 
-def _run_json(store: "Store", run: "RunRow") -> Iterator[str]:
+def _run_json(store: "RunStore", run: "RunRow") -> Iterator[str]:
     record = {
         "name": run.name,
         "state": run.state,
@@ -94,7 +95,7 @@ def _run_json(store: "Store", run: "RunRow") -> Iterator[str]:
     yield json.dumps(record, indent=1)
 
 
-def _step_text(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
+def _step_text(store: "RunStore", run: "RunRow", sequence: int) -> Iterator[str]:
     step, evaluation = store.step(run.id, sequence), store.evaluation(run.id, sequence)
     note = f" ({step.note})" if step.note else ""
     yield f"step       {run.name}:{sequence} by {step.operator}{note}"
@@ -118,7 +119,7 @@ def _step_text(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
     yield printable(store.source(step.program))
 
 
-def _step_json(store: "Store", run: "RunRow", sequence: int) -> Iterator[str]:
+def _step_json(store: "RunStore", run: "RunRow", sequence: int) -> Iterator[str]:
     step, evaluation = store.step(run.id, sequence), store.evaluation(run.id, sequence)
     record = _plain(asdict(step)) | {
         "run": run.name,

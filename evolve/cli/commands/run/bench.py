@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evolve.app.database import open_store
+from evolve.app.database import folder_of, location_of, open_store
 from evolve.app.text import table
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
@@ -64,10 +63,10 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
     config: Mapping[str, Any] = plan.config
     evaluator = await start_evaluator(config, compiles=bool(wanted(config)))
     try:
-        with Store.open(config["store"]["path"], create=True) as store:
+        with Store.open(location_of(config), create=True) as store:
             for notice in store.notices:
                 print(notice)
-            print(f"{plan.name}: {len(plan.entries)} tasks, runs in {store.path}", flush=True)
+            print(f"{plan.name}: {len(plan.entries)} tasks, runs in {store.location}", flush=True)
             terminal = Terminal()
             bench = Bench(
                 plan,
@@ -97,12 +96,13 @@ def report(plan: "Plan") -> None:
         write_suite,
     )
     from evolve.report.suite.results import read_suite
+    from evolve.store import Store
 
-    path = Path(plan.config["store"]["path"])
-    if not path.is_file():
+    location = location_of(plan.config)
+    if not Store.exists(location):
         return
-    page = path.parent / f"{plan.name}.html"
-    with open_store(str(path)) as store:
+    page = folder_of(location) / f"{plan.name}.html"
+    with open_store(location) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
     write_suite(plan.name, results, page, page.with_suffix(".csv"))
     print()

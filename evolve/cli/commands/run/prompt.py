@@ -16,8 +16,9 @@ from evolve.report.text import printable
 
 if TYPE_CHECKING:
     from evolve.core.model import LanguageModel, ModelReply, ModelRequest
+    from evolve.core.run_store import RunStore
     from evolve.search.proposing import Asked
-    from evolve.store import RunRow, Store, Ticket
+    from evolve.store import RunRow, Ticket
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,7 +31,7 @@ def main(words: Sequence[str]) -> int:
         return _recall(store, store.run(name), sequence, as_json=options.json)
 
 
-def _recall(store: "Store", run: "RunRow", sequence: int, *, as_json: bool) -> int:
+def _recall(store: "RunStore", run: "RunRow", sequence: int, *, as_json: bool) -> int:
     """The request of a step, and the replies."""
     from evolve.app.manual.files import conversation
 
@@ -56,7 +57,7 @@ def _recall(store: "Store", run: "RunRow", sequence: int, *, as_json: bool) -> i
     return 0
 
 
-def _earlier(store: "Store", ticket: "Ticket") -> "list[ModelRequest]":
+def _earlier(store: "RunStore", ticket: "Ticket") -> "list[ModelRequest]":
     """Texts in which the first round was asked besides the one that stands."""
     stands = [each.request for each in ticket.exchanges] + [ticket.request]
     return [text for text in store.texts(ticket, 0) if stands[0] and text.key != stands[0].key]
@@ -71,7 +72,7 @@ def _exchange(request: "ModelRequest", reply: "ModelReply") -> dict[str, object]
     }
 
 
-def _next(store: "Store", run: "RunRow", options: argparse.Namespace) -> int:
+def _next(store: "RunStore", run: "RunRow", options: argparse.Namespace) -> int:
     from evolve.app import components
     from evolve.app.attach import expected_device
     from evolve.app.config.upgrade import completed

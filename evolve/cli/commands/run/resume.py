@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.app.database import DEFAULT_STORE
+from evolve.app.database import DEFAULT_STORE, place
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_word
 from evolve.cli.exit_status import OK, RESUMABLE
@@ -24,6 +24,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
   sandbox.*       how it is confined:   sandbox.require=namespaces
   trackers.*      where curves go:      trackers=tensorboard
   store.path      the database file (default: %s)
+  store.url       or a PostgreSQL server
 
 Anything else is refused, with the difference. With the limits used up it ends
 the remaining work: cancelled programs, the verification of the winner.
@@ -32,6 +33,8 @@ Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
 time was over before the winner was verified: run it again; 130: Ctrl-C before
 the search began, or twice; 1: no judge comes up; 2: refused.
 """
+
+_PLACES = ("store.path=", "store.url=")
 
 
 def main(words: Sequence[str]) -> int:
@@ -60,9 +63,10 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.cli.console.frontend import Terminal
     from evolve.store import Store
 
-    with Store.open(_path(overrides)) as store:
+    with Store.open(_location(overrides)) as store:
         run = completed(store.run(name))
         config = as_judged(overridden(run.config, overrides), store, run)
+        config = {**config, "store": {**config["store"], **place(store.location)}}
         for notice in store.notices:
             print(notice)
         components.build_all(config, run=run.name)
@@ -74,16 +78,16 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         with terminal.doing("starting the judge", plain=False):
             evaluator = await start_evaluator(config)
         try:
-            print(f"resuming {run.name} in {store.path}")
+            print(f"resuming {run.name} in {store.location}")
             outcome = await search(store, run, config, evaluator, terminal, began=began)
             return OK if outcome.finished else RESUMABLE
         finally:
             await evaluator.close()
 
 
-def _path(overrides: Sequence[str]) -> str:
-    paths = [word.partition("=")[2] for word in overrides if word.startswith("store.path=")]
-    return paths[-1] if paths else DEFAULT_STORE
+def _location(overrides: Sequence[str]) -> str:
+    named = [word.partition("=")[2] for word in overrides if word.startswith(_PLACES)]
+    return named[-1].strip("'\"") if named else DEFAULT_STORE
 
 
 def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -115,8 +119,8 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     if refused:
         raise UsageError(
             f"resume refuses to change the identity of the run: {'; '.join(refused)}. "
-            "Only termination.*, llm.*, device.*, cluster.*, sandbox.*, trackers.* and store.path "
-            "may differ"
+            "Only termination.*, llm.*, device.*, cluster.*, sandbox.*, trackers.*, store.path and "
+            "store.url may differ"
         )
     return result
 

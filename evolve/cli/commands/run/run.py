@@ -111,7 +111,7 @@ def create(config: Mapping[str, Any]) -> int:
     created = launch.create(config)
     run, name = created.run, shlex.quote(created.run.name)
     state = launch.taken_over_text(created.verdicts) or ", nothing judged yet"
-    print(f"run {run.name} in {created.path}{state}")
+    print(f"run {run.name} in {created.location}{state}")
     for line in recalled_lines(run.config):
         print(line)
     print(f"next        evolve batch {name} -o in.jsonl")

@@ -1,4 +1,4 @@
-"""Values of the store: runs and tickets, frozen."""
+"""Records of runs, as a store returns them: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

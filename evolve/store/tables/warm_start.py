@@ -9,10 +9,9 @@ from sqlalchemy import Connection, bindparam, select, update
 from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import OPPONENT, VERIFY
 from evolve.core.measurement import Ratio
+from evolve.core.records import Judge, RunRow, Ticket, TicketState
 from evolve.core.task import Task
 from evolve.store.database.schema import evaluation, run, ticket
-from evolve.store.rows import RunRow, Ticket, TicketState
-from evolve.store.store import Store
 from evolve.store.tables import evaluations, programs, runs, tickets
 from evolve.store.tables.evaluations import SAYS_NOTHING
 
@@ -39,22 +38,16 @@ _GO_ON = (
 
 
 def judged_steps(
-    store: Store, of: RunRow, *, task: Task, device_class: str, evaluator_version: str
+    connection: Connection, run_id: int, task_revision: str, judge: Judge
 ) -> list[Ticket]:
     """The steps of a run whose verdicts hold for such a judge, in the order of telling.
 
     Without verifications and the user's own baseline, and without raw samples, which stay where
     they were taken.
     """
-    key = {
-        "run": of.id,
-        "task_revision": task.revision,
-        "device_class": device_class,
-        "evaluator_version": evaluator_version,
-    }
-    with store._database.read() as connection:
-        rows = connection.execute(_JUDGED, key).all()
-        return [_without_samples(tickets.load(connection, row)) for row in rows]
+    key = {"run": run_id, "task_revision": task_revision} | judge._asdict()
+    rows = connection.execute(_JUDGED, key).all()
+    return [_without_samples(tickets.load(connection, row)) for row in rows]
 
 
 def _without_samples(step: Ticket) -> Ticket:
@@ -62,36 +55,35 @@ def _without_samples(step: Ticket) -> Ticket:
     return step if verdict is None else replace(step, evaluation=replace(verdict, samples={}))
 
 
-def create_from(
-    store: Store,
-    steps: Sequence[Ticket],
+def create(
+    connection: Connection,
     *,
     name: str,
     task: Task,
     config: Mapping[str, Any],
     seed: int,
+    steps: Sequence[Ticket],
 ) -> RunRow:
     """A new run that has asked for these steps already, with their numbers, and holds the verdicts.
 
     They are as after a crash: the next process of the run tells them to its archive first, in this
     order. They are no part of its budget, nor is what they have cost.
     """
-    with store._database.write() as connection:
-        created = runs.create(connection, name=name, task=task, config=config, seed=seed)
-        known: set[str] = set()
-        copies: dict[int, int] = {}  # ids by number
-        for step in sorted(steps, key=lambda step: step.sequence):
-            copies[step.sequence] = _copied(connection, created.id, step, known)
-        for step in steps:
-            _put_verdict(connection, copies[step.sequence], step)
-        following = max(copies, default=-1) + 1
-        tuned = max((step.tunings for step in steps), default=0)
-        connection.execute(_GO_ON, {"of": created.id, "next": following, "tuned": tuned})
-        if best := _best(steps, created.baseline):
-            bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
-            values = bounds | {"best_to_beat": best.high}
-            connection.execute(update(run).where(run.c.id == created.id).values(values))
-        return created
+    created = runs.create(connection, name=name, task=task, config=config, seed=seed)
+    known: set[str] = set()
+    copies: dict[int, int] = {}  # ids by number
+    for step in sorted(steps, key=lambda step: step.sequence):
+        copies[step.sequence] = _copied(connection, created.id, step, known)
+    for step in steps:
+        _put_verdict(connection, copies[step.sequence], step)
+    following = max(copies, default=-1) + 1
+    tuned = max((step.tunings for step in steps), default=0)
+    connection.execute(_GO_ON, {"of": created.id, "next": following, "tuned": tuned})
+    if best := _best(steps, created.baseline):
+        bounds = {"best": best.value, "best_low": best.low, "best_high": best.high}
+        values = bounds | {"best_to_beat": best.high}
+        connection.execute(update(run).where(run.c.id == created.id).values(values))
+    return created
 
 
 def _best(steps: Sequence[Ticket], baseline: str) -> Ratio | None:

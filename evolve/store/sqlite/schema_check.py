@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from evolve.core.errors import UsageError
-from evolve.store.database import schema
+from evolve.store.database import migrations, schema
 
 _MIN_BYTES = 512  # bytes: the smallest page that SQLite knows
 
@@ -42,10 +42,15 @@ def check_place(path: Path, *, create: bool) -> None:
         ) from error
 
 
-def is_new(connection: Connection) -> bool:
-    """Whether no process has made the tables yet."""
-    version: int = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-    return not version
+def version(connection: Connection) -> int:
+    """The number that is stamped into the file; 0 if it is new."""
+    found: int = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+    return found
+
+
+def put_version(connection: Connection) -> None:
+    """Stamp the current number."""
+    connection.exec_driver_sql(f"PRAGMA user_version={schema.VERSION}")
 
 
 def create(connection: Connection) -> None:
@@ -56,15 +61,17 @@ def create(connection: Connection) -> None:
         connection.exec_driver_sql("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (*place, numbers))
     connection.exec_driver_sql("ANALYZE sqlite_master")  # makes this connection read them
     connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
-    connection.exec_driver_sql(f"PRAGMA user_version={schema.VERSION}")
+    put_version(connection)
 
 
-def refuse_foreign(path: Path, connection: sqlite3.Connection, *, accept_new: bool) -> None:
+def refuse_foreign(
+    path: Path, connection: sqlite3.Connection, *, accept_new: bool, accept_old: bool
+) -> None:
     """Refuse a file that this version cannot use, before anything in it is changed.
 
     Raises:
         UsageError: it is of another program, of an older or newer schema, or empty (unless
-            `accept_new`).
+            `accept_new`). With `accept_old` one that can be brought up to date is taken.
     """
     application, version, objects = connection.execute(_STAMP).fetchone()
     if not objects and accept_new:
@@ -73,13 +80,5 @@ def refuse_foreign(path: Path, connection: sqlite3.Connection, *, accept_new: bo
         raise UsageError(f"{path} is empty; check the path, or start a run there first")
     if application != schema.APPLICATION_ID:
         raise UsageError(f"{path} is a database of another program; choose another path")
-    if version > schema.VERSION:
-        raise UsageError(
-            f"{path} has schema {version}, this version of evolve-kernels reads schema "
-            f"{schema.VERSION}; upgrade with `pip install -U evolve-kernels`"
-        )
-    if version < schema.VERSION:
-        raise UsageError(
-            f"{path} has schema {version} of an earlier development version, which schema "
-            f"{schema.VERSION} cannot take over; keep the file and start a new database"
-        )
+    if not (accept_old and migrations.OLDEST <= version <= schema.VERSION):
+        migrations.refuse_others(str(path), version)

@@ -13,9 +13,14 @@ from sqlalchemy import Connection, QueuePool, create_engine
 from sqlalchemy.exc import DatabaseError
 
 from evolve.core.errors import EvolveError, StoreError
-from evolve.store.database import filesystem, identities, lease, schema_check
-from evolve.store.database.explanations import explain
-from evolve.store.database.watch import (
+from evolve.core.records import Pruned
+from evolve.store.database import identities, lease
+from evolve.store.database.backend import Action, Database, P, T
+from evolve.store.database.migrations import migrate
+from evolve.store.sqlite import filesystem, maintenance, schema_check
+from evolve.store.sqlite.explanations import explain
+from evolve.store.sqlite.other_hosts import refuse_other_hosts
+from evolve.store.sqlite.watch import (
     Overwritten,
     Page,
     TakenAway,
@@ -38,20 +43,19 @@ _OVERWRITTEN = """
 _NO_LOG = ("SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
-class Database:
-    """Read and write transactions on one file.
+class SqliteDatabase(Database):
+    """Read and write transactions on one file (`path`)."""
 
-    Attributes:
-        path: The file.
-        notices: Lines that a person should see once, e.g. that the write-ahead log is off.
-    """
-
-    def __init__(self, path: Path, *, create: bool, read_only: bool) -> None:
+    def __init__(
+        self, path: Path, *, create: bool = False, read_only: bool = False, to_upgrade: bool = False
+    ) -> None:
         self.path = path
+        self.location = str(path)
         self.notices: list[str] = []
         self._create = create and not read_only
         self._accept_new = create
         self._read_only = read_only
+        self._to_upgrade = to_upgrade
         schema_check.check_place(path, create=self._create)
         self._use_wal = not filesystem.is_shared_between_hosts(path)
         self._snapshot = threading.local()
@@ -66,6 +70,11 @@ class Database:
             self._identity = opened(path)
             on_failure.pop_all()
 
+    @property
+    def folder(self) -> Path:
+        """That of the file."""
+        return self.path.parent
+
     def _connect(self) -> sqlite3.Connection:
         if self._read_only:
             connection = _connect_to_read(self.path)
@@ -73,18 +82,27 @@ class Database:
             connection = _connect(self.path, "mode=rwc" if self._create else "mode=rw")
         with ExitStack() as on_failure:
             on_failure.callback(connection.close)
-            schema_check.refuse_foreign(self.path, connection, accept_new=self._accept_new)
+            schema_check.refuse_foreign(
+                self.path,
+                connection,
+                accept_new=self._accept_new,
+                accept_old=self._to_upgrade,
+            )
+            # Tables are made anew by an upgrade, which others refer to.
+            connection.execute(f"PRAGMA foreign_keys={'OFF' if self._to_upgrade else 'ON'}")
             on_failure.pop_all()
         return connection if self._read_only else self._configured(connection)
 
     def _prepare(self) -> None:
         if self._read_only:
-            with self.read():
-                return
-        with self.write() as connection:  # finds a read-only file now, not at the first result
-            if self._create and schema_check.is_new(connection):
-                schema_check.create(connection)
-            lease.refuse_other_hosts(connection)
+            self.read(lambda _: None)
+        else:
+            self.write(self._begin)  # finds a read-only file now, not at the first result
+
+    def _begin(self, connection: Connection) -> None:
+        if self._create and not schema_check.version(connection):
+            schema_check.create(connection)
+        refuse_other_hosts(connection)
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         if choose_journal(connection, use_wal=self._use_wal) != "wal" and not self.notices:
@@ -112,9 +130,13 @@ class Database:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._watch = Watch(self.path, owner.encode(), partial(self._page_of_lease, owner))
 
-    def unwatch(self) -> None:
+    def unwatch(self, run: int) -> None:
         """No lease is held any more."""
         self._watch = None
+
+    def claim(self, run: int, owner: str) -> None:
+        """Take the lease; one whose heartbeat or process has ended is taken over."""
+        self.write(_claim, run, owner)
 
     def _page_of_lease(self, owner: str) -> Page | None:
         with self.driver() as connection:
@@ -137,8 +159,6 @@ class Database:
 
     def _rescued(self) -> str:
         """Copy what SQLite still has open; says where it is."""
-        from evolve.store import maintenance
-
         gone = f"{self.path}, or its log, was deleted, moved or replaced while a search wrote to it"
         for target in rescue_places(self.path):
             with suppress(EvolveError, OSError):
@@ -149,39 +169,39 @@ class Database:
                 )
         return f"{gone}, and its last state could be copied nowhere; go back to a backup"
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A consistent view for as long as the block lasts; keep it short."""
+    def read(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a query, which sees one state of the database."""
         shared: Connection | None = getattr(self._snapshot, "connection", None)
         if shared is not None:
-            yield shared
-            return
+            return query(shared, *args, **kwargs)
         with self._transaction("BEGIN") as connection:
-            yield connection
+            return query(connection, *args, **kwargs)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """One view for all that this thread reads in the block, which must not write.
 
-        A transaction takes as long as a few simple questions. Without the write-ahead log a writer
-        would wait for the reader, that is for itself.
+        Without the write-ahead log a writer would wait for the reader, that is for itself.
         """
-        with self.read() as connection:
-            before = getattr(self._snapshot, "connection", None)
+        if getattr(self._snapshot, "connection", None) is not None:
+            yield
+            return
+        with self._transaction("BEGIN") as connection:
             self._snapshot.connection = connection
             try:
                 yield
             finally:
-                self._snapshot.connection = before
+                self._snapshot.connection = None
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """All of the block or nothing; committed when it ends, one writer at a time."""
+    def write(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """All of an action or nothing, one writer at a time."""
         if getattr(self._snapshot, "connection", None) is not None:
             raise RuntimeError("a write within a snapshot")
         self._require_file()
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
+            return action(connection, *args, **kwargs)
+
+    write_alone = write
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
@@ -217,6 +237,37 @@ class Database:
             self._require_file()
             raise explain(self.path, error, error) from error
 
+    def backup(self, target: Path) -> None:
+        """Copy the database as it stands, also while a search writes to it."""
+        maintenance.backup(self, target)
+
+    def bytes_on_disk(self) -> dict[str, int]:
+        """Bytes of the file, and of its write-ahead log."""
+        return self.read(maintenance.size) | {"log": maintenance.log_size(self.path)}
+
+    def prune(self, run: int, owner: str, keep: int | None) -> Pruned:
+        """Drop what is not kept, and make the file smaller."""
+        return maintenance.prune(self, run, owner, keep)
+
+    def upgrade(self) -> int:
+        """Bring the schema up to date, all of it or nothing."""
+        return self.write(_upgrade)
+
+
+def _upgrade(connection: Connection) -> int:
+    before = schema_check.version(connection)
+    migrate(connection, before)
+    schema_check.put_version(connection)
+    if connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+        raise StoreError("the upgrade would lose rows; nothing is changed, please report this")
+    return before
+
+
+def _claim(connection: Connection, run: int, owner: str) -> None:
+    lease.refuse_if_held(connection, run, owner)
+    refuse_other_hosts(connection)
+    lease.take(connection, run, owner)
+
 
 def choose_journal(connection: sqlite3.Connection, *, use_wal: bool) -> str:
     """Set up a connection; returns the journal mode that SQLite really took."""
@@ -247,7 +298,6 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")  # the first that reads the file
     return connection
 

@@ -1,11 +1,8 @@
-"""The steps that led to the champion of a run, and the models behind a program."""
+"""The steps that led to a program, and the models behind it."""
 
 from sqlalchemy import Connection, and_, bindparam, select
 
-from evolve.store.champion import champion
 from evolve.store.database.schema import instance, program, request, ticket, ticket_parent
-from evolve.store.rows import RunRow
-from evolve.store.store import Store
 from evolve.store.tables import lineage, programs
 
 _MAKER = (
@@ -41,18 +38,10 @@ _MODELS = (
 )
 
 
-def best_path(store: Store, run: RunRow) -> list[int]:
-    """The steps that made a run's champion and its main ancestors, in order; empty without one."""
-    winner = champion(store, run)
-    if winner is None:
-        return []
-    with store._database.read() as connection:
-        return _line_to(connection, run.id, programs.find(connection, winner.program))
-
-
-def _line_to(connection: Connection, run_id: int, program_id: int) -> list[int]:
+def line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
+    """The steps of a run that made a program and its main ancestors, in order."""
     line: list[int] = []
-    parent: int | None = program_id
+    parent: int | None = programs.find(connection, digest)
     while parent is not None:
         made = connection.execute(_MAKER, {"run": run_id, "of": parent}).one_or_none()
         if made is None or (line and made.sequence >= line[-1]):
@@ -62,7 +51,6 @@ def _line_to(connection: Connection, run_id: int, program_id: int) -> list[int]:
     return line[::-1]
 
 
-def models_behind(store: Store, digest: str) -> frozenset[str]:
-    """The models that were asked for a program or one of its ancestors in any run of the file."""
-    with store._database.read() as connection:
-        return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())
+def models_behind(connection: Connection, digest: str) -> frozenset[str]:
+    """The models that were asked for a program or one of its ancestors in any run."""
+    return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())

@@ -1,0 +1,1 @@
+"""PostgreSQL: a server for many hosts, each run written by one process."""
