@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from evolve.core.model import CallStatus, ModelReply, ModelRequest, TokenTrace, Usage
-from evolve.core.thoughts import split_thought
+from evolve.core.source.thoughts import split_thought
 from evolve.llm.faults import Fault, FaultKind, classify, one_line
 from evolve.llm.prices import prompt_estimate
 from evolve.llm.quirks import Quirks

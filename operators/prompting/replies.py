@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from evolve.core.errors import UsageError
 from evolve.core.model import ReplyStatus
 from evolve.core.source.pytext import Module, read
-from evolve.core.thoughts import split_thought
+from evolve.core.source.thoughts import split_thought
 from operators.prompting.fences import Block, Blocks
 from operators.quoting import one_line
 from operators.source.transplantable_functions import bound_names

@@ -19,6 +19,7 @@ from evolve.core.program import Assignment
 from evolve.core.source import tunables
 from evolve.core.task import Task
 from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import execute
 from tests.benchmarks.gpu_forks import FAULTS, Compiling, Turns, is_lost
 from tests.benchmarks.tuner_problems import (
@@ -142,7 +143,7 @@ class Scene:
     """A task's reference, its inputs and what it gives for them, on the device."""
 
     def __init__(self, task: Task) -> None:
-        module = execute(task.name, task.source, {})
+        module = execute(task.name, task.source, {}, folder_of(task))
         self._arguments = module.get_init_inputs()
         self._model, self._inputs = made(module)
         with torch.backends.cudnn.flags(allow_tf32=False):

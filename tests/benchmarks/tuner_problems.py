@@ -17,6 +17,7 @@ from evolve.core.source import tunables
 from evolve.core.task import Task
 from evolve.tasks import find_task
 from evolve.worker.build.inductor import compile_model, settings
+from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import execute
 from operators.local.inductor import convert
 from operators.local.templates import Products
@@ -145,7 +146,7 @@ def program(problem: Problem) -> str:
     task = task_of(problem)
     if problem.seed:
         return (TASKS / problem.task / "seeds" / f"{problem.seed}.py").read_text()
-    module = execute(task.name, task.source, {})
+    module = execute(task.name, task.source, {}, folder_of(task))
     model, inputs = made(module)
     case = compile_model(model, inputs, settings(problem.variant))
     version = torch.__version__.partition("+")[0]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.thoughts import split_thought
+from evolve.core.source.thoughts import split_thought
 
 DRAFT = "A draft:\n```python\nx = 0\n```\nNo."
 GOOD = "Here:\n```python\nx = 1\n```\n"

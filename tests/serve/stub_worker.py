@@ -136,6 +136,8 @@ def main() -> None:
             say(number, result=HELLO)
         elif method == "audit":
             audit(number, params)
+        elif method == "conditions":
+            say(number, result=[])
         elif method == "compiled":
             say(number, result={"default": {"reason": "the stub compiles nothing"}})
         elif method == "evaluate":

@@ -211,7 +211,7 @@ def start(folder, monkeypatch):
 
     def start(labels, requests, has_worked=True):
         asked = []
-        monkeypatch.setattr(batch_loop, "Judge", FailingJudge(labels, asked))
+        monkeypatch.setattr(batch_loop, "JudgeProcess", FailingJudge(labels, asked))
         monkeypatch.setattr(batch_loop.Batch, "_has_worked", lambda self: has_worked)
         answers = read_answers(folder.out) if folder.out.exists() else Answers()
         with contextlib.closing(Shards(folder.out)) as shards:

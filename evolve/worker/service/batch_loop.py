@@ -79,7 +79,7 @@ class Batch:
         self._replies.put(None)
 
     def run(self) -> int:
-        """JudgeProcess until all is answered or the time is up; returns how many requests are left.
+        """Judge until all is answered or the time is up; returns how many requests are left.
 
         Raises:
             UsageError: a judge refuses its options.
