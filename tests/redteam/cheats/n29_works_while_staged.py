@@ -73,7 +73,7 @@ def quick(self, channel, size, trees, fd=-1):
         pool = torch.zeros(len(trees) * self._staged[0][0].nbytes + 4096, dtype=torch.uint8)
         state["ready"] = None
         return ack(channel)
-    memory = self._access.stage(fd, size)
+    memory = self._access.stage(fd, size, self._writes)
     first, last = place(trees[0], memory), place(trees[-1], memory)
     calls = len(trees)
     step = (last.data_ptr() - first.data_ptr()) // max(1, calls - 1)
