@@ -137,7 +137,7 @@ from evolve.worker.runner import runner
 outcomes = {}
 stage = runner.Runner._stage
 def ahead(self, channel, size, trees, fd):
-    memory = self._access.stage(fd, size)
+    memory = self._access.stage(fd, size, self._writes)
     self._staged = [runner.tensor_buffer.unpack(tree, memory) for tree in trees]
     for (x,) in self._staged:
         outcomes[x.data_ptr()] = right(x)
