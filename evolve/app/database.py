@@ -3,17 +3,16 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.core.errors import UsageError
+from evolve.store.location import is_server
 
 if TYPE_CHECKING:
     from evolve.store import Store
 
 DEFAULT_STORE = "runs/evolve.db"
 _PLAIN = re.compile(r"[\w:/@.+-]+")  # Hydra reads these without quotes
-SERVER_FOLDER = Path("runs")  # for files about runs on a server
 
 
 @contextmanager
@@ -26,11 +25,6 @@ def open_store(location: str, *, read_only: bool = True) -> Iterator["Store"]:
         yield store
     finally:
         store.close()
-
-
-def is_server(location: str) -> bool:
-    """Whether the words name a database on a server."""
-    return location.startswith(("postgresql://", "postgres://"))
 
 
 def location_of(config: Mapping[str, Any]) -> str:
@@ -60,16 +54,3 @@ def store_word(location: str) -> str:
     if not is_server(location):
         return f"store.path={location}"
     return f"store.url={location}" if _PLAIN.fullmatch(location) else f'store.url="{location}"'
-
-
-def may_hold_runs(location: str) -> bool:
-    """Whether there is a file; a server is asked when it is opened."""
-    return is_server(location) or Path(location).is_file()
-
-
-def folder_of(location: str) -> Path:
-    """Folder for files about the runs; that of a server is made if it is missing."""
-    if not is_server(location):
-        return Path(location).parent
-    SERVER_FOLDER.mkdir(exist_ok=True)
-    return SERVER_FOLDER

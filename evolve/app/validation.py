@@ -10,13 +10,14 @@ from typing import Any
 from evolve.app import components
 from evolve.app.compatibility import refuse_unknown_cases
 from evolve.app.config.diff import refuse_differences
-from evolve.app.database import is_server, location_of
+from evolve.app.database import location_of
 from evolve.app.device import as_judged, kind_of
 from evolve.app.inputs import load_task, read_baseline, with_seeds
 from evolve.core.errors import UsageError
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
+from evolve.store.location import is_server
 from evolve.store.tables.runs import check_seed
 
 MAX_NAME = 200  # bytes; file systems take 255, of which suffixes need some

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.store.database.backend import Database
+from evolve.store.location import is_server
 from evolve.store.postgresql import address
 from evolve.store.sqlite.database import SqliteDatabase
 
@@ -22,7 +23,7 @@ def open_database(
     With `to_upgrade` one of an older schema is taken, which nothing but `upgrade` understands.
     """
     options = {"create": create, "read_only": read_only, "to_upgrade": to_upgrade}
-    if not address.is_url(str(location)):
+    if not is_server(str(location)):
         return SqliteDatabase(Path(location), **options)
     with _driver(str(location)):
         from evolve.store.postgresql.database import PostgresDatabase
@@ -31,7 +32,7 @@ def open_database(
 
 def exists(location: str | Path) -> bool:
     """Whether a database of ours has been made there; UsageError if it is another one."""
-    if not address.is_url(str(location)):
+    if not is_server(str(location)):
         return Path(location).is_file()
     with _driver(str(location)):
         from evolve.store.postgresql.schema import EmptyDatabase

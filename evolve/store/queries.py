@@ -15,6 +15,7 @@ from evolve.core.records import Arm, Cost, Credit, Judge, RunRow, Ticket
 from evolve.core.run_store import ArchiveReads, LineageReads, Recorded, RunReads, TicketReads
 from evolve.store import dump, maintenance
 from evolve.store.database.backend import Database
+from evolve.store.location import folder_of
 from evolve.store.tables import (
     ancestry,
     archive,
@@ -47,7 +48,7 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
 
     @property
     def folder(self) -> Path:
-        return self._database.folder
+        return folder_of(self.location)
 
     @property
     def notices(self) -> Sequence[str]:

@@ -80,6 +80,7 @@ WRONG = {
     ("run", "task=softmax", "store.url=runs/evolve.db"): "write postgresql://",
     ("run", "task=softmax", "store.url=postgresql://me:s3cret@host/db"): "PGPASSWORD",
     ("run", "task=softmax", "store.url=postgresql://me:s3cret@host/db?a=%2F"): "quotes",
+    ("run", "task=softmax", "store.url=PostgreSQL+psycopg://me:s3cret@host/db"): "PGPASSWORD",
     ("resume", "store.url=postgresql://me:s3cret@host/db"): "PGPASSWORD",
     ("db", "copy", "missing.db", "other.db"): "no database at missing.db",
 }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolve.app.database import folder_of, location_of
+from evolve.app.database import location_of
 from evolve.app.device import start_evaluator
 from evolve.app.estimate.llm_probe import (
     FILE,
@@ -24,6 +24,7 @@ from evolve.evaluation import PooledEvaluator
 from evolve.report.audit import Findings, weakness
 from evolve.report.text import count_text, duration_text
 from evolve.search.termination import parse_duration
+from evolve.store.location import folder_of
 
 Calls = tuple[Sequence[Sample], int]
 """Sample proposals, and how many calls may be under way at once."""

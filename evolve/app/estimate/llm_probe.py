@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from evolve.app import components
-from evolve.app.database import folder_of, location_of
+from evolve.app.database import location_of
 from evolve.app.models import has_model
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, Reservation
@@ -16,6 +16,7 @@ from evolve.report.text import count_text, duration_text, one_line
 from evolve.search.engine import Search
 from evolve.search.execution.limits import with_reservations
 from evolve.store import Store, Ticket, TicketState
+from evolve.store.location import folder_of
 
 FILE = "dry-runs.db"
 """Stored beside the database of runs: paid replies are kept, and no run is mistaken for one."""

@@ -29,11 +29,6 @@ class Database(ABC):
     location: str
     notices: list[str]
 
-    @property
-    @abstractmethod
-    def folder(self) -> Path:
-        """Folder for files about its runs, such as reports."""
-
     @abstractmethod
     def read(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of a query, which sees one state of the database."""

@@ -4,14 +4,9 @@ import re
 from typing import Any
 
 from evolve.core.errors import UsageError
+from evolve.store.location import SCHEME
 
-_SCHEME = re.compile(r"postgres(ql)?(\+psycopg)?://", re.IGNORECASE)
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^/@?#]*?):(?P<password>[^/?#\s]*)@|[?&]password=[^&\s]*")
-
-
-def is_url(location: str) -> bool:
-    """Whether the words name a database of a server, not a file."""
-    return _SCHEME.match(location) is not None
 
 
 def shown(text: str) -> str:
@@ -26,7 +21,7 @@ def checked(url: str) -> str:
         UsageError: it holds a password, which lists of processes and stored configurations would
             show, or is no URL; the message does not repeat the password.
     """
-    plain = _SCHEME.sub("postgresql://", url, count=1)
+    plain = SCHEME.sub("postgresql://", url, count=1)
     try:
         parts = _parts(plain)
     except ValueError as error:

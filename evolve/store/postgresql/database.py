@@ -26,9 +26,6 @@ from evolve.store.postgresql.connections import connect, patiently
 from evolve.store.postgresql.explanations import explain, is_cut
 from evolve.store.postgresql.leases import Leases
 
-FOLDER = Path("runs")
-"""Folder for reports and other files of runs on a server."""
-
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # One message to the server. Other writers are let in at the same time, or kept out ({shared}
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
@@ -71,12 +68,6 @@ class PostgresDatabase(Database):
             on_failure.callback(self._engine.dispose)
             self._prepare(create=create and not read_only, accept_new=create, upgrade=to_upgrade)
             on_failure.pop_all()
-
-    @property
-    def folder(self) -> Path:
-        """`FOLDER`, made if it is missing."""
-        FOLDER.mkdir(exist_ok=True)
-        return FOLDER
 
     def _connect(self) -> "psycopg.Connection[tuple[object]]":
         return connect(self._url, self._name, read_only=self._read_only)

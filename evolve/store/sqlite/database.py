@@ -70,11 +70,6 @@ class SqliteDatabase(Database):
             self._identity = opened(path)
             on_failure.pop_all()
 
-    @property
-    def folder(self) -> Path:
-        """That of the file."""
-        return self.path.parent
-
     def _connect(self) -> sqlite3.Connection:
         if self._read_only:
             connection = _connect_to_read(self.path)

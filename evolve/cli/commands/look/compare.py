@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.compare.methods import methods_of
-from evolve.app.database import folder_of, location_of, open_store
+from evolve.app.database import location_of, open_store
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
 from evolve.cli.exit_status import RESUMABLE
@@ -125,8 +125,8 @@ def _write(methods: Mapping[str, Sequence[str]], path: str, output: str | None, 
         write_comparison,
     )
 
-    page = Path(output) if output else folder_of(path) / f"{name}.html"
     with open_store(path) as store:
+        page = Path(output) if output else store.folder / f"{name}.html"
         comparison = gather_comparison(store, methods)
     write_comparison(comparison, page, page.with_suffix(".csv"))
     print()

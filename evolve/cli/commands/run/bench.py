@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evolve.app.database import folder_of, location_of, open_store
+from evolve.app.database import location_of, open_store
 from evolve.app.text import table
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
@@ -101,8 +101,8 @@ def report(plan: "Plan") -> None:
     location = location_of(plan.config)
     if not Store.exists(location):
         return
-    page = folder_of(location) / f"{plan.name}.html"
     with open_store(location) as store:
+        page = store.folder / f"{plan.name}.html"
         results = read_suite(store, [entry.task for entry in plan.entries])
     write_suite(plan.name, results, page, page.with_suffix(".csv"))
     print()
