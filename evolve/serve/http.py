@@ -59,6 +59,12 @@ def listen(host: str, port: int, words: str = "") -> Iterator[socket.socket]:
         yield listener
 
 
+def url_of(listener: socket.socket) -> str:
+    """The URL at which a listening socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: socket.socket) -> AsyncIterator["asyncio.Task[None]"]:
     """Within this block requests are answered, by a task that ends otherwise only if it fails."""

@@ -8,7 +8,7 @@ from evolve.evaluation.place import Deadlines
 from evolve.evaluation.pool import PATIENCE_S, Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.serve.guard import Guard
-from evolve.serve.http import listen, serving
+from evolve.serve.http import listen, serving, url_of
 from evolve.serve.pull.app import PullApp
 from evolve.serve.pull.client import MAX_PAUSE_S
 from evolve.serve.pull.registry import Registry
@@ -78,8 +78,7 @@ class PullEvaluator(PooledEvaluator):
         await self._stack.enter_async_context(serving(app, listener))
         sweeping = asyncio.create_task(self._registry.broker.sweep())
         self._stack.callback(sweeping.cancel)
-        name, bound = listener.getsockname()[:2]
-        announce(f"workers connect to http://{f'[{name}]' if ':' in name else name}:{bound}")
+        announce(f"workers connect to {url_of(listener)}")
 
     async def _wait_for_workers(self, gather_s: float) -> None:
         """Until there is one, and all that an earlier search had have had time to come back.

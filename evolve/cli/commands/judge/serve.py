@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -103,7 +102,7 @@ def is_loopback(host: str) -> bool:
 
 async def _serve(config: Mapping[str, Any], token: str | None) -> None:
     try:
-        from evolve.serve.http import listen, run
+        from evolve.serve.http import listen, run, url_of
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn", "pydantic"):
             raise
@@ -125,7 +124,7 @@ async def _serve(config: Mapping[str, Any], token: str | None) -> None:
         with listen(config["host"], config["port"]) as listener:
             await service.start()
             app = create_app(service, catalogue, token=token, hosts=() if token else LOOPBACK_NAMES)
-            for line in _welcome(service, listener, token):
+            for line in _welcome(service, url_of(listener), token):
                 print(line, flush=True)
             await run(app, listener, service)
     finally:
@@ -157,11 +156,10 @@ def _say(line: str) -> None:
     print(f"evolve: {line}", file=sys.stderr, flush=True)
 
 
-def _welcome(service: "Service", listener: socket.socket, token: str | None) -> Iterator[str]:
-    host, port = listener.getsockname()[:2]
+def _welcome(service: "Service", url: str, token: str | None) -> Iterator[str]:
     judge = service.judge.known
     yield f"judge   {judge.device_class}, {judge.slots} at once, version {judge.evaluator_version}"
     yield f"jobs    {service.jobs.path}"
     if token is None:
         yield "token   none: every process on this machine may have code judged here"
-    yield f"serving http://{f'[{host}]' if ':' in host else host}:{port}"
+    yield f"serving {url}"
