@@ -3,11 +3,10 @@
 import base64
 import binascii
 import hmac
-import json
 from collections.abc import Collection, MutableMapping
 from typing import Any
 
-from evolve.serve.asgi import App, Receive, Scope, Send
+from evolve.serve.asgi import App, Receive, Scope, Send, send_json
 from evolve.serve.bodies import Bodies, BodyRefused, require_length
 
 
@@ -99,8 +98,4 @@ def _length(headers: dict[bytes, bytes]) -> int:
 
 
 async def _refuse(send: Send, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
-    body = json.dumps({"detail": detail}).encode()
-    fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    start = {"type": "http.response.start", "status": status, "headers": [*fixed, *headers]}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+    await send_json(send, status, {"detail": detail}, *headers)

@@ -7,7 +7,7 @@ from typing import Any
 import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation.faults import CallFailed, CallOverdue, PlaceLost, WorkerDied
-from evolve.serve.asgi import Receive, Scope, Send
+from evolve.serve.asgi import Receive, Scope, Send, send_json
 from evolve.serve.pull.broker import Session
 from evolve.serve.pull.protocol import VERSION
 from evolve.serve.pull.registry import Registry
@@ -51,13 +51,7 @@ class PullApp:
             status, told = 200, await operation(_read((await receive()).get("body", b"")))
         except Refused as refusal:
             status, told = refusal.status, {"detail": str(refusal)}
-        body = json.dumps(told).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_json(send, status, told)
 
     async def _check(self, said: dict[str, Any]) -> dict[str, Any]:
         _require_same_release(said)
