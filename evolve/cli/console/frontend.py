@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -10,14 +9,14 @@ from typing import Any
 from evolve.cli.console.live import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Tally, open_display
 from evolve.cli.console.progress import doing
 from evolve.cli.console.summary import summary
-from evolve.cli.console.terminal import wrapped
+from evolve.cli.console.terminal import notify, wrapped
 from evolve.cli.exit_status import INTERRUPTED
 from evolve.cli.signals import handling
 from evolve.core.errors import UsageError
 from evolve.core.run_store import RunStore
 from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.html import render
-from evolve.report.text import one_line, write_text
+from evolve.report.text import write_text
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import Rule
 from evolve.store import RunRow
@@ -36,7 +35,7 @@ class Terminal:
             self._display.say(line)
 
     def warn(self, line: str) -> None:
-        print(f"evolve: {one_line(line)}", file=sys.stderr, flush=True)
+        notify(line)
 
     def doing(
         self, what: str | Callable[[], str], *, plain: bool = True

@@ -1,14 +1,13 @@
 """Warnings of the library, as the command shows them."""
 
 import logging
-import sys
 
-from evolve.report.text import one_line
+from evolve.cli.console.terminal import notify
 
 
 class _OnStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"evolve: {one_line(record.getMessage())}", file=sys.stderr, flush=True)
+        notify(record.getMessage())
 
 
 _HANDLER = _OnStandardError(logging.WARNING)

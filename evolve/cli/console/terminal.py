@@ -8,6 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from evolve.report.text import one_line
+
+
+def notify(line: str) -> None:
+    """A line for people beside the output, on standard error."""
+    print(f"evolve: {one_line(line)}", file=sys.stderr, flush=True)
+
 
 def wrapped(line: str) -> str:
     """The line with breaks between words if standard output is a terminal, else as it is."""

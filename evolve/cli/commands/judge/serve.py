@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from omegaconf import MISSING
 
 from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
+from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
 from evolve.serve.token import read_token
 
@@ -149,11 +149,7 @@ def _service(config: Mapping[str, Any]) -> "Service":
     )
     rewards = {one.name: one for one in map(reward, (*reward_names(), *config["rewards"]))}
     jobs = Jobs(Path(config["jobs"]))
-    return Service(jobs, lambda: start_evaluator(config), rewards, settings, _say)
-
-
-def _say(line: str) -> None:
-    print(f"evolve: {line}", file=sys.stderr, flush=True)
+    return Service(jobs, lambda: start_evaluator(config), rewards, settings, notify)
 
 
 def _welcome(service: "Service", url: str, token: str | None) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
 from evolve.cli.args import parser
+from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
 
 DESCRIPTION = """\
@@ -51,11 +51,11 @@ def main(words: Sequence[str]) -> int:
                 server=options.server,
                 token_file=options.token_file,
                 idle_s=idle_s,
-                say=_say,
+                say=notify,
             )
         )
     except signals.Stopped:
-        _say("stopped; other workers get the evaluations under way")
+        notify("stopped; other workers get the evaluations under way")
     return 0
 
 
@@ -94,7 +94,3 @@ def _compose(words: Sequence[str]) -> dict[str, Any]:
     if odd := [word for word in words if "=" not in word]:
         raise UsageError(f"'{odd[0]}' is not key=value; see `evolve work --help`")
     return compose_other("work", WorkConfig, words)
-
-
-def _say(line: str) -> None:
-    print(f"evolve: {line}", file=sys.stderr, flush=True)

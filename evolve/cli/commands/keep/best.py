@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from evolve.app.database import open_store
 from evolve.app.text import speedup_text
 from evolve.cli.args import add_run, add_store, parser
+from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.text import baseline_name, one_line, printable, write_text
@@ -41,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         text = standalone(store, run)
         warning = _warning(run, winner_of(store, run))
     if warning:
-        print(f"evolve: {warning}", file=sys.stderr)
+        notify(warning)
     if options.output:
         print(write_text(Path(options.output), text))
     else:
@@ -101,7 +102,7 @@ def _write_operator(store: "RunStore", run: "RunRow", output: str | None) -> int
         provenance=tuple(provenance(run, winner, origin(store, run, winner))),
     )
     if warning := _warning(run, winner):
-        print(f"evolve: {warning}", file=sys.stderr)
+        notify(warning)
     source = store.source(winner.program)
     print(export_torch_op(folder, source, winner.assignment, run.task, facts), flush=True)
     print(f"running the tests of {folder} (kernel and compiler, a minute or so)", file=sys.stderr)

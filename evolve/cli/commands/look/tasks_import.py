@@ -15,6 +15,7 @@ from typing import Any
 import evolve
 from evolve.app.device import device_words, kind_here, start_local
 from evolve.cli.args import parser
+from evolve.cli.console.terminal import notify
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.program import Language
@@ -75,7 +76,7 @@ def main(words: Sequence[str]) -> int:
         publish(place, target, made, {FINDINGS: _lines(findings)})
     print(f"{target}: {_counts(findings)}; {sum(made.rows.get(VIEW, {}).values()):,} prompts")
     for notice in made.notices:
-        print(f"evolve: {notice}", file=sys.stderr)
+        notify(notice)
     return 0
 
 
@@ -137,8 +138,7 @@ async def _audited(
     """The audit's findings on every candidate, each by a worker that has no other task."""
     device = kind_here(options.device, None)
     left = sum((one.path, one.task.revision) not in journal.known for one in candidates)
-    said = f"auditing {left:,} of {len(candidates):,} tasks, {options.jobs} at once"
-    print(f"evolve: {said}", file=sys.stderr, flush=True)
+    notify(f"auditing {left:,} of {len(candidates):,} tasks, {options.jobs} at once")
     done = 0
 
     def tell(finding: Finding) -> None:
