@@ -77,8 +77,10 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
         overrides: `key=value` words.
 
     Raises:
-        UsageError: a key or a value that cannot be.
+        UsageError: a word, a key or a value that cannot be.
     """
+    if odd := [word for word in overrides if "=" not in word or word.startswith("-")]:
+        raise UsageError(f"'{odd[0]}' is not key=value; `evolve {name} --help` lists the keys")
     ConfigStore.instance().store(name=f"{name}_schema", node=node)
     with (
         _our_words(overrides, verb=name, node=node),

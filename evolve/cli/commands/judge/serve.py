@@ -76,8 +76,6 @@ def compose(words: Sequence[str]) -> dict[str, Any]:
     """
     from evolve.app.config.compose import compose_other
 
-    if odd := [word for word in words if "=" not in word or word.startswith("-")]:
-        raise UsageError(f"'{odd[0]}' is not key=value; `evolve serve --help` lists the keys")
     return compose_other("serve", ServeConfig, words)
 
 

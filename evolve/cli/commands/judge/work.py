@@ -4,7 +4,6 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
@@ -43,11 +42,12 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     idle_s = _idle(options.idle)
     from evolve.app.cluster import work
+    from evolve.app.config.compose import compose_other
 
     try:
         signals.run(
             work(
-                _compose(options.words),
+                compose_other("work", WorkConfig, options.words),
                 server=options.server,
                 token_file=options.token_file,
                 idle_s=idle_s,
@@ -86,11 +86,3 @@ def _idle(text: str | None) -> float:
         return parse_duration(text)
     except UsageError as error:
         raise UsageError(f"--idle {text}: {error}") from error
-
-
-def _compose(words: Sequence[str]) -> dict[str, Any]:
-    from evolve.app.config.compose import compose_other
-
-    if odd := [word for word in words if "=" not in word]:
-        raise UsageError(f"'{odd[0]}' is not key=value; see `evolve work --help`")
-    return compose_other("work", WorkConfig, words)
