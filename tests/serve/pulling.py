@@ -9,8 +9,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
-from evolve.core.evaluation import Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines
@@ -130,22 +131,17 @@ class Judge:
         self.kill("closed")
 
 
-def verdict(fidelity: str, feedback: str, hello: dict[str, object]) -> dict[str, object]:
-    none = {"ratios": {}, "descriptors": {}, "environment": {}, "samples": {}, "durations_s": {}}
-    return none | {
-        "status": "correct",
-        "stage": 6,
-        "fidelity": fidelity,
-        "task_revision": "stub",
-        "device_class": hello["device_class"],
-        "evaluator_version": hello["evaluator_version"],
-        "cases": [],
-        "custom": True,
-        "suite": None,
-        "labels": [],
-        "feedback": feedback,
-        "device_time_s": 0.0,
-    }
+def verdict(fidelity: str, feedback: str, hello: dict[str, Any]) -> dict[str, Any]:
+    return Evaluation(
+        status=Status.CORRECT,
+        stage=Stage.TIMING,
+        fidelity=Fidelity(fidelity),
+        task_revision="stub",
+        device_class=hello["device_class"],
+        evaluator_version=hello["evaluator_version"],
+        custom=True,
+        feedback=feedback,
+    ).to_json()
 
 
 @contextlib.asynccontextmanager
