@@ -9,12 +9,12 @@ from sqlalchemy import Connection, Row, and_, bindparam, select
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
 from evolve.store.database.schema import evaluation, evaluation_ratio, instance, ticket
+from evolve.store.tables.evaluations import SAYS_NOTHING
 from evolve.store.training import bulk
 
 MAX_REPEATS = 16
 """Further evaluations of one instance that are looked at; those that find fault come first."""
 
-_SAYS_NOTHING = (Status.INFRA.value, Status.TIMING_UNBOUNDED.value)
 _MADE = (
     select(
         instance.c.program,
@@ -118,4 +118,4 @@ def _rank(row: Row[Any]) -> tuple[float, int]:
 def _finds_fault(row: Row[Any]) -> bool:
     if row.status == Status.CORRECT.value:
         return bool(row.custom == 0)  # NULL is not known
-    return row.status not in _SAYS_NOTHING
+    return row.status not in SAYS_NOTHING
