@@ -41,13 +41,12 @@ def cluster_of(config: Mapping[str, Any]) -> str:
     if "cluster" not in config:
         return "none"
     cluster, device = config["cluster"], config["device"]
-    given = {name: cluster[name] for names in SETTINGS.values() for name in names}
     kind = str(cluster["kind"])
     for owner, names in SETTINGS.items():
         for name in names if owner != kind else ():
-            if given[name] is not None:
+            if cluster[name] is not None:
                 raise UsageError(
-                    f"cluster.{name}={given[name]} has no effect without cluster={owner}; add "
+                    f"cluster.{name}={cluster[name]} has no effect without cluster={owner}; add "
                     "that, or leave it out"
                 )
     if kind != "none" and device["kind"] == "replay":
