@@ -2,7 +2,7 @@
 
     /v1/check   {protocol, version} -> {}
     /v1/hello   {protocol, version, name, instance, facts, holds} -> {session, lease_s}
-    /v1/poll    {session, has: {id: phase}} -> {calls: [...], abandon: [id], out, bye}
+    /v1/poll    {session, has: {id: phase}} -> {calls: [...], abandon: [id], out, bye, lost}
     /v1/answer  {id, key, result} | {id, key, error: {kind, message}} -> {accepted}
     /v1/leave   {session} -> {}
 
