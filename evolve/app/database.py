@@ -11,7 +11,6 @@ from evolve.store.location import is_server
 if TYPE_CHECKING:
     from evolve.store import Store
 
-DEFAULT_STORE = "runs/evolve.db"
 _PLAIN = re.compile(r"[\w:/@.+-]+")  # Hydra reads these without quotes
 
 

@@ -4,8 +4,8 @@ import argparse
 import re
 from typing import NoReturn
 
-from evolve.app.database import DEFAULT_STORE
 from evolve.core.errors import UsageError
+from evolve.store.location import DEFAULT_STORE
 
 _SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")
 _MAX_DIGITS = 18  # of a step's number, which has 64 bits in the database

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 SCHEME = re.compile(r"postgres(ql)?(\+psycopg)?://", re.IGNORECASE)
+DEFAULT_STORE = "runs/evolve.db"
 SERVER_FOLDER = Path("runs")
 """Folder for reports and other files of runs on a server."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
-from evolve.app.database import DEFAULT_STORE, place
+from evolve.app.database import place
 from evolve.app.device import device_words, kind_here, require_language
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
@@ -20,7 +20,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.program import without_model
 from evolve.report.audit import weak_task_text
-from evolve.store.location import folder_of
+from evolve.store.location import DEFAULT_STORE, folder_of
 from evolve.tasks.files import read_text
 
 TASKS = "tasks"  # folder beside a database with the texts of tasks that were classes

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from evolve.app.config.upgrade import complete
-from evolve.app.database import DEFAULT_STORE, store_word
+from evolve.app.database import store_word
 from evolve.app.library.winner import proof_text
 from evolve.app.models import has_model
 from evolve.app.text import calls_text, speedup_text
@@ -15,6 +15,7 @@ from evolve.report.text import baseline_name, count_text, duration_text, one_lin
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import format_duration, parse_duration
 from evolve.store.champion import Champion
+from evolve.store.location import DEFAULT_STORE
 
 MAX_EXAMPLE = 150  # characters
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.report.run.facts import RunFacts
+from evolve.store.location import DEFAULT_STORE
 
 MAX_CONFIG_LINES = 400
 MAX_VALUE = 400
-_DEFAULT_STORE = "runs/evolve.db"
 _DEFAULTS = {"precision": "task", "accumulation": "ieee"}
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|credentials?)$", re.IGNORECASE)
 
@@ -33,7 +33,7 @@ def commands(facts: RunFacts) -> list[tuple[str, str]]:
 def _store_flag(config: Mapping[str, Any]) -> str:
     place = config.get("store") or {}
     path = place.get("url") or place.get("path")
-    return f" --store {shlex.quote(str(path))}" if path and path != _DEFAULT_STORE else ""
+    return f" --store {shlex.quote(str(path))}" if path and path != DEFAULT_STORE else ""
 
 
 def _judged_as(facts: RunFacts) -> str:
