@@ -54,7 +54,7 @@ def store(tmp_path: Path):
 
 def said(store: Store) -> list[str]:
     outcome = Outcome(reason="2m of 2m wall time used", finished=True)
-    return list(summary(gather(store, "demo"), outcome, Path("runs/evolve.db"), "demo.html"))
+    return list(summary(gather(store, "demo"), outcome, "runs/evolve.db", "demo.html"))
 
 
 def test_what_was_not_judged_or_answered_any_more_is_said(store):
@@ -63,7 +63,7 @@ def test_what_was_not_judged_or_answered_any_more_is_said(store):
         search.ask(operators=["rewrite_full"])
         search.ask(operators=["rewrite_full"])
     lines = said(store)
-    left = "  1 program not judged yet, 2 requests not answered yet: `evolve resume` goes on with"
+    left = "  1 program not judged yet, 2 requests not answered yet: `evolve resume` continues"
     assert any(line.startswith(left) for line in lines)
     assert "  go on     evolve resume demo" in lines
 
