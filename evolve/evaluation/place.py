@@ -38,7 +38,7 @@ class Worker(Protocol):
 
     @property
     def phases(self) -> Mapping[str, str]:
-        """The last phase that the worker has told of each call under way, by its subject."""
+        """The last reported phase of each call under way, by its subject."""
         ...
 
     async def ask(

@@ -12,7 +12,7 @@ from evolve.core.protocols import Elite, Offer
 from evolve.core.records import Ticket
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
-from evolve.store.tables import archive, lineage, requests, runs, tickets
+from evolve.store.tables import archive, lineage, requests, runs, stored_tickets
 
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
@@ -64,7 +64,7 @@ def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]
 def _ticket_lines(
     connection: Connection, row: Row[Any], canonical: bool
 ) -> Iterator[dict[str, Any]]:
-    item = tickets.load(connection, row)
+    item = stored_tickets.load(connection, row)
     if item.proposal is not None and row.first == row.id:
         program = item.proposal.program
         yield {

@@ -30,7 +30,7 @@ def open_database(
 
 
 def exists(location: str | Path) -> bool:
-    """Whether a database of ours has been made there; UsageError if it is another one."""
+    """Whether this project has made its database there; UsageError if it is another one."""
     if not address.is_url(str(location)):
         return Path(location).is_file()
     with _driver(str(location)):

@@ -30,7 +30,7 @@ from evolve.store.tables import (
     programs,
     requests,
     runs,
-    tickets,
+    stored_tickets,
     warm_start,
 )
 
@@ -70,10 +70,10 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
     # Tickets
 
     def open_tickets(self, run: int) -> list[Ticket]:
-        return self._database.read(tickets.still_open, run)
+        return self._database.read(stored_tickets.still_open, run)
 
     def ticket(self, run: int, sequence: int) -> Ticket:
-        return self._database.read(tickets.at, run, sequence)
+        return self._database.read(stored_tickets.at, run, sequence)
 
     def is_overtaken(self, ticket: Ticket) -> bool:
         return self._database.read(requests.is_overtaken, ticket.id)

@@ -52,6 +52,7 @@ def summarised(request: ModelRequest, number: int) -> ModelReply:
     return answer("- nothing yet") if is_summary else other_programs(request, number)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("preset", "every", "least"), [("shinka", 10, 4), ("polca", 10, 10)])
 def test_a_summary_comes_at_its_interval(preset: str, every: int, least: int, store: Store):
     """Of Shinka's summaries two came in place of five: at steps 15 and 36, or 29 and 41."""
@@ -102,6 +103,7 @@ def longer(request: ModelRequest | None, number: int) -> ModelReply:
     return answer("- nothing yet" if is_summary else f"```python\n{SEED_SOURCE}\n{text}\n```")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", ["polca", "polca_ucb"])
 def test_polca_measures_the_head_of_its_queue_again(preset: str, store: Store):
     """Of 55 measurements 8 were outside of the head by upper bounds, and its fifth was left out."""

@@ -1,7 +1,7 @@
 """Workers that fetch evaluations: a real server, real HTTP, judges in this process that obey.
 
 Invariants:
-- a worker's end, or its silence, costs nobody an answer: another is asked, once;
+- after a worker's end or silence another is asked, once;
 - the first answer counts, whichever worker gives it; a late one is dropped, a repeated one too;
 - what a worker has judged, or is at, is not judged again when the search is started again;
 - a worker whose verdicts cannot be compared is told so in a line, and the others go on;

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-NOBODY = 65534
+from tests.nobody import NOBODY
 
 
 class Server:

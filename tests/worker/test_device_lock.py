@@ -367,7 +367,7 @@ def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
         with device_lock.alone():
             pass
         device_lock.add(other)
-        with pytest.raises(CrowdedFault, match="left running"), device_lock.alone():
+        with pytest.raises(CrowdedFault, match="leftover work"), device_lock.alone():
             pass
 
 

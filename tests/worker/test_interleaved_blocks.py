@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Fidelity, Stage, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.measurement import CLEARLY_SLOWER
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
@@ -267,15 +267,27 @@ class ModelNew(torch.nn.Module):
     assert "interpreted" in verdict.feedback
 
 
-@pytest.mark.parametrize("body, copied", [("x.mul_(2)", "x * 2"), ("x", "x.clone()")])
-def test_a_reference_that_returns_its_input_is_the_users_to_mend(worker, body, copied):
+@pytest.mark.parametrize(
+    "body, candidate, status",
+    [
+        ("x.mul_(2)", "x.mul_(2)", Status.CORRECT),
+        ("x.mul_(2)", "x * 2", Status.WRONG_VALUE),  # the input is as it was
+        ("x", "x", Status.CORRECT),
+        ("x", "x.clone()", Status.CORRECT),
+        ("x", "x.mul_(2)", Status.MUTATED_INPUT),
+    ],
+)
+def test_a_reference_that_returns_its_input_is_judged_with_its_effect(
+    worker, body, candidate, status
+):
     source = RELU_TASK.source.replace("torch.relu(x) * 2 + x", body)
     assert source != RELU_TASK.source
-    task = replace(RELU_TASK, name="gives-its-input", source=source)
-    right = forward(f"return {copied}")
-    sent = worker.send("evaluate", task=task.to_json(), source=right, fidelity="screen")
-    reply = sent.result(100)
-    assert "new tensor" in reply["error"]["message"]
+    task = replace(RELU_TASK, name="gives-its-input", source=source).to_json()
+    program = forward(f"return {candidate}")
+    reply = worker.send("evaluate", task=task, source=program, fidelity="screen").result(100)
+    verdict = Evaluation.from_json(reply["result"])
+    assert verdict.status is status, verdict.feedback
+    assert "eager" in verdict.ratios or status is not Status.CORRECT
 
 
 def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):

@@ -1,4 +1,4 @@
-"""Triton without a GPU: what its interpreter cannot do is nobody's fault; what a program does is.
+"""Triton without a GPU: a limit of its interpreter is not a fault of the program.
 
 Invariants: a kernel with `@triton.autotune` is interpreted by its first configuration; where the
 interpreter is at its end the verdict is `infra` with the label `not_interpreted`, once; a wrong

@@ -15,10 +15,9 @@ import pytest
 
 from evolve.worker.processes import host_locks as locks
 from evolve.worker.processes.host_locks import HostLock, try_to_hold
+from tests.nobody import NOBODY
 
 pytestmark = pytest.mark.quiet
-
-NOBODY = 65534
 
 
 def lock_as(uid: int, folder: str, pipe) -> None:

@@ -70,7 +70,7 @@ class Broker:
 
     Args:
         lease_s: how long a worker may be silent before its calls are given to others.
-        dismiss: told of a session that has ended, and why.
+        dismiss: called with a session that has ended, and the reason.
     """
 
     def __init__(self, lease_s: float, dismiss: Callable[[Session, str], None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from evolve.core.devices import kind_of_class
@@ -111,12 +112,11 @@ class Registry:
                 self.broker.enter(session)
                 place = Place(name, self._start_of(session), Deadlines())
                 self._places[session.id] = place
-                try:
+                with ExitStack() as on_failure:
+                    on_failure.callback(self.broker.end, session, "it was refused")
+                    on_failure.callback(self._places.pop, session.id, None)
                     await self._pool.add(place)
-                except BaseException:
-                    self._places.pop(session.id, None)
-                    self.broker.end(session, "it was refused")
-                    raise
+                    on_failure.pop_all()
             session.holds.update(holds)
             self.arrived.set()
             return session

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import psycopg
+from sqlalchemy.exc import DBAPIError
 
 from evolve.store.postgresql.explanations import is_collision, is_cut, refuses_login
 
@@ -52,7 +53,7 @@ def patiently(once: Callable[[], T]) -> T:
     for pause in _pauses():
         try:
             return once()
-        except Exception as error:
+        except (psycopg.Error, DBAPIError) as error:
             passes = is_collision(error) or (is_cut(error) and not refuses_login(error))
             if not passes or time.monotonic() + pause > deadline:
                 raise

@@ -221,7 +221,7 @@ class PostgresDatabase(Database):
             return row is not None and row[0] == self._number
 
     def _end(self, pid: int) -> None:
-        """Let the server end a transaction of ours that may still wait for the rest of it."""
+        """Let the server end a transaction of this process that may still be open there."""
         with self._connect() as connection:
             connection.execute(_END_OLD, (pid, self._name))
 

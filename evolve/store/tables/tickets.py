@@ -11,21 +11,15 @@ from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.model import (
     CallStatus,
-    Exchange,
     ModelReply,
     ModelRequest,
     ReplyStatus,
     Reservation,
 )
-from evolve.core.program import Program
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
 from evolve.core.records import Credit, Ticket, TicketState
-from evolve.store.database import blobs, lease, schema
+from evolve.store.database import lease, schema
 from evolve.store.database.schema import (
-    blob,
-    evaluation,
-    instance,
-    program,
     run,
     ticket,
     ticket_parent,
@@ -35,11 +29,11 @@ from evolve.store.tables import (
     arms,
     calls,
     evaluations,
-    lineage,
     parent_stats,
     programs,
     requests,
     runs,
+    stored_tickets,
 )
 
 _PUT = insert(ticket).returning(ticket.c.id)
@@ -73,28 +67,6 @@ _TOLD = _OURS.values(
     _baseline.label("baseline"),
 )
 _WITHDRAWN = _THIS.where(ticket.c.attempts > 0).values(attempts=ticket.c.attempts - 1)
-_PARENTS = (
-    select(ticket_parent.c.role, program.c.digest)
-    .join(program, program.c.id == ticket_parent.c.program)
-    .where(ticket_parent.c.ticket == bindparam("ticket"))
-    .order_by(ticket_parent.c.position)
-)
-_PROPOSAL = (
-    select(blob.c.codec, blob.c.bytes, instance.c.assignment)
-    .select_from(instance)
-    .join(program, program.c.id == instance.c.program)
-    .join(blob, blob.c.id == program.c.source)
-    .where(instance.c.id == bindparam("instance"))
-)
-_OPEN = (
-    select(ticket)
-    .outerjoin(evaluation, evaluation.c.ticket == ticket.c.id)
-    .where(ticket.c.run == bindparam("run"), schema.is_open)
-    .order_by(evaluation.c.id.nulls_last(), ticket.c.sequence)
-)
-_AT = select(ticket).where(
-    ticket.c.run == bindparam("run"), ticket.c.sequence == bindparam("sequence")
-)
 
 
 def ask(
@@ -179,7 +151,7 @@ def recompose(
         requests.put(connection, row.run, row.id, row.operator, 0, item, revision=number)
     else:
         _restore_text(connection, row, texts, known)
-    return load(connection, row)
+    return stored_tickets.load(connection, row)
 
 
 def answer(
@@ -219,7 +191,7 @@ def _replace_text(
 ) -> None:
     """Take the text that stands away, and give the ticket the parents of the one that follows."""
     standing = next(text for text in texts if text.replaced is None)
-    before = load(connection, row).parents
+    before = stored_tickets.load(connection, row).parents
     requests.replace(connection, standing.id, before)
     connection.execute(_UNSELECT, {"of": row.id})
     found = _put_parents(connection, row.id, selected=parents)
@@ -320,7 +292,7 @@ def end_call(connection: Connection, call: int, owner: str, reply: ModelReply) -
     lease.fence(row.owner, owner, row.run_name)
     if calls.end(connection, call, reply) and reply.status is not CallStatus.UNAVAILABLE:
         _put_state(connection, row.id, TicketState.REPLIED)
-    return load(connection, connection.execute(_CURRENT, {"ticket": row.id}).one())
+    return stored_tickets.load(connection, connection.execute(_CURRENT, {"ticket": row.id}).one())
 
 
 def start_evaluation(connection: Connection, proposed: Ticket, owner: str) -> int:
@@ -345,7 +317,7 @@ def evaluated(connection: Connection, proposed: Ticket, owner: str, item: Evalua
         known = _current(connection, proposed, owner)
         if known.instance is None:
             raise _refusal(known, TicketState.PROPOSED, "evaluated for")
-        return load(connection, known)
+        return stored_tickets.load(connection, known)
     evaluations.put(connection, proposed.id, row.instance, item)
     runs.count_evaluation(connection, row.run, row.operator, item)
     return replace(proposed, state=TicketState.EVALUATED, evaluation=item, attempts=row.attempts)
@@ -381,71 +353,6 @@ def tell(
     arms.count(connection, row, verdict.device_time_s, own, told=0 if known else 1)
     if credit is not None and own is None:
         arms.correct(connection, credit)
-
-
-def still_open(connection: Connection, run_id: int) -> list[Ticket]:
-    """Tickets that are not told: those with a verdict as it came, then the others as asked."""
-    rows = connection.execute(_OPEN, {"run": run_id}).all()
-    return [load(connection, row) for row in rows]
-
-
-def at(connection: Connection, run_id: int, sequence: int) -> Ticket:
-    """The ticket of a run with this number; UsageError says which there are."""
-    lineage.step(connection, run_id, sequence)
-    key = {"run": run_id, "sequence": sequence}
-    return load(connection, connection.execute(_AT, key).one())
-
-
-def load(connection: Connection, row: Row[Any]) -> Ticket:
-    """The whole ticket of a row, with its proposal's source and its evaluation."""
-    parents: dict[str, tuple[str, ...]] = {"selected": (), "used": ()}
-    for role, digest in connection.execute(_PARENTS, {"ticket": row.id}):
-        parents[role] += (digest,)
-    exchanges, asked = _rounds(connection, row.id) if row.model else ((), None)
-    return Ticket(
-        id=row.id,
-        sequence=row.sequence,
-        state=TicketState(row.state),
-        operator=row.operator,
-        parents=parents["selected"],
-        model=row.model,
-        method=row.method,
-        tuning=bool(row.tuning),
-        tunings=row.tunings,
-        exchanges=exchanges,
-        request=None if asked is None else requests.load(connection, asked),
-        sample=0 if asked is None else asked.sample,
-        revision=0 if asked is None else asked.revision,
-        proposal=_proposal(connection, row, parents["used"]),
-        failure=row.failure,
-        evaluation=evaluations.of_ticket(connection, row.id),
-        attempts=row.attempts,
-    )
-
-
-def _rounds(connection: Connection, ticket_id: int) -> tuple[tuple[Exchange, ...], Row[Any] | None]:
-    """The answered rounds of a ticket, and the row of the one that is open."""
-    exchanges: tuple[Exchange, ...] = ()
-    for row in requests.rows_of(connection, ticket_id):
-        reply = calls.reply_of(connection, row.id)
-        if reply is None:
-            return exchanges, row
-        exchanges += (Exchange(requests.load(connection, row), reply),)
-    return exchanges, None
-
-
-def _proposal(connection: Connection, row: Row[Any], parents: tuple[str, ...]) -> Proposal | None:
-    if row.instance is None:
-        return None
-    codec, data, assignment = connection.execute(_PROPOSAL, {"instance": row.instance}).one()
-    return Proposal(
-        program=Program(blobs.decode(codec, data)),
-        assignment=programs.decode_assignment(assignment),
-        fidelity=Fidelity(row.fidelity),
-        parents=parents,
-        note=row.note,
-        is_reevaluation=bool(row.again),
-    )
 
 
 def _current(connection: Connection, item: Ticket, owner: str) -> Row[Any]:

@@ -12,7 +12,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.records import Judge, RunRow, Ticket, TicketState
 from evolve.core.task import Task
 from evolve.store.database.schema import evaluation, run, ticket
-from evolve.store.tables import evaluations, programs, runs, tickets
+from evolve.store.tables import evaluations, programs, runs, stored_tickets, tickets
 from evolve.store.tables.evaluations import SAYS_NOTHING
 
 _JUDGED = (
@@ -47,7 +47,7 @@ def judged_steps(
     """
     key = {"run": run_id, "task_revision": task_revision} | judge._asdict()
     rows = connection.execute(_JUDGED, key).all()
-    return [_without_samples(tickets.load(connection, row)) for row in rows]
+    return [_without_samples(stored_tickets.load(connection, row)) for row in rows]
 
 
 def _without_samples(step: Ticket) -> Ticket:

@@ -85,7 +85,7 @@ def map_privately(fd: int, size: int) -> torch.Tensor:
 def map_shared(fd: int, size: int) -> torch.Tensor:
     """The bytes, all pages present; no page is copied when it is written to.
 
-    Of sealed memory, which nobody may write to, the same as `map_privately`.
+    Of sealed memory, which is read-only, the same as `map_privately`.
     """
     try:
         return _mapped(fd, size, mmap.MAP_SHARED)

@@ -19,6 +19,10 @@ from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 
 _MOST_TOLD = 300  # characters of an error of a task's code
+_UNSUITABLE = (  # all that torch raises of a tensor's kind
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
 Constants = Mapping[str, int | float | str]
 
 # A task's code draws from global random generators, so one thread at a time may run it.
@@ -50,9 +54,9 @@ def task_values(task: str, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except (UsageError, OSError, MemoryError, torch.OutOfMemoryError):
+    except (UsageError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
+    except _UNSUITABLE as error:
         if is_no_room(error):
             raise
         said = _first_line(error)

@@ -1,4 +1,4 @@
-"""Files that a task reads: only its own, or a verdict could be stale without anybody knowing."""
+"""Files that a task reads: only its own, or a verdict could be stale unnoticed."""
 
 import os
 import sys

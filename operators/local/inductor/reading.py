@@ -59,7 +59,7 @@ class OutputCode:
     statements: tuple[Statement, ...] = ()
 
 
-@lru_cache(maxsize=16)  # several programs are made of the same code; nobody changes its nodes
+@lru_cache(maxsize=16)  # several programs are made of the same code; its nodes are never changed
 def read(code: str) -> OutputCode:
     """Take output code apart.
 

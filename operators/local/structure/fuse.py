@@ -197,7 +197,7 @@ class _Fusion:
         first: the kernel whose places are taken.
         second: the one that follows.
         passing: buffers that go from one to the other.
-        unread: those of them that nobody else reads.
+        unread: those of them that no other kernel reads.
     """
 
     def __init__(self, first: _Part, second: _Part, passing: set[str], unread: set[str]) -> None:

@@ -22,7 +22,7 @@ from triton.language.extra import libdevice
 def recurrence_start_kernel(
     hidden_ptr, states_ptr, arrived_ptr, SHAPE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The states before the first step go to their places, and nobody has arrived."""
+    """The states before the first step go to their places, and no program has arrived."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < SHAPE[3] * SHAPE[1] * SHAPE[2]
     direction = index // (SHAPE[1] * SHAPE[2])
