@@ -3,7 +3,7 @@
 Errors come as OpenAI's `{"error": {"message", "type", "code"}}`, as `{"error": "text"}` (Ollama,
 LM Studio), `{"message", "code"}` (vLLM, Bedrock, Mistral), `{"detail": [...]}` (FastAPI), in a list
 (Gemini), or around the text of another provider's error (OpenRouter's `metadata.raw`).
-`tests/llm/endpoint_replies.py` names the sources.
+`tests/llm/endpoint_replies` names the sources.
 """
 
 import json
@@ -12,19 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_BY_TYPE = (  # words of `type`, `code`, `status` or the message, for errors that name no status
-    (408, "timeout|timed out"),
-    (402, "billing|insufficient.(quota|balance|credit)"),
-    (429, "rate.?limit|too.many.requests|throttl|resource.exhausted"),
-    (529, "overloaded"),
-    (503, "unavailable|capacity|no.available|is.loading|warming"),
-    (401, "authentication|unauthorized|api.key"),
-    (403, "permission"),
-    (404, "not.found"),
-    (413, "too.large"),
-    (500, r"server.error|internal|api.error|provider|upstream|network|\b50[0-9]\b"),
+_STATUS_BY_WORDS = tuple(  # of `type`, `code`, `status` or the message, if none is a number
+    (status, re.compile(words, re.IGNORECASE))
+    for status, words in (
+        (408, "timeout|timed out"),
+        (402, "billing|insufficient.(quota|balance|credit)"),
+        (429, "rate.?limit|too.many.requests|throttl|resource.exhausted"),
+        (529, "overloaded"),
+        (503, "unavailable|capacity|no.available|is.loading|warming"),
+        (401, "authentication|unauthorized|api.key"),
+        (403, "permission"),
+        (404, "not.found"),
+        (413, "too.large"),
+        (500, r"server.error|internal|api.error|provider|upstream|network|\b50[0-9]\b"),
+    )
 )
-_BY_TYPE_COMPILED = tuple((status, re.compile(words, re.IGNORECASE)) for status, words in _BY_TYPE)
 _GENERIC = re.compile(r"^(provider returned error|error|bad request)?\.?$", re.IGNORECASE)
 _PARTS = ("text", "output_text")
 _THOUGHTS = ("thinking", "reasoning", "thought")
@@ -65,7 +67,7 @@ def status_of(error: Mapping[str, Any]) -> int:
             return int(value)
     kinds = " ".join(str(error.get(name) or "") for name in ("type", "code", "status"))
     for words in (kinds, message_of(error)):
-        for status, pattern in _BY_TYPE_COMPILED:
+        for status, pattern in _STATUS_BY_WORDS:
             if pattern.search(words):
                 return status
     return 400

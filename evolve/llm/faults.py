@@ -61,6 +61,11 @@ class Fault:
     retry_after_s: float | None = None
     body: str = field(default="", repr=False)
 
+    @property
+    def words(self) -> str:
+        """All that the endpoint says, without parts of the request that it quotes."""
+        return said(self.body).words or self.message
+
 
 _NEVER_SENT = frozenset(
     {

@@ -1,7 +1,7 @@
 """Parameters, roles and lengths that an endpoint refuses, learned from its errors.
 
 Servers differ in them, and say so in an error. If the error names a remedy, or a limit, the request
-is sent again in another form, and so are all later ones. `tests/llm/endpoint_replies.py` names the
+is sent again in another form, and so are all later ones. `tests/llm/endpoint_replies` names the
 sources of the errors that are recognised here.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evolve.llm.bodies import said
 from evolve.llm.faults import Fault, FaultKind
 
 MIN_ANSWER = 512  # tokens: with less room than this a prompt counts as too long
@@ -86,7 +85,7 @@ _PROMPTS = tuple(
         r"context limit: (\d+) \+",
     )
 )
-_TOGETHER = re.compile(r"\brequested (\d+)", re.IGNORECASE)  # prompt and bound together
+_TOGETHER = (re.compile(r"\brequested (\d+)", re.IGNORECASE),)  # prompt and bound
 _LOOKED_AT = frozenset({FaultKind.BAD_REQUEST, FaultKind.TOO_LONG, FaultKind.OVERLOADED})
 
 
@@ -138,16 +137,16 @@ class Quirks:
 
     def news(self, before: "Quirks") -> str:
         """The difference from an earlier state, as a phrase."""
-        said = [f"{name} is left out" for name in sorted(self.left_out - before.left_out)]
+        parts = [f"{name} is left out" for name in sorted(self.left_out - before.left_out)]
         if self.limit != before.limit:
-            said.append(f"the bound on an answer is sent as {self.limit}")
+            parts.append(f"the bound on an answer is sent as {self.limit}")
         if self.max_answer != before.max_answer:
-            said.append(f"an answer may have {self.max_answer} tokens")
+            parts.append(f"an answer may have {self.max_answer} tokens")
         if self.window != before.window:
-            said.append(f"prompt and answer together may have {self.window} tokens")
+            parts.append(f"prompt and answer together may have {self.window} tokens")
         if self.merges_system:
-            said.append("the system's message goes in front of the user's")
-        return ", ".join(said) or "an answer is given less room"
+            parts.append("the system's message goes in front of the user's")
+        return ", ".join(parts) or "an answer is given less room"
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The messages in the roles that are taken."""
@@ -170,10 +169,6 @@ class _Refusal:
     fault: Fault
     sent: Mapping[str, Any]
     estimate: int
-
-    @property
-    def words(self) -> str:
-        return said(self.fault.body).words or self.fault.message
 
 
 def learned(quirks: Quirks, fault: Fault, sent: Mapping[str, Any], estimate: int) -> Quirks | None:
@@ -202,14 +197,14 @@ def window_in(text: str) -> int | None:
 
 def _window(refusal: _Refusal) -> Quirks | None:
     """A window that leaves room for an answer to this prompt."""
-    quirks, text = refusal.quirks, f"{refusal.words} {refusal.fault.body}"
+    quirks, text = refusal.quirks, f"{refusal.fault.words} {refusal.fault.body}"
     window = _number(_WINDOWS, text) if refusal.fault.kind is FaultKind.TOO_LONG else None
     if window is None:
         return None
     sent, estimate = refusal.sent, refusal.estimate
     bound = sent.get("max_tokens") or sent["extra_body"][quirks.limit]
-    counted = _number(_PROMPTS, text) or max(_all(text) - bound, 0)
-    counted = counted * (_MORE if "at least" in refusal.words else 1)
+    counted = _number(_PROMPTS, text) or max((_number(_TOGETHER, text) or 0) - bound, 0)
+    counted = counted * (_MORE if "at least" in refusal.fault.words else 1)
     least = _MIN_RATIO if quirks.window is None and counted else quirks.prompt_ratio
     ratio = max(least, counted / max(estimate, 1))
     if (window, ratio) == (quirks.window, quirks.prompt_ratio):  # and still it does not fit
@@ -219,14 +214,9 @@ def _window(refusal: _Refusal) -> Quirks | None:
     return found if has_room and found.bound(bound, estimate) < bound else None
 
 
-def _all(text: str) -> int:
-    found = _TOGETHER.search(text)
-    return int(found[1]) if found else 0
-
-
 def _answer_limit(refusal: _Refusal) -> Quirks | None:
     for pattern, less in _ANSWER_LIMITS:
-        if (found := pattern.search(refusal.words)) and int(found[1]) - less >= MIN_ANSWER:
+        if (found := pattern.search(refusal.fault.words)) and int(found[1]) - less >= MIN_ANSWER:
             return replace(refusal.quirks, max_answer=int(found[1]) - less)
     return None
 
@@ -234,21 +224,21 @@ def _answer_limit(refusal: _Refusal) -> Quirks | None:
 def _limit(refusal: _Refusal) -> Quirks | None:
     """The other name of the bound on an answer. Each is tried once."""
     # "max_tokens is not supported, use max_completion_tokens": the first is the refused one.
-    named = _LIMIT.search(refusal.words)
-    if not named or not _REFUSED.search(refusal.words) or refusal.quirks.limit is not None:
+    named = _LIMIT.search(refusal.fault.words)
+    if not named or not _REFUSED.search(refusal.fault.words) or refusal.quirks.limit is not None:
         return None
     return replace(refusal.quirks, limit=LIMITS[1 - LIMITS.index(named[0])])
 
 
 def _roles(refusal: _Refusal) -> Quirks | None:
     has_system = any(message["role"] == "system" for message in refusal.sent["messages"])
-    is_refused = has_system and _SYSTEM.search(refusal.words)
+    is_refused = has_system and _SYSTEM.search(refusal.fault.words)
     return replace(refusal.quirks, merges_system=True) if is_refused else None
 
 
 def _names(refusal: _Refusal) -> Quirks | None:
     """Parameters that are refused by name; of two that exclude each other, the later one."""
-    quirks, words, sent = refusal.quirks, refusal.words, refusal.sent
+    quirks, words, sent = refusal.quirks, refusal.fault.words, refusal.sent
     asked = {**sent, **(sent.get("extra_body") or {})}
     named = [n for n in DROPPED if n in asked and _spelled(n).search(words)]
     if not named or not _REFUSED.search(words):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from evolve.llm.bodies import said
 from evolve.llm.faults import Fault, FaultKind
 from evolve.llm.quirks import window_in
 from evolve.llm.settings import ModelSettings
@@ -63,10 +62,9 @@ def _window(fault: Fault, settings: ModelSettings) -> str:
 
 def _named(fault: Fault, settings: ModelSettings) -> Iterator[str]:
     """The settings that a refusal speaks of."""
-    words = said(fault.body).words or fault.message
     for option in settings.options:
-        if re.search(rf"\b{re.escape(option)}\b", words):
+        if re.search(rf"\b{re.escape(option)}\b", fault.words):
             yield f"llm.options.{option}"
     for pattern, name in _NAMES.items():
-        if re.search(rf"\b({pattern})\b", words, re.IGNORECASE):
+        if re.search(rf"\b({pattern})\b", fault.words, re.IGNORECASE):
             yield f"llm.{name}"

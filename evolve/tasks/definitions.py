@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from evolve.core.source.pytext import first_line
+
 
 class NoSource(Exception):
     """The text of a definition cannot be had; the message says why."""
@@ -109,7 +111,7 @@ def _cut_out(
         (first, node)
         for node in ast.walk(tree)
         if isinstance(node, kind) and node.name == thing.__name__
-        for first in [min([node.lineno, *(d.lineno for d in node.decorator_list)])]
+        for first in [first_line(node)]
         if first <= line <= (node.end_lineno or first)
     ]
     if not found:

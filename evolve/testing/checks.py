@@ -19,8 +19,8 @@ from torch import Tensor
 
 Check = Callable[[Any, Any, list[Any]], tuple[bool, str]]
 _RIGHT = (True, "")
-_MOST_SURPRISE = 5.0  # standard deviations: of two million honest outcomes one is refused
-_LEAST_VARIANCE = 1e-9
+_MAX_SURPRISE = 5.0  # standard deviations: of two million honest outcomes one is refused
+_MIN_VARIANCE = 1e-9
 
 
 def close(rtol: float = 1e-5, atol: float = 1e-8) -> Check:
@@ -108,7 +108,7 @@ def sampled(probabilities: Callable[..., Tensor], least: float = 0.0) -> Check:
             return False, "an index is out of range"
         if bool((chances.gather(-1, drawn) <= least).any()):
             return False, "an index was drawn that has no chance"
-        if drawn.shape[-1] == 1 and abs(_surprise(chances, drawn)) > _MOST_SURPRISE:
+        if drawn.shape[-1] == 1 and abs(_surprise(chances, drawn)) > _MAX_SURPRISE:
             return False, "the indices are not as probable as draws are"
         return _RIGHT
 
@@ -138,20 +138,16 @@ def _surprise(chances: Tensor, drawn: Tensor) -> float:
     variance = (shares * logs.square()).sum(-1) - mean.square()
     total = float(variance.sum())
     off = float((logs.gather(-1, drawn).squeeze(-1) - mean).sum())
-    return off / total**0.5 if total > _LEAST_VARIANCE else 0.0
+    return off / total**0.5 if total > _MIN_VARIANCE else 0.0
 
 
-def _pairs(output: Any, reference: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
+def _pairs(some: Any, own: Any, name: str = "output") -> Iterator[tuple[str, Tensor, Tensor]]:
     """The tensors of two outcomes of one nesting, with the names of their places."""
-    yield from _walk("output", output, reference)
-
-
-def _walk(name: str, some: Any, own: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
     if isinstance(own, Tensor):
         yield name, some, own
     elif isinstance(own, dict):
         for key in own:
-            yield from _walk(f"{name}[{key!r}]", some[key], own[key])
+            yield from _pairs(some[key], own[key], f"{name}[{key!r}]")
     elif isinstance(own, tuple | list):
         for number, (one, other) in enumerate(zip(some, own, strict=True)):
-            yield from _walk(f"{name}[{number}]", one, other)
+            yield from _pairs(one, other, f"{name}[{number}]")

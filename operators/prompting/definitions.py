@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evolve.core.errors import UsageError
-from evolve.core.source.pytext import Module
+from evolve.core.source.pytext import Module, first_line
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -48,8 +48,8 @@ def named(found: Sequence[Definition], name: str) -> list[Definition]:
 def _within(body: Sequence[ast.stmt], prefix: str) -> Iterator[Definition]:
     for node in body:
         if isinstance(node, _DEFINES):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            yield Definition(prefix + node.name, first - 1, node.end_lineno or node.lineno)
+            end = node.end_lineno or node.lineno
+            yield Definition(prefix + node.name, first_line(node) - 1, end)
         if isinstance(node, ast.ClassDef):
             yield from _within(node.body, f"{prefix}{node.name}.")
         elif not isinstance(node, _DEFINES):

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from evolve.core.source.pytext import first_line
+
 _WORTH_IT = 0.75  # of the text: what saves less is shown whole
 
 
@@ -35,7 +37,7 @@ def differing(source: str, known: str, name: str) -> str:
         if same:
             parts.append(f"# as in {name}: {', '.join(same)}")
             same = []
-        parts.append("\n".join(lines[_first(node) - 1 : node.end_lineno]))
+        parts.append("\n".join(lines[first_line(node) - 1 : node.end_lineno]))
     if same:
         parts.append(f"# as in {name}: {', '.join(same)}")
     text = "\n".join(parts)
@@ -46,11 +48,6 @@ def differing(source: str, known: str, name: str) -> str:
 def statements(source: str) -> tuple[tuple[str, ast.stmt], ...]:
     """The top-level statements of a program, each with a text that is equal for equal ones."""
     return tuple((ast.dump(node), node) for node in ast.parse(source).body)
-
-
-def _first(node: ast.stmt) -> int:
-    decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _names(node: ast.stmt) -> Iterator[str]:

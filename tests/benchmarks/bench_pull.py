@@ -26,6 +26,7 @@ from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator, PooledEvaluator
 from evolve.evaluation.place import Place
 from evolve.evaluation.pool import Pool
+from tests.benchmarks.bench_serve import cpu_s
 from tests.benchmarks.conditions import print_conditions
 from tests.serve.pulling import (
     WORKER,
@@ -138,11 +139,6 @@ async def kept_busy(judge: Evaluator, judges: int, seconds: float) -> float:
 
 def busy(rate: float, judges: int, latency_s: float) -> str:
     return f"{rate:5.1f} evaluations/s, {100 * rate * latency_s / judges:.1f} % busy"
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def serve(port: int, judges: int, latency_s: float, spread: float) -> None:

@@ -75,3 +75,14 @@ def recorded(recording: Path, tmp_path: Path) -> Path:
     path.parent.mkdir()
     shutil.copy(recording, path)
     return path
+
+
+@pytest.fixture
+def task_folder(tmp_path: Path, monkeypatch) -> Path:
+    """A task of the user's own, in the folder where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    task = synthetic_task()
+    Path("synthetic.py").write_text(task.source)
+    Path("seeds").mkdir()
+    Path("seeds/seed.py").write_text(task.seeds[0])
+    return tmp_path

@@ -11,6 +11,10 @@ from evolve.core.task import Task
 from evolve.search.engine import Search
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
+from evolve.testing.model_server import Answer, ModelServer, Request
+from evolve.testing.synthetic import SEED_SOURCE
+
+PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 
 
 def settings(*words: str) -> dict[str, Any]:
@@ -23,6 +27,28 @@ def settings(*words: str) -> dict[str, Any]:
     config = to_plain(compose(["task=synthetic", *search, *words]))
     baseline = config["baseline"]
     return config | {"opponents": {} if baseline == "eager" else {baseline: ""}}
+
+
+def script(request: Request) -> str | Answer:
+    """Programs for a while, then words, as models do."""
+    if request.number % 5 == 4:
+        return "Let me think about that."
+    source = SEED_SOURCE.replace("BLOCK = 16", f"BLOCK = {16 << request.number % 5}")
+    return f"```python\n{source}\n\nNUMBER = {request.number}\n```"
+
+
+def diagnosing(request: Request) -> str:
+    """What limits a program where that is asked, else a program."""
+    return "LIMIT: memory" if "LIMIT: one of" in request.prompt else script(request)
+
+
+def words_for(api_base: str, *more: str) -> list[str]:
+    model = ("llm.model=openai/scripted", f"llm.api_base={api_base}")
+    return [*model, *PRICE, "operators=llm", *more]
+
+
+def words(server: ModelServer, *more: str) -> list[str]:
+    return words_for(server.api_base, *more)
 
 
 def record(

@@ -3,9 +3,7 @@
 1. `llm.model=provider/name` alone is enough; what cannot be held or reached is said at the start.
 2. A recorded run is repeated offline, byte for byte in deterministic mode.
 3. Keys are nowhere: not in the database, the configuration, the report or what is printed.
-4. A dry run really asks each model for a proposal, and says what the budget buys; its calls are
-   charged and kept as those of a run.
-5. No run is a replay of itself, be it by way of others.
+4. No run is a replay of itself, be it by way of others.
 """
 
 import asyncio
@@ -18,8 +16,6 @@ import pytest
 
 from evolve.app import components
 from evolve.app.budget import budget_notes
-from evolve.app.estimate.dry_run import forecast_lines
-from evolve.app.estimate.llm_probe import call_lines, forecast, sample_calls
 from evolve.app.models import build_model, key_notes
 from evolve.app.validation import read_request
 from evolve.cli.commands.run import resume
@@ -29,46 +25,11 @@ from evolve.core.errors import UsageError
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.at_terminal import launch, search
-from tests.cli.recording import settings
+from tests.cli.recording import PRICE, diagnosing, script, settings, words, words_for
 
 KEY = "sk-very-secret-0123456789abcdef"
-PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
-NOISE = {
-    "seconds_per_evaluation": 2.0,
-    "device_seconds_per_evaluation": 0.5,
-    "reference_ms": [1.0, 0.9, 1.1],
-    "half_width": 0.01,
-}
-
-
-def script(request: Request) -> str | Answer:
-    """Programs for a while, then words, as models do."""
-    if request.number % 5 == 4:
-        return "Let me think about that."
-    source = SEED_SOURCE.replace("BLOCK = 16", f"BLOCK = {16 << request.number % 5}")
-    return f"```python\n{source}\n\nNUMBER = {request.number}\n```"
-
-
-def words_for(api_base: str, *more: str) -> list[str]:
-    model = ("llm.model=openai/scripted", f"llm.api_base={api_base}")
-    return [*model, *PRICE, "operators=llm", *more]
-
-
-def words(server: ModelServer, *more: str) -> list[str]:
-    return words_for(server.api_base, *more)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch) -> Path:
-    """A task of the user's own, in the folder where the command runs."""
-    monkeypatch.chdir(tmp_path)
-    task = synthetic_task()
-    Path("synthetic.py").write_text(task.source)
-    Path("seeds").mkdir()
-    Path("seeds/seed.py").write_text(task.seeds[0])
-    return tmp_path
 
 
 def record(server: ModelServer, *more: str) -> None:
@@ -96,7 +57,7 @@ def canonical(name: str) -> list[str]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("schedule", ["shares", "bandit"])
-def test_a_recorded_run_is_repeated_offline_byte_for_byte(folder, schedule):
+def test_a_recorded_run_is_repeated_offline_byte_for_byte(task_folder, schedule):
     words = (f"schedule={schedule}", "termination.evaluations=14")
     with ModelServer(script) as server:
         record(server, *words)
@@ -130,7 +91,7 @@ def choosing(request: Request) -> str | Answer | Refusal:
 
 
 @pytest.mark.slow
-def test_a_replay_of_all_operators_is_repeated_itself(folder):
+def test_a_replay_of_all_operators_is_repeated_itself(task_folder):
     words = (
         f"operators=[{MODEL_OPERATORS}]",
         *("operators.universal.diagnosis=model", "operators.summarise.every=4"),
@@ -145,7 +106,7 @@ def test_a_replay_of_all_operators_is_repeated_itself(folder):
         assert canonical(name) == canonical("demo")
 
 
-def test_a_replay_that_was_killed_in_a_call_has_paid_for_nothing(folder):
+def test_a_replay_that_was_killed_in_a_call_has_paid_for_nothing(task_folder):
     with ModelServer(script) as server:
         record(server, "termination.evaluations=2")
     config = settings("llm=replay", "llm.run=demo", "operators=llm") | {"opponents": {}}
@@ -160,7 +121,7 @@ def test_a_replay_that_was_killed_in_a_call_has_paid_for_nothing(folder):
         assert store.costs(run.id) == []
 
 
-def test_a_replay_of_a_run_without_a_model_is_refused(folder, recorded):
+def test_a_replay_of_a_run_without_a_model_is_refused(task_folder, recorded):
     with pytest.raises(UsageError, match="asked no model"):
         build_model(settings("llm=replay", "llm.run=demo"))
     with pytest.raises(UsageError, match=r"llm\.run=RUN"):
@@ -180,7 +141,7 @@ def replaying(store: Store, name: str, of: str) -> RunRow:
 
 
 @pytest.mark.parametrize("of", ["demo", "again"])
-def test_a_run_does_not_become_a_replay_of_itself(folder, of):
+def test_a_run_does_not_become_a_replay_of_itself(task_folder, of):
     with ModelServer(script) as server:
         record(server, "termination.evaluations=2")
     with Store.open("runs/evolve.db") as store:
@@ -201,7 +162,7 @@ def test_a_run_does_not_become_a_replay_of_itself(folder, of):
         read_request(again)
 
 
-def test_replays_of_each_other_are_refused_and_another_model_ends_it(folder):
+def test_replays_of_each_other_are_refused_and_another_model_ends_it(task_folder):
     with Store.open("runs/evolve.db", create=True) as store:
         runs = [replaying(store, *pair) for pair in (("a", "b"), ("b", "a"), ("c", "c"))]
     for run in runs:
@@ -211,7 +172,7 @@ def test_replays_of_each_other_are_refused_and_another_model_ends_it(folder):
     assert build_model(mended, run="a").models[0].name == "openai/gpt-4o"
 
 
-def test_a_new_run_beside_one_of_its_name_may_be_its_replay(folder):
+def test_a_new_run_beside_one_of_its_name_may_be_its_replay(task_folder):
     with ModelServer(script) as server:
         record(server, "termination.evaluations=2")
     words = ("name=demo", "on_exists=new", "operators=llm", "termination.evaluations=2")
@@ -221,7 +182,7 @@ def test_a_new_run_beside_one_of_its_name_may_be_its_replay(folder):
     assert canonical("demo-1") == canonical("demo")
 
 
-def test_keys_are_nowhere(folder, monkeypatch, capfd):
+def test_keys_are_nowhere(task_folder, monkeypatch, capfd):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("MY_KEY", KEY)
 
@@ -253,7 +214,9 @@ def test_keys_are_nowhere(folder, monkeypatch, capfd):
     assert "bad request" in dump
 
 
-def test_a_key_of_any_name_that_an_endpoint_quotes_is_stored_nowhere(folder, monkeypatch, capfd):
+def test_a_key_of_any_name_that_an_endpoint_quotes_is_stored_nowhere(
+    task_folder, monkeypatch, capfd
+):
     monkeypatch.setenv("GATEWAY", "swordfish-and-chips")
     monkeypatch.setenv("SUBSCRIPTION", "plain-words-only")
     header = "+llm.options.extra_headers.Subscription='${oc.env:SUBSCRIPTION}'"
@@ -289,7 +252,9 @@ def test_a_key_that_the_configuration_spells_out_is_refused_unrepeated(word, kin
     assert "0123456789abcdef" not in str(caught.value)
 
 
-def test_a_header_from_the_environment_is_sent_and_its_value_stored_nowhere(folder, monkeypatch):
+def test_a_header_from_the_environment_is_sent_and_its_value_stored_nowhere(
+    task_folder, monkeypatch
+):
     monkeypatch.setenv("SUBSCRIPTION", KEY)
     header = "+llm.options.extra_headers.Ocp-Apim-Subscription-Key='${oc.env:SUBSCRIPTION}'"
     with ModelServer(script) as server:
@@ -306,7 +271,7 @@ def test_the_configuration_is_printed_as_it_is_stored_and_never_resolved():
         check_word("--resolve", before="job")
 
 
-def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(folder):
+def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(task_folder):
     def refusing(request: Request) -> Refusal:
         time.sleep(0.2 * request.number)
         return Refusal(401)
@@ -357,7 +322,7 @@ def test_a_model_that_no_operator_asks_is_said_to_have_no_effect():
         components.build_all(config)
 
 
-def test_a_task_without_programs_needs_a_model_that_writes_the_first(folder):
+def test_a_task_without_programs_needs_a_model_that_writes_the_first(task_folder):
     Path("seeds/seed.py").unlink()
     with pytest.raises(UsageError, match=r"llm\.model=provider/NAME"):
         read_request(settings("operators.inductor=null") | {"task": "./synthetic.py"})
@@ -365,93 +330,12 @@ def test_a_task_without_programs_needs_a_model_that_writes_the_first(folder):
     assert read_request(config).task.seeds == ()
 
 
-def test_a_search_that_starts_from_nothing_finds_a_program(folder):
+def test_a_search_that_starts_from_nothing_finds_a_program(task_folder):
     Path("seeds/seed.py").unlink()
     with ModelServer(script) as server:
         record(server, "termination.evaluations=4")
     with Store.open("runs/evolve.db", read_only=True) as store:
         assert store.progress(store.run("demo").id).best is not None
-
-
-def sampled(*words: str):
-    """What a dry run asks, with the run that keeps it."""
-    config = settings(*words) | {"opponents": {}}
-    calls, slots = asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator()))
-    return calls, slots
-
-
-def test_a_dry_run_asks_each_model_for_one_proposal_and_says_what_it_takes(folder):
-    with ModelServer(lambda request: Answer(script(request), delay_s=0.1)) as server:
-        calls, slots = sampled(*words(server))
-        assert len(server.log.requests) == 1
-    [line] = call_lines(calls)
-    assert "openai/scripted: one proposal took 1 call, " in line
-    assert line.endswith("it gave a program")
-    limits = settings("termination.usd=1", "termination.wall_time=null")["termination"]
-    lines = list(forecast_lines(limits, NOISE, (calls, slots)))
-    assert any(line.startswith("limit       usd=1.0: about") for line in lines)
-    assert "USD" in lines[-2]
-    assert "comes first" in lines[-1]
-
-
-def diagnosing(request: Request) -> str:
-    """What limits a program where that is asked, else a program."""
-    return "LIMIT: memory" if "LIMIT: one of" in request.prompt else script(request)
-
-
-def test_a_dry_run_counts_every_round_of_a_proposal_and_keeps_what_it_paid_for(folder):
-    universal = ("operators=[seed,universal]", "operators.universal.diagnosis=model")
-    with ModelServer(diagnosing) as server:
-        for _ in range(2):
-            calls, slots = sampled(*words(server), *universal)
-        assert len(server.log.requests) == 4
-    assert "one proposal took 2 calls, " in next(call_lines(calls))
-    assert forecast(calls, slots).tokens == calls[0].prompt + calls[0].completion
-    assert not Path("runs/evolve.db").exists()
-    with Store.open("runs/dry-runs.db", read_only=True) as store:
-        runs = store.runs()
-        assert [run.name for run in runs] == ["dry-run-1", "dry-run-2"]
-        costs = [sum(cost.usd for cost in store.costs(run.id)) for run in runs]
-        assert costs[1] == pytest.approx(calls[0].usd)
-        replies = [line for line in store.dump(runs[0].id) if "LIMIT: memory" in line]
-        assert replies
-
-
-def test_a_dry_run_asks_nothing_that_a_limit_does_not_allow(folder):
-    with ModelServer(script) as server:
-        [call], _ = sampled(*words(server), "termination.tokens=10")
-        assert not server.log.requests
-    assert not call.is_counted
-    assert call.said.startswith("not asked: ")
-    assert "10 tokens" in call.said
-
-
-def test_a_dry_run_with_a_refused_key_says_so_and_charges_nothing(folder):
-    with ModelServer(lambda request: Refusal(401)) as server, pytest.raises(UsageError):
-        sampled(*words(server))
-    with Store.open("runs/dry-runs.db", read_only=True) as store:
-        progress = store.progress(store.run("dry-run-1").id)
-    assert (progress.calls, progress.usd, progress.usd_reserved) == (0, 0.0, 0.0)
-
-
-def limits_with(devices: int, **limits) -> dict[str, str]:
-    found = forecast_lines(limits, NOISE, devices=devices)
-    limited = [line.split() for line in found if line.startswith("limit")]
-    return {words[1].partition("=")[0]: " ".join(words[2:]) for words in limited}
-
-
-def test_several_gpus_judge_at_once_and_use_up_device_time_sooner():
-    limits = {"evaluations": 60, "wall_time": "1m", "device_time": "30s"}
-    assert limits_with(1, **limits) == {
-        "evaluations": "about 2 min 0 s, 60 evaluations",
-        "wall_time": "about 1 min 0 s, 30 evaluations",
-        "device_time": "about 2 min 0 s, 60 evaluations",
-    }
-    assert limits_with(4, **limits) == {
-        "evaluations": "about 30.0 s, 60 evaluations",
-        "wall_time": "about 1 min 0 s, 120 evaluations",
-        "device_time": "about 30.0 s, 60 evaluations",
-    }
 
 
 def test_a_key_that_is_missing_is_refused_before_anything_is_judged(monkeypatch):
@@ -519,15 +403,3 @@ def test_a_run_too_short_for_a_model_is_said_to_be_so():
     unlimited = settings("llm.model=openai/gpt-4o", "termination.wall_time=null")
     without = settings("search=quick", "termination.wall_time=4m")
     assert not [note for each in (longer, unlimited, without) for note in budget_notes(each, "cpu")]
-
-
-def test_a_dry_run_with_a_model_that_is_down_says_so(folder):
-    calls, slots = sampled(*words_for("http://127.0.0.1:9/v1"), "llm.deadline_s=1")
-    assert not calls[0].is_counted
-    assert forecast(calls, slots) is None
-    assert "scripted" in next(call_lines(calls))
-
-
-def test_without_a_model_nothing_is_asked(folder):
-    config = settings() | {"opponents": {}}
-    assert asyncio.run(sample_calls(config, synthetic_task(), SyntheticEvaluator())) is None

@@ -16,10 +16,9 @@ from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Sam
 from evolve.llm.endpoint import Endpoint
 from evolve.testing.model_server import Raw
 from tests.llm.conftest import endpoint
-from tests.llm.endpoint_replies import CASES, Case
-from tests.llm.further_reports import REPORTS
+from tests.llm.endpoint_replies import CASES
+from tests.llm.endpoint_replies.shapes import Case
 
-ALL = [*CASES, *REPORTS]
 UNBILLED = (CallStatus.FAILED, CallStatus.UNAVAILABLE)
 
 
@@ -59,7 +58,7 @@ def name_of(case: Case) -> str:
     return f"{case.product}: {case.says}"
 
 
-@pytest.mark.parametrize("case", [case for case in ALL if not case.stops], ids=name_of)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.stops], ids=name_of)
 def test_the_reply_is_read_as_it_is_meant(serve, case):
     server = serve(*case.replies)
     (reply,) = replies_of(prepared(server, case), asked(case), 1)
@@ -71,7 +70,7 @@ def test_the_reply_is_read_as_it_is_meant(serve, case):
     assert not set(case.lacks) & set(last)
 
 
-@pytest.mark.parametrize("case", [case for case in ALL if case.stops], ids=name_of)
+@pytest.mark.parametrize("case", [case for case in CASES if case.stops], ids=name_of)
 def test_what_no_waiting_mends_ends_after_a_few_tries_with_the_settings_name(serve, case):
     server = serve(*case.replies)
     model = prepared(server, case)
@@ -83,7 +82,7 @@ def test_what_no_waiting_mends_ends_after_a_few_tries_with_the_settings_name(ser
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in ALL if case.holds or case.lacks or case.system], ids=name_of
+    "case", [case for case in CASES if case.holds or case.lacks or case.system], ids=name_of
 )
 def test_what_was_learned_from_a_refusal_holds_for_later_calls(serve, case):
     server = serve(*case.replies)

@@ -17,7 +17,7 @@ from evolve.llm.bodies import error_of, message_of, said, status_of, with_plain_
 from evolve.llm.wire import Sending, as_meant, sending
 from evolve.testing.model_server import Answer, Raw
 from tests.llm.conftest import ask, endpoint
-from tests.llm.endpoint_replies import answer
+from tests.llm.endpoint_replies.shapes import answer
 
 NAMES = st.sampled_from(
     ["choices", "error", "message", "code", "type", "delta", "content", "text", "thinking",

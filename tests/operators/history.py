@@ -127,6 +127,13 @@ def prompt_of(request: ModelRequest) -> str:
     return prompt
 
 
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    _, _, rest = text.partition(f"\n# {heading}\n")
+    assert rest, heading
+    return rest.partition("\n# ")[0]
+
+
 def fenced(source: str) -> str:
     return f"It is faster.\n\n```python\n{source}```\n"
 
@@ -139,3 +146,22 @@ def constants_set(source: str, **values: int) -> str:
             f"{name} = {value}" if line.startswith(f"{name} = ") else line for line in lines
         )
     return source
+
+
+def run_of(*sources: str) -> History:
+    history = History()
+    for source in sources:
+        history.add(source)
+    return history
+
+
+def interpreted(operator, history: History, *texts: str, status=CallStatus.COMPLETED):
+    """What the operator makes of these replies, one round after the other."""
+    context = history.context(history.elites()[: operator.parents], operator=name_of(operator))
+    exchanges = [answer(request_of(operator, context), texts[0], status)]
+    reading = operator.interpret(context, exchanges)
+    for text in texts[1:]:
+        assert isinstance(reading.outcome, ModelRequest), reading
+        exchanges.append(answer(reading.outcome, text))
+        reading = operator.interpret(context, exchanges)
+    return reading

@@ -23,7 +23,10 @@ _FEEDBACK = 2000
 _EVIDENCE = 200
 MOVED = re.compile(  # of an error of who looks for a part of ours where it is no more
     r"module 'evolve\S+' has no attribute|No module named 'evolve|KeyError: 'evolve"
-    r"|cannot import name .* from 'evolve|type object 'Runner' has no attribute"
+    r"|cannot import name .* from 'evolve|type object '{0}' has no attribute"
+    r"|'{0}' object has no attribute|\b{0}\.\w+\(\) (missing|takes|got)".format(
+        "(Runner|CpuAccess|CudaAccess|Turns|Signals|Calls|Account)"
+    )
 )
 
 

@@ -227,6 +227,12 @@ def _unescape(written: str) -> str:
     return str(ast.literal_eval(f'"""{written}"""'))
 
 
+def first_line(node: ast.stmt) -> int:
+    """The line (from 1) at which a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
 def write_literal(value: str) -> str:
     """A literal that says `value`, raw and readable if that can be.
 

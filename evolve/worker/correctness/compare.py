@@ -183,7 +183,7 @@ def _judge_values(
         with contextlib.suppress(torch.OutOfMemoryError):  # it takes many times the output
             if budget is None:
                 text += _integers_off(output, own)
-            if budget is not None:
+            else:
                 wrong = _bad_elements(output, own, truth, budget)
             text += ": " + describe_mismatch(computable(output), truth, wrong, margin)
     return Judgement(Status.WRONG_VALUE, text, margin)

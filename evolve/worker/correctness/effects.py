@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.correctness.kinds import require_inputs, require_outputs
+from evolve.worker.correctness.kinds import flat_outcome, require_inputs, require_outputs
 from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
 from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
-from evolve.worker.reference.conditions import Conditions, bind, call, named_state
+from evolve.worker.reference.conditions import Conditions, bind, call, is_needed, named_state
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evolve.worker.correctness.cases import LoadedCase
 
 _SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 _NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
 
 
@@ -63,7 +63,7 @@ class Effects:
     @property
     def any(self) -> bool:
         """Whether a call has to be made or judged in another way than usual."""
-        return bool(self.changed) or bool(self.conditions.state) or self.conditions.grad
+        return bool(self.changed) or is_needed(self.conditions)
 
 
 @dataclass(slots=True, eq=False)
@@ -287,14 +287,7 @@ def _forward(
 ) -> Any:
     with task_code(case.task, "Model.forward"), seeded(draws):
         outcome = call(model, replace(conditions, state=()), inputs)
-    try:
-        outputs, _ = flatten(outcome)
-    except TypeError as error:
-        raise UsageError(
-            f"task {case.task}: of what Model.forward returns, {error}. "
-            "Return a tensor, or a tuple, list or dict of tensors."
-        ) from error
-    require_outputs(case.task, outputs)
+    require_outputs(case.task, flat_outcome(case.task, outcome)[0])
     return outcome
 
 
@@ -420,6 +413,6 @@ def _notes(
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
+    shown = ", ".join(names[:_MAX_NAMES])
+    more = len(names) - _MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

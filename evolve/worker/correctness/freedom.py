@@ -16,7 +16,7 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.tolerance import computable, unit_roundoff
 
 ROUNDINGS = 4.0  # of an operand's own type, and times the reference's own error of it
-_MOST_SHIFT = 0.5  # of one step: a code next to the right one, and no other
+_MAX_SHIFT = 0.5  # of one step: a code next to the right one, and no other
 _ROUNDING = frozenset(("round", "floor", "ceil", "trunc", "round_", "floor_", "ceil_", "trunc_"))
 _MANY = frozenset(("topk", "sort", "argsort"))
 _ONE = frozenset(("argmax", "argmin", "max", "min"))
@@ -228,4 +228,4 @@ def _most_off(exact: Tensor, native: Tensor) -> Tensor:
         error = torch.where(error.isfinite(), error, 0.0)
         off = float(error.square().mean().sqrt()) if error.numel() else 0.0
     most = ROUNDINGS * (unit_roundoff(native.dtype) * values.abs() + off)
-    return most.nan_to_num(0.0, 0.0, 0.0).clamp(max=_MOST_SHIFT)
+    return most.nan_to_num(0.0, 0.0, 0.0).clamp(max=_MAX_SHIFT)

@@ -1,4 +1,4 @@
-"""Which tensors a task's inputs and outputs may be; others are refused in one sentence."""
+"""Which inputs and outputs a task may have; others are refused in one sentence."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
 from evolve.worker.ipc.messages import DTYPES
-from evolve.worker.ipc.pytree import SPARSE, tensors_of
+from evolve.worker.ipc.pytree import SPARSE, flatten, tensors_of
 
 _PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 _REMEDIES = {
@@ -27,6 +27,17 @@ def require_inputs(task: str, inputs: Sequence[Any]) -> None:
     for number, tensor in enumerate(tensors_of(list(inputs))):
         if kind := _kind(tensor, (torch.strided, *SPARSE)):
             raise _refused(task, f"input tensor {number}", tensor, kind)
+
+
+def flat_outcome(task: str, outcome: Any) -> tuple[list[Tensor], str]:
+    """See `flatten`; UsageError for an outcome that is something else than tensors."""
+    try:
+        return flatten(outcome)
+    except TypeError as error:
+        raise UsageError(
+            f"task {task}: of what Model.forward returns, {error}. "
+            "Return a tensor, or a tuple, list or dict of tensors."
+        ) from error
 
 
 def require_outputs(task: str, outputs: Sequence[Tensor]) -> None:

@@ -20,6 +20,7 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
 from evolve.worker.correctness.freedom import Freedom, freedoms
+from evolve.worker.correctness.kinds import flat_outcome
 from evolve.worker.correctness.reduction import ReductionTrace
 from evolve.worker.correctness.tolerance import (
     Arithmetic,
@@ -241,14 +242,7 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
     """
     with task_code(task, "Model.forward"), seeded(0), _shortage_told():
         tree = model(*map_tensors(Tensor.clone, inputs))
-    try:
-        tensors, _ = flatten(tree)
-    except TypeError as error:
-        raise UsageError(
-            f"task {task}: of what Model.forward returns, {error}. "
-            "Return a tensor, or a tuple, list or dict of tensors."
-        ) from error
-    if not tensors:
+    if not flat_outcome(task, tree)[0]:
         raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
     return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
 

@@ -15,6 +15,7 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.task import Task
 
 MAIN = "task.py"
+PREFIX = "evolve-task-"  # of the names of these folders
 _folders: dict[str, Path] = {}
 _lock = threading.Lock()
 
@@ -29,7 +30,7 @@ def folder_of(task: Task) -> Path:
 
 
 def _written(task: Task) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="evolve-task-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     for name, content in task.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

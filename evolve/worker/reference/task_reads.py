@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
+from evolve.worker.reference.task_files import PREFIX
 
 _SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib64", "/opt/rocm", "/run")
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_HOME")
@@ -73,7 +74,7 @@ def _writes(mode: str | None, flags: int) -> bool:
 
 def _is_known(path: Path, task: str) -> bool:
     """Python's, the system's or allowed; in a task's folder; or made since the task's code ran."""
-    own = Path(tempfile.gettempdir()).resolve() / "evolve-task-"
+    own = Path(tempfile.gettempdir()).resolve() / PREFIX
     if str(path).startswith(str(own)) or any(path.is_relative_to(root) for root in _roots):
         return True
     return path.stat().st_ctime >= _began[task]

@@ -5,25 +5,28 @@
 
 from evolve.core.model import CallStatus
 from evolve.testing.model_server import Raw
-from tests.llm.endpoint_replies import DRAFT, Case, answer, refused
+from tests.llm.endpoint_replies.shapes import BAD, DRAFT, LARGE, Case, answer, refused
 
-BAD = "invalid_request_error"
-LARGE = {"max_tokens": 16384}
-REPORTS = [
-    Case(
-        product="Moonshot", version="Kimi K2.5", source="NousResearch/hermes-agent#12668",
-        says="one temperature is allowed",
-        replies=[refused(400, "invalid temperature: only 1 is allowed for this model", type=BAD),
-                 answer()],
-        settings={"temperature": 0.6}, lacks=["temperature"],
-    ),
-    Case(
-        product="Moonshot", version="Kimi K2.5", source="iOfficeAI/gemini-cli-pro#30",
-        says="one top_p is allowed",
-        replies=[refused(400, "invalid top_p: only 0.95 is allowed for this model", type=BAD),
-                 answer()],
-        settings={"top_p": 0.9}, lacks=["top_p"],
-    ),
+
+def one_allowed(name: str, sent: float, allowed: str, source: str) -> Case:
+    """A sampling parameter of which one value is allowed."""
+    return Case(
+        product="Moonshot",
+        version="Kimi K2.5",
+        source=source,
+        says=f"one {name} is allowed",
+        replies=[
+            refused(400, f"invalid {name}: only {allowed} is allowed for this model", type=BAD),
+            answer(),
+        ],
+        settings={name: sent},
+        lacks=[name],
+    )
+
+
+CASES = [
+    one_allowed("temperature", 0.6, "1", "NousResearch/hermes-agent#12668"),
+    one_allowed("top_p", 0.9, "0.95", "iOfficeAI/gemini-cli-pro#30"),
     Case(
         product="Groq", version="2026", source="diegosouzapw/OmniRoute#711",
         says="a bound above the model's, in words that speak of the context window",
