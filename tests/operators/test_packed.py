@@ -36,7 +36,7 @@ def drawn(case):
     return case | {"source": tunables.render(case["source"], kept)}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each["name"] for each in CASES])
 def test_parts_make_up_float32(differences, name):
     assert differences[name] < 2e-6  # those of up to three products add up

@@ -29,7 +29,7 @@ def differences() -> dict[str, float]:
     return differences_by("recurrence_running", TRITON_INTERPRET="1")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh", "relu"])
 def test_programs_that_wait_for_each_other_compute_what_torchs_cells_do(differences, kind):
     assert differences[kind] < 2e-6

@@ -206,7 +206,7 @@ def differences():
     return differences_by("structure_running", given="\n".join(lines), TRITON_INTERPRET="1")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_a_rewritten_program_computes_what_it_did(differences, name):
     assert differences[name] < 2e-6

@@ -101,7 +101,7 @@ def test_launches_are_written_alike_on_lines_that_are_not_too_long(case):
     assert not any(",](" in line for line in lines)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("fused", [False, True])
 def test_whole_programs_compute_what_their_references_do(differences, path, fused):
