@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
-from evolve.evaluation.place import Deadlines
-from evolve.evaluation.pool import PATIENCE_S, Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.serve.guard import Guard
 from evolve.serve.http import listen, serving, url_of
 from evolve.serve.pull.app import PullApp
 from evolve.serve.pull.client import MAX_PAUSE_S
 from evolve.serve.pull.registry import Registry
+from evolve.worker.service.dispatch.place import Deadlines
+from evolve.worker.service.dispatch.pool import PATIENCE_S, Pool
 
 FAREWELL_S = 1.0  # for workers to hear that the search is over
 GATHER_S = MAX_PAUSE_S + 0.5  # all workers that an earlier search had are back by then

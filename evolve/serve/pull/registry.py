@@ -8,11 +8,11 @@ from typing import Any
 from evolve.core.devices import kind_of_class
 from evolve.core.errors import UsageError
 from evolve.evaluation.checked import read_evaluation
-from evolve.evaluation.faults import CallFailed, WorkerDied
-from evolve.evaluation.place import Deadlines, Place
-from evolve.evaluation.pool import Pool
 from evolve.serve.pull.broker import Broker, Session
 from evolve.serve.pull.protocol import EVALUATE
+from evolve.worker.service.dispatch.faults import CallFailed, WorkerDied
+from evolve.worker.service.dispatch.place import Deadlines, Place
+from evolve.worker.service.dispatch.pool import Pool
 
 
 class RemoteWorker:
