@@ -111,7 +111,7 @@ def recorded(launcher, tmp_path, monkeypatch):
     device = TurnsDevice()
     device_lock = DeviceLock(device, HostLock("cpu"))
     session = CandidateSession(device, launcher, BuildCache(tmp_path / "cache"), device_lock, 5.0)
-    warm = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    warm = PreparedTasks(device).get(RELU_TASK)
 
     def record(**sources):
         sides = {name: Candidate(source) for name, source in sources.items()}

@@ -174,7 +174,7 @@ def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
     launcher.probe()
     device_lock = DeviceLock(device, HostLock("cpu-without-landlock"))
     session = CandidateSession(device, launcher, BuildCache(tmp_path), device_lock, 5.0)
-    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK)
     launcher.close()  # nor is a process started to find that out
     assert scratch_bytes(session, Candidate(forward("return right(x)")), task) is None
 
