@@ -79,12 +79,10 @@ class Registry:
 
     Attributes:
         broker: hands out calls to them.
-        arrived: set as soon as one has come.
     """
 
     def __init__(self, pool: Pool, kind: str, lease_s: float) -> None:
         self.broker = Broker(lease_s, self._dismiss)
-        self.arrived = asyncio.Event()
         self._pool = pool
         self._kind = kind
         self._places: dict[str, Place] = {}  # by session
@@ -118,7 +116,6 @@ class Registry:
                     await self._pool.add(place)
                     on_failure.pop_all()
             session.holds.update(holds)
-            self.arrived.set()
             return session
 
     def look(self, session: Session) -> None:

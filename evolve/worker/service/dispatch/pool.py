@@ -73,6 +73,10 @@ class Pool:
         for place in self.places:
             self._require_alike(place)
 
+    async def arrival(self) -> None:
+        """Wait until a place is in service."""
+        await self._when(lambda: self.in_service[0])
+
     async def add(self, place: Place) -> None:
         """Start the worker of a place, and take it into service.
 
