@@ -38,7 +38,7 @@ class Timing:
     _inside_s: float = 0.0  # spent inside of the current measurement
     margin: float | None = None
     self_reported: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side
-    # Sittings that were measured again.
+    # Measurement rounds that were repeated.
     too_short: int = 0
     moved: int = 0
     crowded: int = 0
@@ -181,7 +181,7 @@ def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
 def library_at_work(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
-    """A label if a library worked in the candidate's place; `seen` by case, glance by glance."""
+    """A label if a library worked in the candidate's place; `seen` by case, sample by sample."""
     return library_label(case, seen.get(case, ()), _seconds(pairs, case))
 
 
