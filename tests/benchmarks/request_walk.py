@@ -4,10 +4,13 @@
 
 A step is a visit to a module, to one of whose functions the request is handed: the words, what was
 parsed of them, or an object made of these. Control that comes back to a module and goes on from
-there to another one visits it again; a return is a visit to a module that was visited before. Of
-the command's own file, the functions that only declare its options are left out. The walk ends
-when the request is written to the judge's process. `--root` counts another checkout in the same
-way, for a comparison of commits.
+there to another one visits it again; a return is a visit to a module that was visited before.
+Callbacks of the event loop and questions to the request itself are no steps. The walk ends when the
+first message about the request is given to the place of the judge's process.
+
+`--root` counts another checkout in the same way, for a comparison of commits. Processes of the
+judge import the package that is installed, so that for an older commit the interpreter needs a
+virtual environment in which that checkout comes first (a `.pth` file), and `--here`.
 """
 
 import argparse
@@ -129,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, default=ROOT, help="a checkout")
     parser.add_argument("--lines", action="store_true", help="the functions, one a line")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help="in this process and interpreter")
     options = parser.parse_args()
     root = options.root.resolve()
     if not options.here:  # in a process that imports the checkout
