@@ -1,12 +1,10 @@
-"""The size of folders, modules and functions of the product."""
+"""The size of modules and functions of the product; `test_imports` has that of folders."""
 
 import ast
-from collections import Counter
 from pathlib import Path
 
 from tests.benchmarks.code_metrics import PRODUCT, ROOT, Function
 
-MAX_MODULES = 20  # in one folder, `__init__` and `__main__` not counted
 MAX_LINES = 500
 MAX_FUNCTION = 60  # lines, where the signature, the docstring and kernels do not count
 FILES = [path for name in PRODUCT for path in sorted((ROOT / name).rglob("*.py"))]
@@ -24,11 +22,6 @@ def is_kernel(path: Path, function: Function) -> bool:
     return "kernels" in path.parts or any(
         "jit" in ast.unparse(decorator) for decorator in function.decorator_list
     )
-
-
-def test_no_folder_has_more_than_twenty_modules():
-    folders = Counter(path.parent for path in FILES if not path.name.startswith("__"))
-    assert {str(f): n for f, n in folders.items() if n > MAX_MODULES} == {}
 
 
 def test_no_module_is_longer_than_five_hundred_lines():
