@@ -38,7 +38,8 @@ class RunRow:
     """One search in the database.
 
     `state` is `running`, `finished` or `interrupted` (by a kill, too: its process is gone);
-    `reason` says why it ended; `created` is ISO 8601 in UTC.
+    `reason` says why it ended; `created` is ISO 8601 in UTC. `user` and `host` are of the process
+    that created it, "" in a run of a version that did not record them; `project` is the setting.
     """
 
     id: int
@@ -49,6 +50,9 @@ class RunRow:
     state: str
     reason: str
     created: str
+    user: str = ""
+    host: str = ""
+    project: str = ""
 
     @property
     def baseline(self) -> str:

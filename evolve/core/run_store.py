@@ -20,6 +20,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Failed, Offer, Progress, Proposal, Trial
 from evolve.core.records import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
 from evolve.core.task import Task
+from evolve.core.team import Allowance, AuditEntry, Quota
 
 
 class RunReads(Protocol):
@@ -58,6 +59,21 @@ class RunReads(Protocol):
 
     def costs(self, run: int | None = None) -> list[Cost]:
         """Spending by run, operator and model; of one run, or of all."""
+        ...
+
+    def quotas(self) -> list[Allowance]:
+        """All quotas, each with all that was spent of it."""
+        ...
+
+    def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
+        """The quotas that a run of this user and project is under.
+
+        What run `but` has spent itself is not among what others have spent.
+        """
+        ...
+
+    def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
+        """The newest entries, oldest first: of the run of this name, or all."""
         ...
 
     def tokens(self, run: int) -> dict[int, int]:
@@ -435,6 +451,14 @@ class Upkeep(Protocol):
 
     def backup(self, path: str | Path) -> None:
         """Copy the database to a new file, consistent also while a search is writing."""
+        ...
+
+    def set_quota(self, quota: Quota) -> None:
+        """Replace the quota of its account; one without limits takes it away."""
+        ...
+
+    def log(self, action: str, run: str = "", detail: str = "") -> None:
+        """Add an entry of this process's user to the audit log; `create_run` does so itself."""
         ...
 
     def prune(self, run: int, *, keep: int | None = None) -> Pruned:

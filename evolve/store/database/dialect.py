@@ -3,12 +3,15 @@
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     ColumnElement,
     Integer,
+    Table,
     Text,
     TypeDecorator,
     cast,
+    event,
     func,
 )
 from sqlalchemy.dialects.postgresql import insert as _insert
@@ -64,3 +67,26 @@ def total(value: ColumnElement[Any]) -> ColumnElement[Any]:
 def unindexed(column: ColumnElement[str]) -> ColumnElement[str]:
     """The column in a condition that no index is to be used for."""
     return column.op("||")("")
+
+
+_REFUSED = "%(table)s is append-only"
+_APPEND_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER %(table)s_no_{action.lower()} BEFORE {action} ON %(table)s "
+        f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
+        for action in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION %(table)s_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_REFUSED}'; END $$",
+        "CREATE TRIGGER %(table)s_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %(table)s "
+        "FOR EACH STATEMENT EXECUTE FUNCTION %(table)s_refuse()",
+    ],
+}
+
+
+def append_only(table: Table) -> None:
+    """Let the database refuse to change or delete rows of this table, from its creation on."""
+    for dialect, statements in _APPEND_ONLY.items():
+        for statement in statements:
+            event.listen(table, "after_create", DDL(statement).execute_if(dialect=dialect))
