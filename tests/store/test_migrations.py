@@ -124,9 +124,7 @@ def test_the_stored_servers_reach_from_the_oldest_to_the_one_before_this() -> No
 
 
 @pytest.mark.parametrize("version", SERVERS)
-def test_a_server_of_an_older_schema_is_brought_up_to_date(
-    version: int, server: Server
-) -> None:
+def test_a_server_of_an_older_schema_is_brought_up_to_date(version: int, server: Server) -> None:
     old, new = server.new_database(), server.new_database()
     server.execute((STORED / f"postgresql_{version}.sql").read_text(), old)
     with pytest.raises(UsageError, match=f"schema {version}.*`evolve db upgrade"):

@@ -139,6 +139,7 @@ class Pipeline:
         """Leave the run to a resume, for a process that exits right after this."""
         self._judging.withdraw()
         self._beat()
+        self._search.store.log("interrupted", self._search.run.name, reason)
         self._search.store.release(self._search.run.id, "interrupted", reason)
 
     @property
@@ -168,6 +169,8 @@ class Pipeline:
         collect_seldom()
         store, run = self._search.store, self._search.run
         store.claim(run.id)
+        if self._search.progress.wall_time_s:
+            store.log("resumed", run.name)
         outcome = Outcome(reason="the process ended", finished=False)
         try:
             outcome = await self._search_and_verify()
@@ -191,6 +194,7 @@ class Pipeline:
             finally:
                 self._beat()
                 state = "finished" if outcome.finished else "interrupted"
+                store.log(state, run.name, outcome.reason)
                 store.release(run.id, state, outcome.reason)
 
     async def _search_and_verify(self) -> Outcome:

@@ -70,18 +70,21 @@ def unindexed(column: ColumnElement[str]) -> ColumnElement[str]:
 
 
 _REFUSED = "%(table)s is append-only"
+_ON_SQLITE = (
+    "CREATE TRIGGER %(table)s_no_{0} BEFORE {0} ON %(table)s "
+    f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
+)
+_FUNCTION = (
+    "CREATE FUNCTION %(table)s_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_REFUSED}'; END $$"
+)
+_TRIGGER = (
+    "CREATE TRIGGER %(table)s_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %(table)s "
+    "FOR EACH STATEMENT EXECUTE FUNCTION %(table)s_refuse()"
+)
 _APPEND_ONLY = {
-    "sqlite": [
-        f"CREATE TRIGGER %(table)s_no_{action.lower()} BEFORE {action} ON %(table)s "
-        f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
-        for action in ("UPDATE", "DELETE")
-    ],
-    "postgresql": [
-        "CREATE FUNCTION %(table)s_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION '{_REFUSED}'; END $$",
-        "CREATE TRIGGER %(table)s_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %(table)s "
-        "FOR EACH STATEMENT EXECUTE FUNCTION %(table)s_refuse()",
-    ],
+    "sqlite": [_ON_SQLITE.format("update"), _ON_SQLITE.format("delete")],
+    "postgresql": [_FUNCTION, _TRIGGER],
 }
 
 
@@ -89,4 +92,5 @@ def append_only(table: Table) -> None:
     """Let the database refuse to change or delete rows of this table, from its creation on."""
     for dialect, statements in _APPEND_ONLY.items():
         for statement in statements:
-            event.listen(table, "after_create", DDL(statement).execute_if(dialect=dialect))
+            ddl = DDL(statement)  # type: ignore[no-untyped-call]
+            event.listen(table, "after_create", ddl.execute_if(dialect=dialect))

@@ -82,8 +82,8 @@ CREATE TABLE audit_log (
 	detail TEXT DEFAULT '' NOT NULL, 
 	PRIMARY KEY (id)
 );
-INSERT INTO "audit_log" VALUES(1,'2026-11-28T03:24:28+00:00','ada','lab1','upgraded','','schema 6 to 7');
-INSERT INTO "audit_log" VALUES(2,'2026-11-28T03:24:28+00:00','ada','lab1','quota','','user ada: 20 USD and 7200 device seconds since 2026-11-01');
+INSERT INTO "audit_log" VALUES(1,'2026-11-28T03:28:53+00:00','ada','lab1','upgraded','','schema 6 to 7');
+INSERT INTO "audit_log" VALUES(2,'2026-11-28T03:28:53+00:00','ada','lab1','quota','','user ada: 20 USD and 7200 device seconds since 2026-11-01');
 CREATE TABLE blob (
 	id INTEGER NOT NULL, 
 	sha256 BLOB NOT NULL, 
@@ -473,6 +473,6 @@ CREATE INDEX call_pending ON call (id) WHERE status = 'pending';
 CREATE INDEX ix_call_request ON call (request);
 CREATE INDEX archive_slot_program ON archive_slot (run, program);
 CREATE INDEX audit_log_run ON audit_log (run, id);
-CREATE TRIGGER audit_log_no_update BEFORE UPDATE ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
-CREATE TRIGGER audit_log_no_delete BEFORE DELETE ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+CREATE TRIGGER audit_log_no_update BEFORE update ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+CREATE TRIGGER audit_log_no_delete BEFORE delete ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
 COMMIT;

@@ -1,0 +1,1 @@
+"""What people who share a database agree on: quotas."""
