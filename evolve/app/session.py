@@ -58,6 +58,7 @@ async def search(
         evaluator,
         rule,
         listeners=[display, feed],
+        heard=feed.answered,
         say=frontend.say,
         serial=config["deterministic"],
         open_verified=config.get("opening", False),

@@ -262,6 +262,7 @@ class Bench:
             self._evaluator,
             quotas.termination(self._store, run, config),
             listeners=[feed],
+            heard=feed.answered,
             say=_nothing,
             serial=config["deterministic"],
             drain_s=DRAIN_S,

@@ -14,7 +14,7 @@ from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, TerminationRule
 from evolve.search.engine import Search
-from evolve.search.execution.calls import Calls
+from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
@@ -60,6 +60,7 @@ class Pipeline:
         evaluator: the judge.
         termination: when to stop, and why.
         listeners: called after every told step, in order; they must not raise.
+        heard: called after every call of a model; it must not raise.
         say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
         drain_s: how long running work may take after `request_stop`. Evaluations that still run
@@ -82,6 +83,7 @@ class Pipeline:
         termination: TerminationRule,
         *,
         listeners: Iterable[Listener] = (),
+        heard: Callable[[Answered], None] = lambda event: None,
         say: Callable[[str], None] = lambda line: None,
         stop_file: Path | None = None,
         drain_s: float = 15.0,
@@ -106,7 +108,7 @@ class Pipeline:
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
-        self._calls = Calls(search, search.model, slots, say, self._pace)
+        self._calls = Calls(search, search.model, slots, say, self._pace, heard)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._limits = Limits(
             search,
