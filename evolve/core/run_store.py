@@ -18,9 +18,19 @@ from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Failed, Offer, Progress, Proposal, Trial
-from evolve.core.records import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
+from evolve.core.records import (
+    Allowance,
+    Arm,
+    AuditEntry,
+    Cost,
+    Credit,
+    Judge,
+    Pruned,
+    Quota,
+    RunRow,
+    Ticket,
+)
 from evolve.core.task import Task
-from evolve.core.team import Allowance, AuditEntry, Quota
 
 
 class RunReads(Protocol):
@@ -62,13 +72,13 @@ class RunReads(Protocol):
         ...
 
     def quotas(self) -> list[Allowance]:
-        """All quotas, each with all that was spent of it."""
+        """All quotas, each with the spending of all its runs."""
         ...
 
     def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
         """The quotas that a run of this user and project is under.
 
-        What run `but` has spent itself is not among what others have spent.
+        The spending of run `but` itself is left out.
         """
         ...
 

@@ -5,21 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from evolve.core.protocols import Progress
-from evolve.core.team import Allowance
+from evolve.core.records import Allowance
 from evolve.search.termination import Rule, format_duration
 
-FRESH_S = 1.0  # how long what other runs have spent is taken for current
+FRESH_S = 1.0  # how long the spending of other runs is taken for current
 
 
 class Quotas(Rule):
     """Fires if a run and all others of its user or project have spent a quota together.
 
-    Only on a run that spends what the quota is about: with a quota in USD used up, a run without a
-    model goes on. Runs that spend at the same moment may exceed a quota by what they commit within
-    `FRESH_S`.
+    With a quota in USD used up, a run without a model goes on. Runs that spend at the same moment
+    may exceed a quota by the calls that they commit within `FRESH_S`.
 
     Args:
-        read: the quotas that the run is under, with what others have spent.
+        read: the quotas that the run is under, with the spending of others.
         usd: whether the run spends money (a replay does not).
         device_time: whether it spends device time.
     """
@@ -41,10 +40,10 @@ class Quotas(Rule):
         return next((why for spent, limit, why in self._used(progress) if spent >= limit), None)
 
     def usage(self, progress: Progress) -> dict[str, float]:
-        return {}  # displays show what the run's own limits leave
+        return {}  # displays show the run's own limits
 
     def _used(self, progress: Progress) -> Iterator[tuple[float, float, str]]:
-        """What is spent of each limit, the limit, and the reason if it is used up."""
+        """The spent part of each limit, the limit, and the reason if it is used up."""
         for quota, others in self._allowances():
             if self._usd and quota.usd is not None and progress.usd != 0.0:
                 if progress.usd is None or others.usd is None:

@@ -23,9 +23,9 @@ def copy(source: Database, target: Database) -> int:
 
 
 def _fill(connection: Connection, source: Database, location: str) -> int:
-    for table, what in ((schema.run, "runs"), (schema.audit_log, "an audit log")):
+    for table, rows_of in ((schema.run, "runs"), (schema.audit_log, "an audit log")):
         if connection.execute(select(table.c.id)).first():
-            raise UsageError(f"{location} holds {what} already; copy into a new database")
+            raise UsageError(f"{location} holds {rows_of} already; copy into a new database")
     rows = source.read(_pour, connection)
     audit_log.add(connection, "copied", detail=f"from {source.location}")
     return rows

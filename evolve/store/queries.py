@@ -11,9 +11,8 @@ from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Offer, Progress, Trial
-from evolve.core.records import Arm, Cost, Credit, Judge, RunRow, Ticket
+from evolve.core.records import Allowance, Arm, AuditEntry, Cost, Credit, Judge, RunRow, Ticket
 from evolve.core.run_store import ArchiveReads, LineageReads, Recorded, RunReads, TicketReads
-from evolve.core.team import Allowance, AuditEntry
 from evolve.store import dump, maintenance
 from evolve.store.database.backend import Database
 from evolve.store.location import folder_of

@@ -9,10 +9,9 @@ from evolve.core.compiled import Compiled
 from evolve.core.evaluation import Evaluation
 from evolve.core.model import ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
-from evolve.core.records import Credit, Pruned, RunRow, Ticket
+from evolve.core.records import Credit, Pruned, Quota, RunRow, Ticket
 from evolve.core.run_store import RunWrites, TicketWrites, Upkeep
 from evolve.core.task import Task
-from evolve.core.team import Quota
 from evolve.store import copying
 from evolve.store.database import schema
 from evolve.store.database.backend import Database

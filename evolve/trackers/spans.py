@@ -18,7 +18,7 @@ STAGES = (
     *("compile", "smoke", "correctness", "screen", "timing", "speed_of_light"),
     *("labels", "profile", "tools"),
 )
-"""What the judge spends time on, in the order of the ladder."""
+"""Stages of the judge that take time, in the order of the ladder."""
 
 EXPORT_S = 5.0  # for one batch, and for the last one when a session ends
 SDK = "opentelemetry.sdk.trace"

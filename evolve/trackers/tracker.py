@@ -59,7 +59,7 @@ class Tracker(Protocol):
 
 @runtime_checkable
 class DetailTracker(Tracker, Protocol):
-    """A tracker that also gets what points are made of. Both methods may raise `TrackerFailed`."""
+    """A tracker that also gets the events. Both methods may raise `TrackerFailed`."""
 
     def told(self, told: Told) -> None:
         """A step was told; comes after its point."""

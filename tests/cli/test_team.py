@@ -1,9 +1,9 @@
-"""`evolve team`, and what a quota means to the commands that spend.
+"""`evolve team`, and quotas in the commands that spend.
 
 Invariants:
 - over a quota a run is refused with status 2 and one line that names the remedy, and nothing of it
   is stored; a resume is too;
-- quotas are listed with what was spent, and changed limit by limit;
+- quotas are listed with the spending, and changed limit by limit;
 - the log names the user, and changes of quotas are in it.
 """
 
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from evolve.core.team import Account, Quota, current_user
+from evolve.core.records import Account, Quota
 from evolve.store import Store
+from evolve.store.database.user import current_user
 
 ME = current_user()
 

@@ -1,7 +1,7 @@
 """Quotas end runs as limits do: those of one user's runs are held together.
 
 Invariants:
-- what other runs have spent counts, also while they spend it;
+- the spending of other runs counts, also while they spend;
 - a run that spends nothing of a used-up quota goes on;
 - a change of a quota is noticed by runs that are under way.
 """
@@ -11,12 +11,13 @@ from functools import partial
 
 import pytest
 
-from evolve.core.team import Account, Quota, current_user
+from evolve.core.records import Account, Quota
 from evolve.search.engine import Search
 from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.quotas import Quotas
 from evolve.search.termination import from_config
 from evolve.store import RunRow, Store
+from evolve.store.database.user import current_user
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.search.calling import writing
 from tests.search.conftest import make_search, variants

@@ -1,4 +1,4 @@
-"""`evolve work --metrics`: what a worker says of itself to Prometheus, which shows the token."""
+"""`evolve work --metrics`: metrics of a worker for Prometheus, which shows the token."""
 
 import asyncio
 import contextlib

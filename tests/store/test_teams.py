@@ -2,7 +2,7 @@
 
 1. A run names the user, the host and the project that started it.
 2. Quotas count all runs of a user or project, replays left out, from the date that they name on.
-3. The audit log tells who did what when, and the database itself refuses to change it.
+3. The audit log has user, host and time of each action; the database refuses to change it.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Reservation
-from evolve.core.team import Account, Quota
+from evolve.core.records import Account, Quota
 from evolve.store import RunRow, Store
 from tests.store.facts import TASK, SmallArchive, new_run, take_step
 

@@ -1,1 +1,1 @@
-"""What people who share a database agree on: quotas."""
+"""Quotas of people who share a database."""

@@ -8,11 +8,12 @@ from evolve.app import components
 from evolve.app.database import location_of
 from evolve.app.models import build_model, has_model
 from evolve.core.errors import UsageError
+from evolve.core.records import Allowance
 from evolve.core.run_store import RunStore
-from evolve.core.team import Allowance, current_user
 from evolve.search.quotas import Quotas
 from evolve.search.termination import Rule, format_duration
 from evolve.store import RunRow, Store
+from evolve.store.database.user import current_user
 
 
 def termination(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> Rule:
@@ -49,7 +50,7 @@ def _refuse_usd(allowance: Allowance, config: Mapping[str, Any]) -> None:
     if spent.usd is None:
         raise UsageError(
             f"the quota of {quota.account}, {quota.usd:g} USD, cannot be held: a model without a "
-            f"price was asked, so that what is spent is unknown; {_remedy(allowance, '--since')}"
+            f"price was asked, so that the sum is unknown; {_remedy(allowance, '--since')}"
         )
     if spent.usd >= quota.usd:
         raise UsageError(

@@ -36,7 +36,7 @@ _FIDELITIES = {"step": "search", "screen": "screen", "verified": "verify"}
 
 @dataclass(slots=True)
 class RunState:
-    """The newest values of a run, and what this session has seen of its steps."""
+    """The newest values of a run, and counts of the steps of this session."""
 
     labels: tuple[str, ...]
     values: Mapping[str, float] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class Runs:
             (COUNTERS, core.CounterMetricFamily),
             (GAUGES, core.GaugeMetricFamily),
         ):
-            for key, (name, what) in names.items():
-                metric = family(f"evolve_run_{name}", what, labels=LABELS)
+            for key, (name, about) in names.items():
+                metric = family(f"evolve_run_{name}", about, labels=LABELS)
                 for state in states:
                     if key in state.values:
                         metric.add_metric(state.labels, state.values[key])

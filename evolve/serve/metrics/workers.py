@@ -26,7 +26,7 @@ class Workers:
             for status, count in sorted(worker.counts.evaluations.items()):
                 judged.add_metric((worker.name, status), count)
         yield judged
-        for kind, name, what, values in (
+        for kind, name, about, values in (
             (
                 core.CounterMetricFamily,
                 "failures",
@@ -52,7 +52,7 @@ class Workers:
                 [float(worker.is_connected) for worker in workers],
             ),
         ):
-            metric = kind(f"evolve_worker_{name}", what, labels=("worker",))
+            metric = kind(f"evolve_worker_{name}", about, labels=("worker",))
             for worker, value in zip(workers, values, strict=True):
                 metric.add_metric((worker.name,), value)
             yield metric

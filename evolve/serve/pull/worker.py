@@ -35,7 +35,7 @@ class UnderWay:
 
 @dataclass
 class Counts:
-    """What a worker has done: evaluations by status, calls that failed, seconds with the judge."""
+    """A worker's evaluations by status, calls that failed, and seconds with the judge."""
 
     evaluations: Counter[str] = field(default_factory=Counter)
     failures: int = 0

@@ -1,12 +1,13 @@
-"""The audit log: who did what when. Rows are added; triggers refuse everything else."""
+"""The audit log. Rows are added; triggers refuse everything else."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from evolve.core.team import AuditEntry, current_host, current_user
+from evolve.core.records import AuditEntry
 from evolve.store.database.schema import audit_log
+from evolve.store.database.user import current_host, current_user
 
 _FIELDS = ("time", "user", "host", "action", "run", "detail")
 _NEWEST = select(audit_log).order_by(audit_log.c.id.desc()).limit(bindparam("limit"))

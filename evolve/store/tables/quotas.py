@@ -1,10 +1,10 @@
-"""Quotas by user and project, and what the runs of each have spent."""
+"""Quotas by user and project, and the spending of the runs of each."""
 
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select
 
-from evolve.core.team import Account, Allowance, Quota, Spending
+from evolve.core.records import Account, Allowance, Quota, Spending
 from evolve.store.database.dialect import json_text, total
 from evolve.store.database.schema import quota, run
 from evolve.store.tables import audit_log
@@ -31,12 +31,12 @@ def put(connection: Connection, given: Quota) -> None:
 
 
 def listing(connection: Connection) -> list[Allowance]:
-    """All quotas, with all that has been spent of each."""
+    """All quotas, with the spending of all their runs."""
     return _with_spending(connection, select(quota), None)
 
 
 def allowances(connection: Connection, user: str, project: str, but: int | None) -> list[Allowance]:
-    """The quotas that a run of this user and project is under, without what run `but` has spent."""
+    """The quotas that a run of this user and project is under; run `but` is left out."""
     whose = or_(_is_of(Account("user", user)), _is_of(Account("project", project)))
     return _with_spending(connection, select(quota).where(whose), but)
 

@@ -18,10 +18,10 @@ from evolve.core.model import Reservation
 from evolve.core.protocols import Progress
 from evolve.core.records import RunRow
 from evolve.core.task import Task
-from evolve.core.team import current_host, current_user
 from evolve.store.database import blobs, lease, schema
 from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, run, run_operator
+from evolve.store.database.user import current_host, current_user
 from evolve.store.tables import audit_log
 
 _holder = schema.lease

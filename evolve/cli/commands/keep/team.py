@@ -12,7 +12,7 @@ from evolve.app.database import open_store
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
-from evolve.core.team import Account, Allowance, Quota
+from evolve.core.records import Account, Allowance, Quota
 from evolve.report.text import one_line
 from evolve.search.termination import format_duration, parse_duration
 
@@ -21,19 +21,19 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}:\d{2})?")
 
 
 def main(words: Sequence[str]) -> int:
-    """Show or change what the people of a database agree on."""
+    """Show or set quotas, or show the log."""
     options = _parse(words)
     options.action(options)
     return 0
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    arguments = parser("team", "Quotas by user and project, and the log of who did what.")
+    arguments = parser("team", "Quotas by user and project, and the audit log.")
     verbs = arguments.add_subparsers(required=True, metavar="ACTION")
 
     quota = verbs.add_parser(
         "quota",
-        help="list the quotas, or set one: what all runs of a user or project may spend together",
+        help="list the quotas, or set one: a limit on the sum over all runs of a user or project",
     )
     quota.add_argument("kind", nargs="?", choices=KINDS, help="whose quota to set")
     quota.add_argument("name", nargs="?", metavar="NAME", help="of the user or the project")
@@ -46,7 +46,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     quota.set_defaults(action=_quota)
 
-    log = verbs.add_parser("log", help="who did what when, newest last")
+    log = verbs.add_parser(
+        "log", help="starts, ends and changes with time, user and host, newest last"
+    )
     log.add_argument("run", nargs="?", metavar="RUN", help="of one run only (default: all)")
     log.add_argument("-n", "--number", type=int, default=50, help="entries (default: 50)")
     log.set_defaults(action=_log)
