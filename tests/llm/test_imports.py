@@ -46,6 +46,7 @@ def test_nothing_imports_litellm_before_a_call(code, tmp_path):
     assert said.split()[-1] == "False"
 
 
+@pytest.mark.slow
 def test_importing_litellm_reaches_no_network_and_reads_no_env_file(tmp_path):
     (tmp_path / ".env").write_text("PLANTED_VARIABLE=1\n")
     code = """

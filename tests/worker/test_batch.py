@@ -81,6 +81,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 def test_requests_of_every_kind_are_answered(folder):
     requests = [
@@ -114,6 +115,7 @@ def test_two_judges_share_one_queue(folder):
     assert sorted(answered) == [request.id for request in requests]
 
 
+@pytest.mark.slow
 def test_after_kill_9_only_what_was_under_way_is_judged_again(folder):
     requests = [evaluate(f"a:{i}", f"{WRONG}\n# {i}\n") for i in range(12)]
     folder.ask(requests)

@@ -233,6 +233,7 @@ def loaded(library):
     return tvm_ffi.load_module(library)
 
 
+@pytest.mark.slow
 def test_a_custom_kernel_is_no_work_of_torch(library):
     x, y = torch.randn(8), torch.zeros(8)
     with count_aten() as account:

@@ -79,6 +79,7 @@ def weighed(judge: Judge, source: str, task: Task = RELU_TASK) -> int | None:
 # --- memory -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(judge):
     """Weights, inputs and outputs of 12 MB each."""
     setup = "self.weight = nn.Parameter(torch.randn(3, 1 << 20))"
@@ -243,6 +244,7 @@ def test_the_terms_of_the_longest_sum_are_told_with_the_error(worker):
     assert verdict.descriptors["longest_sum"] == 2400.0  # that of the mean
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 def test_errors_of_timed_calls_count_too(worker):
     """Right in every check, and in a timed block as wrong as is allowed and no more."""

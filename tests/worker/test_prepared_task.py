@@ -81,6 +81,7 @@ for _ in range(6000):
         loading.join()
 
 
+@pytest.mark.slow
 def test_a_task_asked_for_by_several_is_loaded_once():
     tasks = PreparedTasks(CpuDevice())
     found = []
@@ -265,7 +266,7 @@ def judge(tmp_path, monkeypatch):
     judge.close()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 3], ids=["before", "while"])
 def test_memory_that_is_short_once_changes_no_verdict(judge, first):
     """Whether it is before a candidate is there or while it is judged."""
@@ -304,6 +305,7 @@ def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_
     assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS)
 
 
+@pytest.mark.slow
 def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(judge):
     kept = weakref.ref(judge.warm(RELU_TASK).timed[0].check("task", 0).expected)
     assert kept() is not None
@@ -312,6 +314,7 @@ def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(judge):
     assert kept() is None
 
 
+@pytest.mark.slow
 def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(judge, monkeypatch):
     launched, alive, most = CandidateSession.launched, [], []
 

@@ -160,6 +160,7 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
     assert "too busy for a clock" in verdict.feedback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
     pytest.param(0.0, marks=pytest.mark.slow), 0.001,
 ])  # fmt: skip
@@ -405,6 +406,7 @@ def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
     assert DEVICE_OOM in {label.name for label in verdict.labels}
 
 
+@pytest.mark.slow
 def test_a_task_that_a_device_is_too_small_for_is_refused_when_memory_has_run_out(
     device_judge, pliant, monkeypatch
 ):

@@ -56,6 +56,7 @@ def test_a_large_reference_gets_what_it_is_known_to_use_and_two_tensors_more():
     assert 3 * size <= trusted_bytes(cases, full) < 3.1 * size < working_bytes(cases)
 
 
+@pytest.mark.slow
 @given(
     sizes=st.tuples(*3 * [st.integers(1, 1 << 34)]),
     is_known=st.booleans(),
