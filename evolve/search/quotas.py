@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 from evolve.core.protocols import Progress
 from evolve.core.records import Allowance
@@ -23,7 +22,7 @@ class Quotas(Rule):
         device_time: whether it spends device time.
     """
 
-    name: ClassVar[str] = "quota"
+    name = "quota"
 
     def __init__(
         self, read: Callable[[], Sequence[Allowance]], *, usd: bool = True, device_time: bool = True
