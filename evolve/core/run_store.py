@@ -76,10 +76,7 @@ class RunReads(Protocol):
         ...
 
     def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
-        """The quotas that a run of this user and project is under.
-
-        The spending of run `but` itself is left out.
-        """
+        """The quotas of such a run; the spending of run `but` itself is left out."""
         ...
 
     def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
