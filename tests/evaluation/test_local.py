@@ -23,7 +23,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
 from evolve.evaluation.local import package_path, worker_environment
-from evolve.evaluation.process import MAX_LINE
+from evolve.worker.service.dispatch.process import MAX_LINE
 from tests.worker.serving import alive, family_of
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")

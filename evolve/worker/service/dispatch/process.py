@@ -12,8 +12,8 @@ from signal import SIGKILL, strsignal
 from typing import Any, cast
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, WorkerDied
 from evolve.worker.service import protocol
+from evolve.worker.service.dispatch.faults import CLOSED, CallFailed, CallOverdue, WorkerDied
 
 MAX_LINE = 16 << 20  # bytes; raw samples of a long evaluation, the largest reply, are far below
 MAX_LAST_WORDS = 2000  # bytes
