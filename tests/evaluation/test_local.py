@@ -404,6 +404,16 @@ def test_abandoning_before_the_first_call_is_nothing():
     asyncio.run(run())
 
 
+def test_the_end_of_a_wait_is_no_answer():
+    async def run() -> None:
+        async with evaluator() as judge:
+            task = Task(name="sound", source="")
+            assert await judge.audit(task) == []
+            assert await judge.conditions(task) == []
+
+    asyncio.run(run())
+
+
 def test_what_an_evaluation_is_at_is_known_until_it_ends():
     async def watched() -> None:
         async with evaluator() as judge:

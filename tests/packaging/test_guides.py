@@ -144,7 +144,7 @@ def test_its_options_exist(page: Path, capsys: pytest.CaptureFixture[str]):
         options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
         if not options:
             continue
-        action = [words[0]] if verb in ("db", "tasks", "knowledge") and words else []
+        action = [words[0]] if verb in ("db", "tasks", "knowledge", "team") and words else []
         with pytest.raises(SystemExit):
             raise SystemExit(main([verb, *action, "--help"]))
         shown = capsys.readouterr().out

@@ -22,9 +22,9 @@ from sqlalchemy import (
     text,
 )
 
-from evolve.store.database.dialect import WHOLE, WORDS
+from evolve.store.database.dialect import WHOLE, WORDS, append_only
 
-VERSION = 6
+VERSION = 7
 """Stamped into every database; other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -110,6 +110,10 @@ run = Table(
     _count("evaluations_at_best"),
     # upper bound of the ratio that the next improvement has to lie above entirely
     Column("best_to_beat", Float),
+    # of the process that created it; "" in runs that are older than these columns
+    _text("started_by", ""),
+    _text("host", ""),
+    _text("project", ""),
 )
 
 run_operator = Table(
@@ -369,6 +373,31 @@ visit = Table(  # what came of a program as a parent; evolve.core.elites.Visits 
     sqlite_with_rowid=False,
 )
 Index("visit_top", visit.c.run, visit.c.parent, visit.c.top)
+
+quota = Table(
+    "quota",
+    metadata,
+    Column("kind", WORDS, primary_key=True),  # user | project
+    Column("name", WORDS, primary_key=True),
+    Column("usd", Float),
+    Column("device_time_s", Float),
+    _text("since", ""),
+    sqlite_with_rowid=False,
+)
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    _id(),
+    _text("time"),
+    _text("user"),
+    _text("host"),
+    _text("action"),
+    _text("run", ""),  # a name: the log outlives runs, and tells of more than runs
+    _text("detail", ""),
+)
+Index("audit_log_run", audit_log.c.run, audit_log.c.id)
+append_only(audit_log)
 
 STATISTICS = {
     ("ticket", "ticket_sequence"): "1000000 100000 1",
