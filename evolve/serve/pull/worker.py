@@ -11,10 +11,10 @@ from typing import Any
 
 import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CallFailed
-from evolve.evaluation.place import Place
 from evolve.serve.pull.client import Gone, SearchClient, TooLarge
 from evolve.serve.pull.protocol import EVALUATE, POLLS_PER_LEASE, VERSION, Call, may_be_kept
+from evolve.worker.service.dispatch.faults import CallFailed
+from evolve.worker.service.dispatch.place import Place
 
 MAX_KEPT = 32  # answers, for a search that comes back and has lost them
 LEAVE_S = 2.0

@@ -100,7 +100,7 @@ run = Table(
     _amount("device_time_s"),
     _amount("active_s"),
     _count("calls"),
-    # What calls were charged, and what those under way may come to at most.
+    # The charges of calls, and the most that those under way may come to.
     _count("tokens"),
     _count("tokens_reserved"),
     _amount("usd"),
@@ -125,7 +125,7 @@ run_operator = Table(
     sqlite_with_rowid=False,
 )
 
-arm = Table(  # what a scheduler chooses between, and what each choice has cost and brought
+arm = Table(  # the choices of a scheduler, with the cost and the gain of each
     "arm",
     metadata,
     _reference("run", "run", primary_key=True),
@@ -241,7 +241,7 @@ request = Table(
     _text("model"),
     _text("parameters"),
     _text("memo"),
-    Column("reading", WORDS),  # what the operator made of the reply
+    Column("reading", WORDS),  # the operator's reading of the reply
     _count("revision"),  # texts of one round, from 0: an open one may be composed anew
     _count("judged"),  # evaluations and screens of the run when it was composed
     # Selected parents (digests) of a text that another one of its round stands for; NULL: it stands
@@ -271,7 +271,7 @@ call = Table(
     Column("usd_reserved", Float),
     Column("tokens", WHOLE),  # charged; NULL while the call is under way
     Column("usd", Float),  # charged; NULL also where the cost is unknown
-    _text("model", ""),  # as the endpoint names what answered
+    _text("model", ""),  # the endpoint's name of the model that answered
     _text("finish_reason", ""),
     _text("error", ""),
     Column("usage", WORDS),
