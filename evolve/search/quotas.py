@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
 
 from evolve.core.protocols import Progress
 from evolve.core.records import Allowance
@@ -23,11 +22,10 @@ class Quotas(Rule):
         device_time: whether it spends device time.
     """
 
-    name: ClassVar[str] = "quota"
-
     def __init__(
         self, read: Callable[[], Sequence[Allowance]], *, usd: bool = True, device_time: bool = True
     ) -> None:
+        self.name = "quota"
         self._read = read
         self._usd, self._device_time = usd, device_time
         self._known: Sequence[Allowance] = ()
