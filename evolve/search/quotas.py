@@ -22,10 +22,11 @@ class Quotas(Rule):
         device_time: whether it spends device time.
     """
 
+    name = "quota"
+
     def __init__(
         self, read: Callable[[], Sequence[Allowance]], *, usd: bool = True, device_time: bool = True
     ) -> None:
-        self.name = "quota"
         self._read = read
         self._usd, self._device_time = usd, device_time
         self._known: Sequence[Allowance] = ()
