@@ -76,8 +76,8 @@ def _next(store: "RunStore", run: "RunRow", options: argparse.Namespace) -> int:
     from evolve.app import components
     from evolve.app.attach import expected_device
     from evolve.app.config.upgrade import completed
+    from evolve.app.manual.asking import declined_text, wanted_operators
     from evolve.app.manual.files import ByHand
-    from evolve.cli.commands.run.ask import declined_text, wanted_operators
     from evolve.core.model import ModelRequest
 
     run = completed(run)
