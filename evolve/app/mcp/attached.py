@@ -21,7 +21,7 @@ HEARTBEAT_S = 5.0  # a lease lapses after 30 s
 
 
 class Attached:
-    """One run with its search, and the judging of what was told to it.
+    """One run with its search, and the judging of its proposals.
 
     Args:
         location: the database.
@@ -64,12 +64,12 @@ class Attached:
             self._work = asyncio.create_task(self._judge_all())
 
     def judge_what_waits(self) -> None:
-        """Have judged what an earlier process left without a verdict."""
+        """Judge the proposals that an earlier process left without a verdict."""
         for ticket in waiting_tickets(self.search):
             self.judge(ticket)
 
     async def close(self) -> None:
-        """Let go of the run; what waits for a verdict stays stored."""
+        """Let go of the run; proposals stay stored."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the clients of one MCP server may use, all of them together."""
+"""The budget of all clients of one MCP server together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class Budget:
-    """Limits by kind (`MEANINGS`), and what is spent or reserved; no limit where there is none."""
+    """Limits by kind (`MEANINGS`), and the amounts spent or reserved; a missing limit is none."""
 
     limits: Mapping[str, float]
     used: dict[str, float] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Budget:
         self.used[kind] = self.used.get(kind, 0.0) + amount
 
     def give_back(self, kind: str, amount: float) -> None:
-        """What was reserved and not used."""
+        """Return an amount that was reserved and not used."""
         self.used[kind] = max(0.0, self.used.get(kind, 0.0) - max(0.0, amount))
 
     def left(self, kind: str) -> float | None:

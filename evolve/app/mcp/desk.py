@@ -33,7 +33,7 @@ class Desk:
 
     Args:
         location: the database.
-        judge: judges what is handed in.
+        judge: judges programs.
         budget: limits how many verdicts that may take.
     """
 
@@ -178,7 +178,7 @@ class Desk:
                 await attached.close()
 
     def _taken(self, attached: Attached, step: Ticket) -> Told:
-        """Have a step judged that holds a program; what it needs no judge for is given back."""
+        """Have a step judged that holds a program; otherwise its verdict is given back."""
         name = request_id(attached.search.run, step)
         if step.state is TicketState.PROPOSED:
             attached.judge(step)
@@ -238,7 +238,7 @@ def stored_verdict(store: RunStore, run: RunRow, sequence: int) -> Verdict:
 
 
 def archived_text(offer: object) -> str:
-    """What the archive did with a program, in words; empty if it was not offered."""
+    """The archive's answer to a program, in words; empty if it was not offered."""
     return "" if offer is None else str(getattr(offer, "name", offer)).lower().replace("_", " ")
 
 

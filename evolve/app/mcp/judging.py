@@ -162,7 +162,7 @@ class Submissions:
 
 
 def verdict_fields(found: VerdictAnswer) -> dict[str, Any]:
-    """What a client of tools is told of a verdict."""
+    """The fields of a verdict that a client of tools is told."""
     names = ("status", "correct", "strict", "speedup", "times_ms", "labels")
     return {name: getattr(found, name) for name in names} | {"feedback": found.prompt}
 

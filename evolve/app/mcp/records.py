@@ -1,4 +1,4 @@
-"""What the database tells: runs, programs, lineage; and the documents of the knowledge base."""
+"""Runs, programs and lineage of the database, and the documents of the knowledge base."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from evolve.report.text import one_line
 from evolve.store import Store
 from evolve.store.champion import best_path, champion
 
-MOST_STEPS = 200  # of one answer: clients cap what they read
+MOST_STEPS = 200  # of one answer: clients cap results
 MOST_RUNS = 50
 MOST_DOCUMENTS = 8
 NOTE_CHARS = 300

@@ -1,4 +1,4 @@
-"""What tools take and give: pydantic models, whose JSON schemas an MCP client is shown."""
+"""Arguments and results of tools: pydantic models; an MCP client is shown their JSON schemas."""
 
 from typing import Annotated, Any, Literal
 
@@ -45,7 +45,7 @@ class Verdict(BaseModel):
         description="`failed`: there is no verdict, and `message` says why; else ask again"
     )
     message: str = ""
-    status: str = Field(default="", description="`correct`, or what is wrong")
+    status: str = Field(default="", description="`correct`, or the fault")
     correct: bool = False
     strict: bool = Field(
         default=False, description="Correct, by kernels of its own, of a task that is not weak"
@@ -56,7 +56,7 @@ class Verdict(BaseModel):
     )
     labels: list[list[str]] = []
     feedback: str = Field(default="", description="Verdict and remarks, as prompts tell them")
-    archived: str = Field(default="", description="What the run's archive did with the program")
+    archived: str = Field(default="", description="The answer of the run's archive")
     judge: str = Field(default="", description="Device class and version of the judge")
     verdicts_left: float | None = Field(default=None, description="Of the budget; null: no limit")
 
@@ -73,7 +73,7 @@ class Asked(BaseModel):
 
 
 class Told(BaseModel):
-    """What became of a reply or a program that was told to a run."""
+    """The result of telling a run a reply or a program."""
 
     ticket: str = Field(description="For `verdict`")
     state: Literal["judging", "asked_again", "told"]

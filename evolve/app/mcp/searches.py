@@ -32,7 +32,7 @@ class Running:
         process: `evolve run`.
         wall_time_s: reserved for it.
         usd: reserved for it.
-        usd_before: what the run had cost before.
+        usd_before: cost of the run before.
         log: the last lines of its output.
     """
 
@@ -162,7 +162,7 @@ class Searches:
         return progress.wall_time_s, progress.usd or 0.0, progress.evaluations
 
     async def _follow(self, name: str, running: Running) -> None:
-        """Keep the last lines of a search, and give back what it has not used when it ends."""
+        """Keep the last lines of a search, and give back its unused budget at the end."""
         assert running.process.stdout is not None
         async for line in _lines(running.process.stdout):
             running.log.append(line)

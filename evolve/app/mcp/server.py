@@ -1,4 +1,4 @@
-"""The MCP server: its tools over the parts that they work with."""
+"""The MCP server with its tools."""
 
 import inspect
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ ticket, and `verdict` polls it (never wait longer than 40 s in a call; poll agai
 Python module with a class ModelNew that has the constructor and the forward signature of Model.
 Believe speedups whose interval excludes 1 only. To work within a stored run, whose archive chooses
 parents and writes the prompts: `open_run`, then `ask` and `tell` in turns. `start_run` searches
-without you, within a budget. `verdicts_left` and `budget_left` say what you may still use."""
+without you, within a budget. `verdicts_left` and `budget_left` tell the budget that is left."""
 
 
 @asynccontextmanager

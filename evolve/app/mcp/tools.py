@@ -1,4 +1,4 @@
-"""The tools of the MCP server. Each is thin: what it does stands where its name is imported from.
+"""The tools of the MCP server. Each is thin: the work is done by the imported classes.
 
 No call lasts longer than about 40 s, for clients give up at 60 s: work goes on behind a ticket.
 """
@@ -63,7 +63,7 @@ Source = Annotated[str, Field(min_length=1, description="A Python module with Mo
 
 @dataclass(slots=True)
 class Parts:
-    """What the tools work with.
+    """The objects behind the tools.
 
     Attributes:
         location: the database.
@@ -118,7 +118,7 @@ class JudgingTools:
 
     @told(READS)
     async def get_task(self, task: TaskName, size: Size = None) -> TaskText:
-        """A task's reference module: what a candidate has to compute, on which inputs."""
+        """A task's reference module: the computation and its inputs."""
         catalogue = self._parts.catalogue()
         found = catalogue.find(task, Setup(size=size))
         return TaskText(
@@ -211,7 +211,7 @@ class StepTools:
 
     @told(MAKES)
     async def ask(self, run: Run = None, operator: Name | None = None) -> Asked:
-        """The next request of a run: task, parents with their evidence, notes, and what to write.
+        """The next request of a run: task, parents with their evidence, notes, and instructions.
 
         Answer with `tell` in the form that the prompt asks for. Several may be out at a time.
         """
@@ -232,7 +232,7 @@ class StepTools:
         parents: Annotated[
             list[int], Field(description="Steps whose programs `source` was made from")
         ] = [],  # noqa: B006
-        note: Annotated[str, Field(description="What `source` tries, in a sentence")] = "",
+        note: Annotated[str, Field(description="The idea of `source`, in a sentence")] = "",
     ) -> Told:
         """Hand in a reply to `ask`, or a program of your own, and have it judged in the run.
 
@@ -246,7 +246,7 @@ class StepTools:
 
 
 class RecordTools:
-    """What the database and the knowledge base tell."""
+    """Contents of the database and the knowledge base."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -356,7 +356,7 @@ class SearchTools:
 
 
 def _within(parts: Parts, state: RunState) -> RunState:
-    """The state of a run, with what this server knows beside the database."""
+    """The state of a run, with facts that only this server knows."""
     log = [one_line(line) for line in parts.searches.log(state.run)]
     left = {kind: parts.budget.left(kind) for kind in ("verdicts", "wall_time_s", "usd")}
     return state.model_copy(update={"log": log, "budget_left": left})

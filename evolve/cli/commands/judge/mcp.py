@@ -33,7 +33,7 @@ class Transport(Enum):
 
 @dataclass
 class BudgetConfig:
-    """What clients may use."""
+    """The budget of all clients."""
 
     verdicts: int | None = None
     wall_time: str = MISSING
