@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.app.config.diff import flatten
+from evolve.app.config.schema import Models
 from evolve.app.config.upgrade import complete
 from evolve.app.database import location_of
 from evolve.core.errors import UsageError
@@ -19,6 +20,10 @@ SETTINGS = (
     *("model", "models", "roles", "api_base", "key_variable", "price", "context_tokens"),
     *("max_tokens", "temperature", "top_p", "reasoning_effort", "stream", "trace", "options"),
     *("deadline_s", "slots", "requests_per_minute", "tokens_per_minute"),
+)
+COMMAND_SETTINGS = (
+    *("command", "environment", "model", "price", "context_tokens", "max_tokens", "deadline_s"),
+    "slots",
 )
 PRICES = ("prompt", "completion", "cached")
 
@@ -56,10 +61,12 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
     Raises:
         UsageError: a model of a public provider has no key, or is none of its models.
     """
-    from evolve.llm import LiteLLM
+    from evolve.llm import CommandModel, LiteLLM
     from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
 
     model = None if config["llm"]["kind"] == "replay" else build_model(config)
+    if isinstance(model, CommandModel):
+        model.require_program()
     for settings in model.settings if isinstance(model, LiteLLM) else ():
         if is_new:
             refuse_unlisted(settings)
@@ -72,7 +79,8 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
 def has_model(config: Mapping[str, Any]) -> bool:
     """Whether there is a model, or a record of one, for operators to ask."""
     settings = config["llm"]
-    return bool(settings["kind"] == "replay" or settings["model"] or settings["models"])
+    is_named = bool(settings["model"] or settings["models"])
+    return is_named or settings["kind"] in ("replay", "command")
 
 
 def idle_limits(config: Mapping[str, Any]) -> list[str]:
@@ -104,6 +112,14 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
 
     from evolve.llm import LiteLLM
 
+    if given["kind"] == "command":
+        return _command(given)
+    for name in ("command", "environment"):
+        if given[name]:
+            raise UsageError(
+                f"llm.{name}={given[name]} has no effect without llm=command; leave it out, or "
+                "take that"
+            )
     settings = {name: given[name] for name in SETTINGS}
     settings["price"] = {name: given["price"][name] for name in PRICES}
     if given["kind"] == "ensemble" and not settings["models"]:
@@ -119,6 +135,26 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
         return None
     resolved: Any = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)
     return LiteLLM(**resolved)
+
+
+def _command(given: Mapping[str, Any]) -> LanguageModel:
+    """A program as the model.
+
+    Raises:
+        UsageError: a setting that cannot be, or has no effect on a program.
+    """
+    from evolve.llm import CommandModel
+
+    usual = Models()
+    for name in SETTINGS:
+        if name not in COMMAND_SETTINGS and given[name] != getattr(usual, name):
+            raise UsageError(
+                f"llm.{name}={given[name]} has no effect with llm=command; give the program "
+                "arguments of its own instead, in llm.command"
+            )
+    settings = {name: given[name] for name in COMMAND_SETTINGS if name != "price"}
+    price = {name: given["price"][name] for name in PRICES}
+    return CommandModel(**settings, price=price)
 
 
 def _refuse_keys(given: Mapping[str, Any]) -> None:

@@ -64,6 +64,13 @@ class ModelRequest:
         return framed_digest("request", canonical_json(sent))
 
 
+def conversation(request: ModelRequest) -> str:
+    """The messages as one text, each under its role."""
+    return "\n\n".join(
+        f"<!-- {message.role} -->\n\n{message.content.strip()}" for message in request.messages
+    ) + ("\n")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens by kind as the endpoint counted them; None if it does not say.

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.manual.asking import requests, wanted_operators
-from evolve.app.manual.files import BY_HAND, Answer, conversation
+from evolve.app.manual.files import BY_HAND, Answer
 from evolve.app.manual.replies import misplaced
 from evolve.app.mcp.attached import Attached
 from evolve.app.mcp.budget import Budget
 from evolve.app.mcp.judging import JudgeAtHand, verdict_fields
 from evolve.app.mcp.results import Asked, Told, Verdict
 from evolve.core.errors import UsageError
-from evolve.core.model import CallStatus, ModelReply
+from evolve.core.model import CallStatus, ModelReply, conversation
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of

@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
 
 def _recall(store: "RunStore", run: "RunRow", sequence: int, *, as_json: bool) -> int:
     """The request of a step, and the replies."""
-    from evolve.app.manual.files import conversation
+    from evolve.core.model import conversation
 
     ticket = store.ticket(run.id, sequence)
     if not ticket.exchanges and ticket.request is None:
@@ -123,7 +123,7 @@ def _plain(asked: "Asked", request: "ModelRequest") -> dict[str, object]:
 
 
 def _print(asked: "Asked", request: "ModelRequest", model: "LanguageModel") -> None:
-    from evolve.app.manual.files import conversation
+    from evolve.core.model import conversation
 
     parents = ", ".join(f"#{parent.sequence}" for parent in asked.parents) or "none"
     given = {name: value for name, value in asdict(request.sampling).items() if value}
