@@ -28,7 +28,7 @@ from evolve.core.source.thoughts import split_thought
 from evolve.llm.faults import one_line
 from evolve.llm.prices import price_from, prompt_bound
 from evolve.llm.printed import Printed, read_printed
-from evolve.llm.process import Ended, Overflow, environment_for, run
+from evolve.llm.process import Ended, environment_for, run
 from evolve.llm.secrets import scrub
 from evolve.llm.settings import DEADLINE_S, MAX_TOKENS
 
@@ -139,13 +139,11 @@ class CommandModel:
                 environment=environment_for(self._environment, os.environ),
                 deadline_s=self._deadline_s,
             )
-        except TimeoutError:
-            said = f"{self._card.name} gave no answer within {self._deadline_s:g} s, and was ended"
-            return ModelReply(status=CallStatus.UNKNOWN, error=said)
-        except Overflow as error:
-            return ModelReply(status=CallStatus.EMPTY, error=f"{self._card.name}: {error}")
         except OSError as error:
             raise UsageError(f"llm.command: {self.command[0]}: {error.strerror}") from error
+        if ended.fault:
+            said = f"{self._card.name}: {ended.fault}"
+            return ModelReply(status=CallStatus.UNKNOWN, error=said)
         return self._reply(ended, read_printed(ended.output.decode(errors="replace")))
 
     def _reply(self, ended: Ended, printed: Printed) -> ModelReply:
@@ -155,7 +153,7 @@ class CommandModel:
             ModelUnavailable: it failed, which says nothing about the request.
         """
         if ended.status or printed.error:
-            said = printed.error or _last_line(ended.errors) or _last_line(ended.output)
+            said = printed.error or last_line(ended.errors) or last_line(ended.output)
             code = f"exit status {ended.status}" if ended.status else "it failed"
             raise ModelUnavailable(f"{self._card.name}: {code}: {one_line(scrub(said))}")
         thought, text = split_thought(printed.text.replace("\x00", ""))
@@ -176,6 +174,7 @@ class CommandModel:
         return printed.cost_usd
 
 
-def _last_line(data: bytes) -> str:
+def last_line(data: bytes | bytearray) -> str:
+    """The last line that a program printed, for messages."""
     lines = data.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it printed nothing"

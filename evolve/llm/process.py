@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PASSED_ON = (
@@ -22,16 +22,24 @@ GRACE_S = 5.0
 
 
 class Overflow(Exception):
-    """The program printed more than `MAX_OUTPUT`, and was ended."""
+    """The program printed too much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Ended:
-    """How a program ended; `errors` are the last bytes of its standard error."""
+    """How a program ended.
 
-    status: int
-    output: bytes
-    errors: bytes
+    Attributes:
+        status: its exit status; None if it was ended.
+        output: what it printed, as far as it came.
+        errors: the last bytes of its standard error.
+        fault: why it was ended; empty if it ended by itself.
+    """
+
+    status: int | None = None
+    output: bytearray = field(default_factory=bytearray)
+    errors: bytearray = field(default_factory=bytearray)
+    fault: str = ""
 
 
 def environment_for(names: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
@@ -59,10 +67,10 @@ async def run(
 ) -> Ended:
     """Run a program with a text on its standard input; all its processes end with this call.
 
+    It is ended if it is not done within `deadline_s`, or prints more than `most` bytes.
+
     Raises:
         OSError: it cannot be started.
-        TimeoutError: it did not end within `deadline_s`.
-        Overflow: it printed more than `most` bytes.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -73,18 +81,21 @@ async def run(
         env=dict(environment),
         start_new_session=True,
     )
+    ended = Ended()
     try:
         async with asyncio.timeout(deadline_s):
             async with asyncio.TaskGroup() as group:
                 group.create_task(_write(process, text.encode(errors="replace")))
-                output = group.create_task(_read(process.stdout, most))
-                errors = group.create_task(_last(process.stderr))
-            status = await process.wait()
-    except ExceptionGroup as error:
-        raise error.exceptions[0] from None
+                group.create_task(_read(process.stdout, ended.output, most))
+                group.create_task(_last(process.stderr, ended.errors))
+            ended.status = await process.wait()
+    except* TimeoutError:
+        ended.fault = f"it gave no answer within {deadline_s:g} s, and was ended"
+    except* Overflow:
+        ended.fault = f"it printed more than {most >> 20} MiB, and was ended"
     finally:
         await _end(process)
-    return Ended(status=status, output=output.result(), errors=errors.result())
+    return ended
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -110,19 +121,16 @@ async def _write(process: asyncio.subprocess.Process, data: bytes) -> None:
     process.stdin.close()
 
 
-async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
+async def _read(stream: asyncio.StreamReader | None, found: bytearray, most: int) -> None:
     assert stream is not None
-    found = bytearray()
     while piece := await stream.read(PIECE):
         found += piece
         if len(found) > most:
-            raise Overflow(f"it printed more than {most >> 20} MiB")
-    return bytes(found)
+            raise Overflow
 
 
-async def _last(stream: asyncio.StreamReader | None) -> bytes:
+async def _last(stream: asyncio.StreamReader | None, found: bytearray) -> None:
     assert stream is not None
-    found = b""
     while piece := await stream.read(PIECE):
-        found = (found + piece)[-MAX_ERRORS:]
-    return found
+        found += piece
+        del found[:-MAX_ERRORS]

@@ -97,7 +97,7 @@ def test_one_that_floods_is_ended_and_says_so(monkeypatch):
     monkeypatch.setattr(process, "MAX_OUTPUT", 1 << 20)
     monkeypatch.setattr(process.run, "__kwdefaults__", {"most": 1 << 20})
     reply = ask(program("while True: print('x' * 100_000)"))
-    assert (reply.status, reply.text) == (CallStatus.EMPTY, "")
+    assert (reply.status, reply.text) == (CallStatus.UNKNOWN, "")
     assert "more than 1 MiB" in reply.error
 
 

@@ -212,6 +212,19 @@ class StoreSettings:
 
 
 @dataclass
+class AgentSettings:
+    """A coding agent that answers the operator `agent`, with the limits of an episode."""
+
+    command: str | None = None
+    verdicts: int = 8
+    deadline: str = "20m"
+    usd: float | None = None
+    slots: int = 1
+    environment: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+
+@dataclass
 class RunConfig:
     """The root. `evolve run --help` prints it composed."""
 
@@ -229,6 +242,7 @@ class RunConfig:
     operators: dict[str, Any] = field(default_factory=dict)
     schedule: Any = MISSING
     llm: Models = field(default_factory=Models)
+    agent: AgentSettings = field(default_factory=AgentSettings)
     knowledge: Any = MISSING
     memory: Recall = field(default_factory=Recall)
     methods: dict[str, Any] = field(default_factory=dict)
