@@ -56,7 +56,8 @@ GROUPS = {
     },
     "keep": {
         "best": "write a run's winner as a standalone file, or as a torch-op",
-        "db": "backup, prune, size, upgrade, dump",
+        "db": "backup, prune, size, upgrade, dump, copy",
+        "team": "quotas by user and project, and the audit log",
     },
 }
 

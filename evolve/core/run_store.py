@@ -18,7 +18,18 @@ from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Failed, Offer, Progress, Proposal, Trial
-from evolve.core.records import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
+from evolve.core.records import (
+    Allowance,
+    Arm,
+    AuditEntry,
+    Cost,
+    Credit,
+    Judge,
+    Pruned,
+    Quota,
+    RunRow,
+    Ticket,
+)
 from evolve.core.task import Task
 
 
@@ -58,6 +69,21 @@ class RunReads(Protocol):
 
     def costs(self, run: int | None = None) -> list[Cost]:
         """Spending by run, operator and model; of one run, or of all."""
+        ...
+
+    def quotas(self) -> list[Allowance]:
+        """All quotas, each with the spending of all its runs."""
+        ...
+
+    def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
+        """The quotas that a run of this user and project is under.
+
+        The spending of run `but` itself is left out.
+        """
+        ...
+
+    def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
+        """The newest entries, oldest first: of the run of this name, or all."""
         ...
 
     def tokens(self, run: int) -> dict[int, int]:
@@ -435,6 +461,14 @@ class Upkeep(Protocol):
 
     def backup(self, path: str | Path) -> None:
         """Copy the database to a new file, consistent also while a search is writing."""
+        ...
+
+    def set_quota(self, quota: Quota) -> None:
+        """Replace the quota of its account; one without limits takes it away."""
+        ...
+
+    def log(self, action: str, run: str = "", detail: str = "") -> None:
+        """Add an entry of this process's user to the audit log; `create_run` does so itself."""
         ...
 
     def prune(self, run: int, *, keep: int | None = None) -> Pruned:

@@ -231,6 +231,7 @@ class RunConfig:
     task: str = MISSING
     task_config: TaskSettings = field(default_factory=TaskSettings)
     name: str | None = None
+    project: str | None = None
     on_exists: OnExists = OnExists.error
     seed: int = 0
     deterministic: bool = False

@@ -15,7 +15,7 @@ from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
 from evolve.search.execution.bench import SearchBench
-from evolve.search.execution.calls import Calls
+from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
@@ -61,6 +61,7 @@ class Pipeline:
         evaluator: the judge.
         termination: when to stop, and why.
         listeners: called after every told step, in order; they must not raise.
+        heard: called after every call of a model; it must not raise.
         say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
         drain_s: how long running work may take after `request_stop`. Evaluations that still run
@@ -83,6 +84,7 @@ class Pipeline:
         termination: TerminationRule,
         *,
         listeners: Iterable[Listener] = (),
+        heard: Callable[[Answered], None] = lambda event: None,
         say: Callable[[str], None] = lambda line: None,
         stop_file: Path | None = None,
         drain_s: float = 15.0,
@@ -110,7 +112,7 @@ class Pipeline:
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
-        self._calls = Calls(search, search.model, slots, say, self._pace)
+        self._calls = Calls(search, search.model, slots, say, self._pace, heard)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._limits = Limits(
             search,
@@ -143,6 +145,7 @@ class Pipeline:
         """Leave the run to a resume, for a process that exits right after this."""
         self._judging.withdraw()
         self._beat()
+        self._search.store.log("interrupted", self._search.run.name, reason)
         self._search.store.release(self._search.run.id, "interrupted", reason)
 
     @property
@@ -172,6 +175,8 @@ class Pipeline:
         collect_seldom()
         store, run = self._search.store, self._search.run
         store.claim(run.id)
+        if self._search.progress.wall_time_s:
+            store.log("resumed", run.name)
         outcome = Outcome(reason="the process ended", finished=False)
         try:
             outcome = await self._search_and_verify()
@@ -195,6 +200,7 @@ class Pipeline:
             finally:
                 self._beat()
                 state = "finished" if outcome.finished else "interrupted"
+                store.log(state, run.name, outcome.reason)
                 store.release(run.id, state, outcome.reason)
 
     async def _search_and_verify(self) -> Outcome:

@@ -1,6 +1,5 @@
 """`evolve serve`: the judge behind HTTP, for training loops and other clients."""
 
-import ipaddress
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +14,12 @@ from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
-from evolve.serve.token import read_token
+from evolve.serve.token import LOOPBACK_NAMES, is_loopback, read_token
 
 if TYPE_CHECKING:
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
 
@@ -86,16 +84,6 @@ def require_token(host: str, token: str | None) -> None:
             f"host={host}: a server that other machines reach needs a token, since its clients "
             f"have code run here; set token_file=FILE or {TOKEN_VARIABLE}, or leave host out"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an interface is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _serve(config: Mapping[str, Any], token: str | None) -> None:

@@ -61,6 +61,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.app.device import as_judged, start_evaluator
     from evolve.app.models import key_notes
     from evolve.app.session import search
+    from evolve.app.team.quotas import refuse_over_quota
     from evolve.cli.console.frontend import Terminal
     from evolve.store import Store
 
@@ -71,6 +72,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         for notice in store.notices:
             print(notice)
         components.build_all(config, run=run.name)
+        refuse_over_quota(config, run)
         for note in key_notes(config, is_new=False):
             print(note)
         store.claim(run.id)  # before a judge starts: another process may continue the run
