@@ -35,7 +35,9 @@ class Search:
         seed = folder / "seed.py"
         seed.write_text(SEED_SOURCE)
         command = shlex.join([sys.executable, str(SCRIPT), agent[0], str(seed), *agent[1:]])
-        config = settings("operators=agent", "termination.proposals=3", *words) | {"audit": []}
+        named = any(word.startswith("operators=") for word in words)
+        operators = () if named else ("operators=agent",)
+        config = settings(*operators, "termination.proposals=3", *words) | {"audit": []}
         config["agent"] |= {"command": command, "read": [str(SCRIPT.parent), str(seed)], **limits}
         config["operators"]["agent"]["weight"] = 100.0
         self.said: list[str] = []
@@ -113,6 +115,7 @@ def test_an_agent_cannot_leave_its_folder_nor_see_keys(searched, tmp_path, monke
     assert tries[f"iterdir {database.parent}"] == "PermissionError"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("what", "told"), [("silent", "no answer within 3 s"), ("flood", "MiB")])
 def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(
     searched, monkeypatch, what, told
@@ -128,9 +131,27 @@ def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(
 
 
 def test_an_agent_that_cannot_begin_pauses_the_operator_and_is_named(searched):
-    found = searched("termination.wall_time=8s", agent=("broken",))
+    found = searched("termination.wall_time=4s", agent=("broken",))
     found.go()
     assert any("exit status 1: log in first" in line for line in found.said)
+
+
+def test_an_agent_at_work_does_not_take_the_places_of_other_models(searched, tmp_path):
+    fast = tmp_path / "fast.py"
+    fast.write_text(
+        "import os, sys\nsys.stdin.read()\n"
+        "print('```python', open(sys.argv[1]).read(), f'N = {os.getpid()}', '```', sep='\\n')\n"
+    )
+    words = ("llm=command", "termination.wall_time=8s")
+    found = searched("operators=[llm,agent]", *words, agent=("silent",), deadline="60s")
+    command = [sys.executable, str(fast), str(tmp_path / "seed.py")]
+    found.config["llm"] |= {"command": command, "model": "fast"}
+    found.config["termination"]["proposals"] = None
+    found.config["termination"]["evaluations"] = None
+    found.go()
+    costs = [cost for cost in found.store.costs(found.run.id) if cost.calls]
+    assert sum(cost.calls for cost in costs if cost.model == "agent") == 1
+    assert sum(cost.calls for cost in costs if cost.model == "fast") >= 3
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class AgentModel:
         self._environment = list(environment)
         self._read = list(read)
         self._semaphore = asyncio.Semaphore(slots)
-        self._card = ModelCard(name=name, weight=weight, priced=usd is not None)
+        self._card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
         self._bench: Bench | None = None
 
     @property
