@@ -136,6 +136,7 @@ def test_an_agent_that_cannot_begin_pauses_the_operator_and_is_named(searched):
     assert any("exit status 1: log in first" in line for line in found.said)
 
 
+@pytest.mark.slow
 def test_an_agent_at_work_does_not_take_the_places_of_other_models(searched, tmp_path):
     fast = tmp_path / "fast.py"
     fast.write_text(

@@ -18,6 +18,10 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from evolve.app.config.compose import compose_other
+from evolve.app.mcp.parts import parts_of
+from evolve.app.mcp.server import working
+from evolve.cli.commands.judge.mcp import McpConfig
 from evolve.store import Store
 from tests.agents.mcp_servers import (
     MODULE,
@@ -27,6 +31,7 @@ from tests.agents.mcp_servers import (
     http,
     stdio,
 )
+from tests.agents.stub_mcp import start
 
 TOKEN = "t" * 32
 GOOD = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    N = {0}\n\n\n# speedup {0}\n"
@@ -219,9 +224,13 @@ def test_knowledge_is_found_by_words_by_a_diagnosis_and_whole(server):
     asyncio.run(session())
 
 
-def test_a_used_up_budget_is_said_and_verdicts_that_were_given_stay(tmp_path):
+def test_a_used_up_budget_is_said_and_verdicts_that_were_given_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = compose_other("mcp", McpConfig, ["budget.verdicts=2"])
+
     async def session() -> None:
-        async with Client(stdio(tmp_path, "budget.verdicts=2")) as client:
+        parts = parts_of(config, print, start=lambda: start(None))
+        async with working(parts) as server, Client(server) as client:
             for number in (1, 2):
                 ticket = await call(client, "submit", task="softmax", source=good(number))
                 found = await judged(client, ticket["ticket"])
@@ -295,6 +304,7 @@ def test_the_server_ends_in_order_though_its_client_holds_the_stream_open(tmp_pa
     assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_floods_the_stream_with_an_endless_line_ends_its_server_only(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE],
