@@ -335,6 +335,7 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_search_is_started_watched_stopped_and_continued(tmp_path):
     async def session() -> None:
         words = ("device=cpu", "budget.wall_time=10m")

@@ -14,9 +14,8 @@ from evolve.app.database import open_store, place, store_word
 from evolve.app.library.words import as_words
 from evolve.app.mcp.budget import Budget
 from evolve.app.models import has_model
-from evolve.core.errors import UsageError
+from evolve.core.errors import StoreError, UsageError
 from evolve.search.termination import parse_duration
-from evolve.store import Store
 
 STARTED_S = 30.0  # that a call waits for a run to be stored
 STOPPED_S = 40.0  # that a call waits for a run to end
@@ -186,12 +185,15 @@ class Searches:
             await asyncio.sleep(LOOK_S)
         if running.process.returncode not in (None, 0, 75):
             raise UsageError("\n".join(running.log) or f"run {name} ended before it began")
+        if is_new and not self._is_stored(name):
+            raise UsageError(f"run {name} is still starting; `run_status` tells how far it is")
 
     def _is_stored(self, name: str) -> bool:
-        if not Store.exists(self._location):
+        try:
+            with open_store(self._location) as store:
+                return name in {run.name for run in store.runs()}
+        except (UsageError, StoreError):  # it is being made
             return False
-        with open_store(self._location) as store:
-            return name in {run.name for run in store.runs()}
 
 
 async def _spawn(words: list[str]) -> asyncio.subprocess.Process:
