@@ -12,10 +12,21 @@ from pathlib import Path
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, Suite
 from evolve.tasks.suites.kernelbench import KernelBench
+from evolve.tasks.suites.kernelbench_x import KernelBenchX
 from evolve.tasks.suites.shipped import Shipped
+from evolve.tasks.suites.tritonbench import TritonBenchG, TritonBenchT
+from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
-_OWN: dict[str, Callable[[], Suite]] = {"kernelbench": KernelBench, "shipped": Shipped}
+_OWN: dict[str, Callable[[], Suite]] = {
+    "flashinfer_bench": FlashinferBench,
+    "kernelbench": KernelBench,
+    "kernelbench_x": KernelBenchX,
+    "shipped": Shipped,
+    "sol_execbench": SolExecBench,
+    "tritonbench_g": TritonBenchG,
+    "tritonbench_t": TritonBenchT,
+}
 
 
 def suites() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import inspect
 import io
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,11 +16,16 @@ import numpy
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.testing.checks import pairs
 
 MOST_CALLS = 8  # that differ in shapes, types or plain arguments
 MOST_TIMED = 3
 _FACTORIES = ("empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros")
 Arguments = list[Any]
+_Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def arguments_of(function: Callable[..., Any], given: Any) -> Arguments:
@@ -47,7 +52,26 @@ def bound_arguments(
     return list(bound.arguments.values())
 
 
-def calls_in_tests(names: Mapping[str, Any], entry: str, tests: Path) -> list[Arguments]:
+def input_groups(
+    names: MutableMapping[str, Any], entry: str, part: str, most_bytes: int
+) -> list[Arguments]:
+    """Arguments of calls of a task's function that the files beside its module make.
+
+    Args:
+        names: of the task's module.
+        entry: name of the function.
+        part: `benchmark` for what is to be timed, if it has any of the size; or `tests`.
+        most_bytes: of any tensor to be timed.
+    """
+    folder = Path(names["__file__"]).parent
+    if part == "benchmark":
+        found = calls_to_time(names, entry, folder / "benchmark.py", most_bytes)
+        if found:
+            return found
+    return calls_in_tests(names, entry, folder / "tests.py")
+
+
+def calls_in_tests(names: MutableMapping[str, Any], entry: str, tests: Path) -> list[Arguments]:
     """Arguments of the calls of a function that a test program makes, each kind once.
 
     The program runs here, with its inputs drawn from the state of torch's generator: calls that
@@ -61,7 +85,7 @@ def calls_in_tests(names: Mapping[str, Any], entry: str, tests: Path) -> list[Ar
     Raises:
         ValueError: it calls the function with no arguments that give tensors alone.
     """
-    recorder = _Recorder(names[entry])
+    recorder = _Recorder(names[entry], _known(names))
     with _as_program(tests), _Host():
         exec(_compiled(tests), {**names, entry: recorder, "__name__": "tests"})
     found = list(recorder.calls.values())
@@ -71,7 +95,7 @@ def calls_in_tests(names: Mapping[str, Any], entry: str, tests: Path) -> list[Ar
 
 
 def calls_to_time(
-    names: Mapping[str, Any], entry: str, benchmark: Path, most_bytes: int
+    names: MutableMapping[str, Any], entry: str, benchmark: Path, most_bytes: int
 ) -> list[Arguments]:
     """Arguments of the calls that a benchmark of the suite times: a few, up to a size.
 
@@ -82,7 +106,7 @@ def calls_to_time(
         names: see `calls_in_tests`.
         entry: see `calls_in_tests`.
         benchmark: file of the benchmark.
-        most_bytes: of any tensor that it makes.
+        most_bytes: of any tensor that it makes, and that a call makes of them.
     """
     given = {**names, entry: _capture, "Performance_Metrics": _Metrics, "__name__": "benchmark"}
     with _as_program(benchmark), _Host(most_bytes):
@@ -91,15 +115,17 @@ def calls_to_time(
         metrics = given["performance_metrics"](dtype=torch.float32)
         with contextlib.suppress(_TooLarge):
             metrics.get_input_tensors()
-        found = [
-            bound_arguments(names[entry], *call)
-            for tensors in metrics.input_tensors
-            if (call := _captured(metrics, tensors)) is not None
-        ]
-    return _spread(found, MOST_TIMED)
+        calls = [_captured(metrics, tensors) for tensors in metrics.input_tensors]
+    function, known = names[entry], _known(names)
+    found = [call for call in calls if call is not None and _fits(function, call, most_bytes)]
+    return [
+        bound_arguments(function, *call)
+        for call in _spread(found, MOST_TIMED)
+        if _repeats(function, call, known)
+    ]
 
 
-def _spread(found: list[Arguments], most: int) -> list[Arguments]:
+def _spread(found: list[_Call], most: int) -> list[_Call]:
     """The last, the first, and some between."""
     if len(found) <= most:
         return found
@@ -107,17 +133,23 @@ def _spread(found: list[Arguments], most: int) -> list[Arguments]:
 
 
 class _Recorder:
-    """A function that keeps the arguments of its calls, as they were before the call."""
+    """A function that keeps the arguments of its calls, as they were before the call.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    It leaves out calls that give something else than tensors, and those that are random.
+    """
+
+    def __init__(self, function: Callable[..., Any], known: dict[str, bool]) -> None:
+        self._function, self._known = function, known
         self.calls: dict[str, Arguments] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        arguments = _copied(bound_arguments(self._function, args, kwargs))
+        before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
-        if _is_tensors(result):
-            self.calls.setdefault(_kind(arguments), arguments)
+        kind = _kind(before)
+        if kind in self.calls or not _is_tensors(result):
+            return result
+        if _repeats(self._function, before, self._known):
+            self.calls[kind] = bound_arguments(self._function, *before)
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -132,7 +164,7 @@ def _capture(*args: Any, **kwargs: Any) -> None:
     raise _Captured(args, kwargs)
 
 
-def _captured(metrics: Any, tensors: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def _captured(metrics: Any, tensors: Any) -> _Call | None:
     try:
         metrics.call_op(metrics.to_cuda(tensors))
     except _Captured as call:
@@ -141,6 +173,40 @@ def _captured(metrics: Any, tensors: Any) -> tuple[tuple[Any, ...], dict[str, An
     except _TooLarge:
         pass
     return None
+
+
+def _known(names: MutableMapping[str, Any]) -> dict[str, bool]:
+    """By kind, whether calls repeat: kept in the task's module, for its inputs are drawn often."""
+    known: dict[str, bool] = names.setdefault("_repeating", {})
+    return known
+
+
+def _fits(function: Callable[..., Any], call: _Call, most_bytes: int) -> bool:
+    """Whether no operation of a call makes a tensor of more bytes, as far as shapes can tell."""
+    args, kwargs = _mapped(call, lambda tensor: tensor.to("meta"))
+    try:
+        with torch.no_grad(), _Small(most_bytes):
+            function(*args, **kwargs)
+    except _TooLarge:
+        return False
+    except FAILURES_OF_A_FUNCTION:
+        return True  # it looks at values; its own faults show where it is called with them
+    return True
+
+
+class _Small(TorchDispatchMode):
+    """Inside, an operation that makes a larger tensor raises _TooLarge."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__()
+        self._most_bytes = most_bytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        made = result if isinstance(result, list | tuple) else [result]
+        if any(isinstance(one, Tensor) and one.nbytes > self._most_bytes for one in made):
+            raise _TooLarge
+        return result
 
 
 class _Metrics:
@@ -221,13 +287,32 @@ def _is_there(module: str) -> bool:
     return module in sys.modules or importlib.util.find_spec(module) is not None
 
 
+def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) -> bool:
+    """Whether two calls on the same arguments give the same."""
+    kind = _kind(call)
+    if kind not in known:
+        results = []
+        for _ in range(2):
+            args, kwargs = _copied(call)
+            results.append(function(*args, **kwargs))
+        known[kind] = all(
+            bool(((some == own) | ((some != some) & (own != own))).all())
+            for _, some, own in pairs(*results)
+        )
+    return known[kind]
+
+
 def _copied(tree: Any) -> Any:
+    return _mapped(tree, lambda own: own.detach().clone())
+
+
+def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, Tensor):
-        return tree.detach().clone()
-    if isinstance(tree, list | tuple) and type(tree) in (list, tuple):
-        return type(tree)(map(_copied, tree))
+        return change(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)(_mapped(one, change) for one in tree)
     if isinstance(tree, dict):
-        return {key: _copied(value) for key, value in tree.items()}
+        return {key: _mapped(value, change) for key, value in tree.items()}
     return tree
 
 
