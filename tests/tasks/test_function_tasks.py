@@ -101,6 +101,8 @@ def test_the_suites_rule_gives_a_verdict_of_its_own(tmp_path):
 
 
 def test_a_file_with_a_model_is_no_function_task(tmp_path):
-    text = KEYWORDS + "\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    text = (
+        KEYWORDS + "\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    )
     text += "def get_init_inputs():\n    return []\n"
     assert task_of(tmp_path, text).source == text

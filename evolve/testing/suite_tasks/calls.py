@@ -229,9 +229,7 @@ class _Host(TorchFunctionMode):
         self._place = torch.get_default_device()
         self._most_bytes = most_bytes
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = {name: self._here(value) for name, value in (kwargs or {}).items()}
         if func is Tensor.cuda:
             return args[0].to(self._place)

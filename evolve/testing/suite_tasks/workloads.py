@@ -153,7 +153,7 @@ def _typical(name: str, about: str, shape: list[int]) -> Tensor:
         return values.abs() + 0.1
     if name in ("A", "A_log", "A_cumsum", "g"):
         return _decay(name, shape)
-    if name.endswith("_weights") and "softmax" in about or name == "routing_weights":
+    if (name.endswith("_weights") and "softmax" in about) or name == "routing_weights":
         return values.softmax(-1)
     if len(shape) > 1 and words[-1] in ("weight", "weights", "proj", "projs"):
         return values / math.sqrt(shape[-1])
