@@ -39,11 +39,12 @@ GROUPS = {
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
         "cost": "costs of runs, in USD, tokens and device seconds",
-        "tasks": "the tasks that ship; `tasks import`: a folder of them as prompts",
+        "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",
         "serve": "the evaluation service behind HTTP, with rewards for training",
+        "mcp": "judge and runs as tools of coding agents (MCP)",
         "work": "judge here for a search on another host (cluster=pull)",
         "doctor": "check this machine: capabilities, and missing parts",
     },
@@ -81,8 +82,8 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run`, `resume`, `bench` and `serve` take configuration as key=value words, all
-others --flags; `compare` and `work` take both:
+`run`, `resume`, `bench`, `serve` and `mcp` take configuration as key=value words,
+all others --flags; `compare` and `work` take both:
 
   evolve run task=softmax                          search on this machine
   evolve run task=softmax llm.model=anthropic/NAME    with a language model

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -123,7 +123,14 @@ class Calls:
         """The models that a new request would be sent to at once."""
         if self._model is None or self._refused or self.expected >= self._slots:
             return []
-        return [card.name for card in self._model.models if card.name not in self._pauses]
+        running = [call.ticket for call in self._running.values()]
+        asked = Counter(_name(ticket) for ticket in (*self._waiting, *running))
+        return [
+            card.name
+            for card in self._model.models
+            if card.name not in self._pauses
+            and (card.slots is None or asked[card.name] < card.slots)
+        ]
 
     def add(self, ticket: Ticket) -> None:
         """Queue a ticket whose request has no answer.

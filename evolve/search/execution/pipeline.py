@@ -12,8 +12,9 @@ from pathlib import Path
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
-from evolve.core.protocols import Evaluator, TerminationRule
+from evolve.core.protocols import Evaluator, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
+from evolve.search.execution.bench import SearchBench
 from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
@@ -96,7 +97,10 @@ class Pipeline:
     ) -> None:
         self._search = search
         self._termination = termination
-        self._listeners = tuple(listeners)
+        bench = SearchBench(search, self._take_offered, lambda: self._limits.reason(certain=True))
+        if isinstance(search.model, TriesPrograms):
+            search.model.judged_by(bench)
+        self._listeners = (*listeners, bench.told)
         self._say = say
         self._drain_s = drain_s
         self._verify = verify
@@ -411,6 +415,11 @@ class Pipeline:
                 self._say(said)
             if number >= MAX_FAILURES:
                 self._gave_up = said
+
+    def _take_offered(self, ticket: Ticket) -> None:
+        """A program that a model tries while it answers: that call has given one."""
+        self._failures[True] = 0
+        self._take(ticket)
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""

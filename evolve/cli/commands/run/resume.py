@@ -20,6 +20,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
 
   termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
+  agent.*         the coding agent:     agent.verdicts=12
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
   cluster.*       who judges it:        cluster=pull cluster.token_file=F
   sandbox.*       how it is confined:   sandbox.require=namespaces
