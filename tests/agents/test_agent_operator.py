@@ -88,6 +88,7 @@ def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript
     assert (reply.status, reply.cost_usd) == (CallStatus.COMPLETED, 0.25)
     assert reply.usage.prompt == 1000
     assert "verdicts correct correct" in reply.text
+    assert any("but those that it tried" in step.failure for step in found.steps("agent"))
     assert '"type": "tool_result"' in reply.reasoning  # the transcript, for training
     [cost] = [cost for cost in found.store.costs(found.run.id) if cost.calls]
     assert cost.model == "agent"
