@@ -39,7 +39,7 @@ GROUPS = {
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
         "cost": "costs of runs, in USD, tokens and device seconds",
-        "tasks": "the tasks that ship; `tasks import`: a folder of them as prompts",
+        "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",

@@ -165,6 +165,9 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
     def set_quota(self, quota: Quota) -> None:
         self._database.write(quotas.put, quota)
 
+    def charge(self, project: str, device_time_s: float) -> None:
+        self._database.write(quotas.add_charge, project, device_time_s)
+
     def log(self, action: str, run: str = "", detail: str = "") -> None:
         self._database.write(audit_log.add, action, run, detail)
 

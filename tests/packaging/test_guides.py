@@ -159,7 +159,7 @@ def test_its_settings_exist(page: Path):
         if verb != "run":
             continue
         words = [word.replace("llm.model=...", "llm.model=openai/scripted") for word in words]
-        settings = [word for word in words if re.match(r"[+\w@.]+=(?!\.\.\.)", word)]
+        settings = [word for word in words if re.match(r"[+\w@./]+=(?!\.\.\.)", word)]
         sweeps = "-m" in words
         mine = [word for word in settings if not re.search(r"mine|abacus|\$\{", word)]
         compose([word.split(",")[0] if sweeps else word for word in ("task=softmax", *mine)])

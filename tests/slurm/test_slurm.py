@@ -136,6 +136,19 @@ def test_workers_of_an_array_judge_for_a_search_elsewhere(cluster: Cluster, tmp_
     assert TOKEN not in "".join(path.read_text() for path in tmp_path.glob("*.out"))
 
 
+@pytest.mark.slow
+def test_a_search_on_ray_in_a_job_is_queued_again_too(cluster: Cluster, tmp_path: Path):
+    pytest.importorskip("ray")
+    words = (*SEARCH, stub(tmp_path, 0.3), "termination.evaluations=10", "cluster.judges=1")
+    script = str(ROOT / "examples/slurm/ray.sbatch")
+    job = cluster.run("sbatch", "--parsable", "--nodes=1", script, *words, cwd=tmp_path)
+    wait_until(lambda: len(judged(tmp_path)) >= 3, tmp_path, timeout_s=100)
+    cluster.run("scancel", "--signal=USR1", job)
+    wait_until(ended(cluster, job), tmp_path, timeout_s=100)
+    assert cluster.job(job)["JobState"] == "COMPLETED"
+    check_resumed(tmp_path)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_is_bash_that_stops_in_time(script: Path):
     subprocess.run(["bash", "-n", script], check=True)

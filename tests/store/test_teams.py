@@ -89,6 +89,17 @@ def test_what_was_spent_before_the_date_of_a_quota_does_not_count(store: Store) 
         assert store.quotas()[0].others.usd == pytest.approx(counted)
 
 
+def test_device_time_of_a_server_counts_for_its_user_and_project(store: Store) -> None:
+    for account in (MINE, KERNELS, Account("project", "other")):
+        store.set_quota(Quota(account=account, device_time_s=9.0))
+    store.charge("kernels", 2.0)
+    store.charge("kernels", 0.5)
+    spent = {str(quota.account): others.device_time_s for quota, others in store.quotas()}
+    assert spent == {str(MINE): 2.5, "project kernels": 2.5, "project other": 0.0}
+    store.set_quota(Quota(account=MINE, device_time_s=9.0, since="2999-01-01"))
+    assert store.allowances(ME, "")[0].others.device_time_s == 0.0
+
+
 def test_a_quota_without_limits_is_none(store: Store) -> None:
     store.set_quota(Quota(account=MINE, usd=5.0))
     store.set_quota(Quota(account=MINE))

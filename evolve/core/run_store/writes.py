@@ -195,6 +195,10 @@ class Upkeep(Protocol):
         """Replace the quota of its account; one without limits takes it away."""
         ...
 
+    def charge(self, project: str, device_time_s: float) -> None:
+        """Count device time that this process's user has spent on no run, as a server does."""
+        ...
+
     def log(self, action: str, run: str = "", detail: str = "") -> None:
         """Add an entry of this process's user to the audit log; `create_run` does so itself."""
         ...

@@ -47,7 +47,12 @@ def _teams(connection: Connection) -> None:
         table.create(connection)
 
 
-STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions, 7: _teams}
+def _charges(connection: Connection) -> None:
+    """Schema 8: device time of servers counts for quotas."""
+    schema.charge.create(connection)
+
+
+STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions, 7: _teams, 8: _charges}
 """The way to each schema from the one before it."""
 
 OLDEST = min(STEPS) - 1

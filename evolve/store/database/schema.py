@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from evolve.store.database.dialect import WHOLE, WORDS, append_only
 
-VERSION = 7
+VERSION = 8
 """Stamped into every database; other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -382,6 +382,16 @@ quota = Table(
     Column("usd", Float),
     Column("device_time_s", Float),
     _text("since", ""),
+    sqlite_with_rowid=False,
+)
+
+charge = Table(  # device time of servers, which have no runs
+    "charge",
+    metadata,
+    Column("day", WORDS, primary_key=True),  # ISO 8601, UTC
+    Column("user", WORDS, primary_key=True),
+    Column("project", WORDS, primary_key=True),
+    _amount("device_time_s"),
     sqlite_with_rowid=False,
 )
 

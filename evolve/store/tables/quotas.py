@@ -1,14 +1,17 @@
 """Quotas by user and project, and the spending of the runs of each."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select
 
 from evolve.core.records import Account, Allowance, Quota, Spending
-from evolve.store.database.dialect import json_text, total
-from evolve.store.database.schema import quota, run
+from evolve.store.database.dialect import json_text, total, upsert
+from evolve.store.database.schema import charge, quota, run
+from evolve.store.database.user import current_user
 from evolve.store.tables import audit_log
 
+DAY = len("2026-01-01")
 _judged = func.coalesce(json_text(run.c.config, "device", "kind"), "") != "replay"
 _asked = func.coalesce(json_text(run.c.config, "llm", "kind"), "") != "replay"
 _SPENT = select(
@@ -17,6 +20,12 @@ _SPENT = select(
     total(case((_judged, run.c.device_time_s), else_=0.0)).label("device_time_s"),
 )
 _COLUMNS = {"user": run.c.started_by, "project": run.c.project}
+_CHARGED = select(total(charge.c.device_time_s))
+_CHARGE = upsert(charge)
+_CHARGE = _CHARGE.on_conflict_do_update(
+    index_elements=[charge.c.day, charge.c.user, charge.c.project],
+    set_={"device_time_s": charge.c.device_time_s + _CHARGE.excluded.device_time_s},
+)
 
 
 def put(connection: Connection, given: Quota) -> None:
@@ -28,6 +37,13 @@ def put(connection: Connection, given: Quota) -> None:
         row = {"kind": kind, "name": name, "since": given.since} | limits
         connection.execute(insert(quota), row)
     audit_log.add(connection, "quota", detail=_words(given))
+
+
+def add_charge(connection: Connection, project: str, device_time_s: float) -> None:
+    """Count device time that this process's user has spent on no run, today."""
+    today = datetime.now(UTC).date().isoformat()
+    row = {"day": today, "user": current_user(), "project": project}
+    connection.execute(_CHARGE, row | {"device_time_s": device_time_s})
 
 
 def listing(connection: Connection) -> list[Allowance]:
@@ -59,7 +75,9 @@ def _spent(connection: Connection, given: Quota, but: int | None) -> Spending:
     kind, name = given.account
     query = _SPENT.where(_COLUMNS[kind] == name, run.c.created >= given.since)
     row = connection.execute(query if but is None else query.where(run.c.id != but)).one()
-    return Spending(usd=None if row.unpriced else row.usd, device_time_s=row.device_time_s)
+    served = _CHARGED.where(charge.c[kind] == name, charge.c.day >= given.since[:DAY])
+    device_time_s = row.device_time_s + connection.execute(served).scalar_one()
+    return Spending(usd=None if row.unpriced else row.usd, device_time_s=device_time_s)
 
 
 def _is_of(account: Account) -> ColumnElement[bool]:

@@ -22,13 +22,16 @@ _NOT_THERE = 0.5  # error of a block, relative to its size
 
 
 class Checked(Protocol):
-    """The part of a case that `judge` needs: its task's name, and its own checker if any."""
+    """The part of a case that `judge` needs: its task's name, and its own checkers if any."""
 
     @property
     def task(self) -> str: ...
 
     @property
     def check(self) -> Any: ...
+
+    @property
+    def suite_check(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,16 @@ def _bad_elements(output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudg
     error = (output.double() - truth.double()).abs()
     error = torch.where(error.isfinite(), error, 0.0)
     return (error > allowed.view(truth.shape)) | _unexpected_nonfinite(output, own, truth)
+
+
+def judge_by_suite(
+    case: Checked, outputs: Sequence[Tensor], expected: Expected, inputs: list[Any]
+) -> bool:
+    """Whether a right outcome is right by the suite's rule too: the task's, or KernelBench's."""
+    if case.suite_check is None:
+        return suite_verdict(outputs, expected)
+    returned = outputs[: len(expected.returned)]
+    return _judge_by_hook(case.suite_check, returned, expected, inputs).status is Status.CORRECT
 
 
 def suite_verdict(outputs: Sequence[Tensor], expected: Expected) -> bool:

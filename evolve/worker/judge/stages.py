@@ -14,7 +14,7 @@ from functools import partial
 
 from evolve.core.evaluation import Label, Status
 from evolve.worker.base.faults import CandidateFault
-from evolve.worker.correctness.compare import Judgement, judge, suite_verdict, worst
+from evolve.worker.correctness.compare import Judgement, judge, judge_by_suite, worst
 from evolve.worker.evidence import torch_share
 from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
@@ -124,7 +124,7 @@ def _checked(
     suite = True
     if family == "task":
         with session.on_device():
-            suite = suite_verdict(outcome.tensors, hidden.expected)
+            suite = judge_by_suite(case.case, outcome.tensors, hidden.expected, hidden.tree())
     return _Checked(hidden, outcome.places, outcome.own, suite)
 
 

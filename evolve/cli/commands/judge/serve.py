@@ -17,6 +17,7 @@ from evolve.core.errors import UsageError
 from evolve.serve.token import LOOPBACK_NAMES, is_loopback, read_token
 
 if TYPE_CHECKING:
+    from evolve.serve.quota import DeviceQuota
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
@@ -45,6 +46,8 @@ class ServeConfig:
     queue_time: str = MISSING
     attempts: int = MISSING
     keep: str = MISSING
+    quotas: str | None = None
+    project: str | None = None
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
     cuda: Cuda = field(default_factory=Cuda)
@@ -134,8 +137,20 @@ def _service(config: Mapping[str, Any]) -> "Service":
         keep_s=parse_duration(config["keep"]),
     )
     rewards = {one.name: one for one in map(reward, (*reward_names(), *config["rewards"]))}
-    jobs = Jobs(Path(config["jobs"]))
-    return Service(jobs, lambda: start_evaluator(config), rewards, settings, notify)
+    jobs, quota = Jobs(Path(config["jobs"])), _quota(config)
+    return Service(jobs, lambda: start_evaluator(config), rewards, settings, notify, quota)
+
+
+def _quota(config: Mapping[str, Any]) -> "DeviceQuota | None":
+    from evolve.serve.quota import DeviceQuota
+    from evolve.store import Store
+
+    location, project = config["quotas"], config["project"]
+    if location is None:
+        if project is not None:
+            raise UsageError(f"project={project} has no effect without quotas=DATABASE; add that")
+        return None
+    return DeviceQuota(Store.open(location), project or "")
 
 
 def _welcome(service: "Service", url: str, token: str | None) -> Iterator[str]:
