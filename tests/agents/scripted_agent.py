@@ -1,7 +1,8 @@
 """A coding agent by script: reads its prompt, uses its tools through the SDK, prints its result.
 
 The first word: `good` submits and improves, `silent` never answers, `flood` prints without end,
-`escape` tries to leave its folder, `broken` fails at once, `greedy` submits more than it may.
+`escape` tries to leave its folder, `broken` fails at once, `greedy` submits more than it may,
+`dawdle` submits once and goes on for ever.
 """
 
 import asyncio
@@ -47,6 +48,12 @@ async def good(client: Client) -> str:
     return f"verdicts {first['status']} {second['status']}, best of step {best.get('step')}"
 
 
+async def dawdle(client: Client) -> str:
+    await tool(client, "submit", source=program(1), note="before the end", wait_s=20)
+    await asyncio.sleep(600)
+    return ""
+
+
 async def greedy(client: Client) -> str:
     told = [await tool(client, "submit", source=program(n), wait_s=20) for n in range(4)]
     wrong = await tool(client, "submit", source=program(9), parent=12345)
@@ -77,7 +84,8 @@ def main() -> None:
         time.sleep(600)
     while what == "flood":
         print("x" * 1_000_000)
-    text = asyncio.run(session({"good": good, "greedy": greedy, "escape": escape}[what]))
+    acts = {"good": good, "greedy": greedy, "escape": escape, "dawdle": dawdle}
+    text = asyncio.run(session(acts[what]))
     usage = {"input_tokens": 1000, "output_tokens": 50}
     print(json.dumps({"type": "result", "result": text, "total_cost_usd": 0.25, "usage": usage}))
 

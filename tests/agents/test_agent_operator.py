@@ -9,6 +9,7 @@ Invariants:
 import asyncio
 import json
 import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from evolve.app import components
 from evolve.app.agent import episode
 from evolve.app.models import build_model, key_notes
-from evolve.core.errors import UsageError
+from evolve.core.errors import StoreError, UsageError
 from evolve.core.model import CallStatus
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
@@ -87,6 +88,7 @@ def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript
     assert (reply.status, reply.cost_usd) == (CallStatus.COMPLETED, 0.25)
     assert reply.usage.prompt == 1000
     assert "verdicts correct correct" in reply.text
+    assert any("but those that it tried" in step.failure for step in found.steps("agent"))
     assert '"type": "tool_result"' in reply.reasoning  # the transcript, for training
     [cost] = [cost for cost in found.store.costs(found.run.id) if cost.calls]
     assert cost.model == "agent"
@@ -134,6 +136,46 @@ def test_an_agent_that_cannot_begin_pauses_the_operator_and_is_named(searched):
     found = searched("termination.wall_time=4s", agent=("broken",))
     found.go()
     assert any("exit status 1: log in first" in line for line in found.said)
+
+
+def test_a_search_that_is_killed_takes_its_agent_along_and_keeps_the_tried_programs(tmp_path):
+    command = [sys.executable, "-m", "tests.agents.agent_run", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=SCRIPT.parents[2])
+    database, tried = tmp_path / "runs" / "evolve.db", []
+    try:
+        while not tried:
+            assert process.poll() is None
+            time.sleep(0.2)
+            tried = [step for step in steps_of(database) if step.note == "before the end"]
+            tried = [step for step in tried if step.status is not None]
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(1)
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if is_agent(path, tmp_path)]
+    with Store.open(database) as store:
+        run = store.run("demo")
+        search = components.build_search(store, run, run.config)
+        store.claim(run.id)
+        assert search.open_tickets() is not None  # as a resume begins
+        [cost] = [cost for cost in store.costs(run.id) if cost.calls]
+        assert (cost.calls, cost.unknown) == (1, 1)  # charged as reserved, and not sent again
+        assert [step.status for step in store.steps(run.id) if step.note == "before the end"]
+
+
+def steps_of(database: Path) -> list:
+    try:
+        with Store.open(database, read_only=True) as store:
+            return list(store.steps(store.run("demo").id))
+    except (UsageError, StoreError):  # it is being made
+        return []
+
+
+def is_agent(path: Path, folder: Path) -> bool:
+    try:
+        return b"dawdle" in path.read_bytes() and str(folder).encode() in path.read_bytes()
+    except OSError:
+        return False
 
 
 @pytest.mark.slow
