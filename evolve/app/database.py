@@ -32,7 +32,7 @@ def location_of(config: Mapping[str, Any]) -> str:
     Raises:
         UsageError: the configuration names none, or a URL that is not of a server.
     """
-    url, path = config["store"].get("url"), config["store"]["path"]
+    url, path = config["store"]["url"], config["store"]["path"]
     if url is not None and not is_server(url):
         raise UsageError(f"store.url={url}: write postgresql://USER@HOST:PORT/DATABASE")
     if url is None and path is None:

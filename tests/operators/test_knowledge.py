@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.cli.commands.data import knowledge as verb
@@ -101,6 +101,7 @@ diagnoses = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(diagnoses, st.integers(0, 6), st.integers(0, 12000), st.randoms())
 def test_retrieval_is_pure_and_keeps_limit_and_budget(diagnosis, limit, budget, random):
     shuffled = list(DOCUMENTS)

@@ -157,11 +157,11 @@ def test_a_database_cannot_be_made_in_a_read_only_folder(closed_folder: Path) ->
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB."""
+    """A file system of 3 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    command = [mount or "mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
     if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting a small disk needs root")
     yield folder
@@ -193,7 +193,7 @@ def test_a_full_disk_loses_the_write_under_way_and_nothing_else(small_disk: Path
 
 
 def test_a_disk_without_room_for_a_database_is_said_to_be_full(small_disk: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes((2 << 20) - 8192))
+    (small_disk / "ballast").write_bytes(bytes((3 << 20) - 8192))
     with pytest.raises(StoreError, match="the disk"):
         Store.open(small_disk / "searches.db", create=True)
 
