@@ -4,12 +4,14 @@ import ast
 import difflib
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.program import Language, detect_language
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Task
 from evolve.tasks.files import read_task
+from evolve.tasks.functions import with_model
 from evolve.tasks.shipped import category_of, library_folder, shipped_names
 from evolve.tasks.suites import suite_named, suites
 
@@ -55,6 +57,7 @@ def find_task(
     else:
         path = _locate(spec)
         name, text = _name(path), read_task(path, whole=Path(spec).expanduser().is_dir())
+        text = replace(text, source=with_model(text.source))
         tree = _parse(text.source, str(path))
     _require_functions(spec, text.source)
     return Task(
@@ -129,7 +132,7 @@ def _require_functions(spec: str, source: str) -> None:
             f"it defines ModelNew, so it is a program: judge it by `evolve eval {spec} --task TASK`"
             if is_candidate
             else "a task file has a class Model and functions get_inputs() and get_init_inputs() "
-            "(the KernelBench convention)"
+            "(the KernelBench convention), or functions reference() and get_inputs()"
         )
         raise NoTaskError(f"task {spec}: the file defines no {kind} {name}; {remedy}")
 

@@ -27,7 +27,7 @@ def close(rtol: float = 1e-5, atol: float = 1e-8) -> Check:
     """Floating values may differ by `atol + rtol * |reference|`; NaN and infinities stand alike."""
 
     def check(output: Any, reference: Any, _: list[Any]) -> tuple[bool, str]:
-        for name, some, own in _pairs(output, reference):
+        for name, some, own in pairs(output, reference):
             if not torch.allclose(some.double(), own.double(), rtol, atol, equal_nan=True):
                 return False, f"{name} is further off than rtol={rtol:g} and atol={atol:g} allow"
         return _RIGHT
@@ -39,7 +39,7 @@ def steps(most: int = 1, share: float = 1.0) -> Check:
     """Integer codes may differ by `most`, in a `share` of the elements; other tensors be close."""
 
     def check(output: Any, reference: Any, inputs: list[Any]) -> tuple[bool, str]:
-        for name, some, own in _pairs(output, reference):
+        for name, some, own in pairs(output, reference):
             if own.is_floating_point() or own.is_complex():
                 found = close(1e-3, 1e-5)(some, own, inputs)
                 if not found[0]:
@@ -59,7 +59,7 @@ def any_order(dim: int = -1) -> Check:
     """Along a dimension the values may stand in any order: sets of ids, partitions."""
 
     def check(output: Any, reference: Any, _: list[Any]) -> tuple[bool, str]:
-        for name, some, own in _pairs(output, reference):
+        for name, some, own in pairs(output, reference):
             if own.dim() and not torch.equal(some.sort(dim).values, own.sort(dim).values):
                 return False, f"{name} has other values along dimension {dim}"
             if not own.dim() and not torch.equal(some, own):
@@ -119,7 +119,7 @@ def permutation(dim: int = -1) -> Check:
     """Along a dimension each index from 0 on stands once, in any order."""
 
     def check(output: Any, reference: Any, _: list[Any]) -> tuple[bool, str]:
-        for name, some, own in _pairs(output, reference):
+        for name, some, own in pairs(output, reference):
             shape = [1] * own.dim()
             shape[dim] = own.shape[dim]
             every = torch.arange(own.shape[dim], device=own.device).reshape(shape)
@@ -141,13 +141,13 @@ def _surprise(chances: Tensor, drawn: Tensor) -> float:
     return off / total**0.5 if total > _MIN_VARIANCE else 0.0
 
 
-def _pairs(some: Any, own: Any, name: str = "output") -> Iterator[tuple[str, Tensor, Tensor]]:
+def pairs(some: Any, own: Any, name: str = "output") -> Iterator[tuple[str, Tensor, Tensor]]:
     """The tensors of two outcomes of one nesting, with the names of their places."""
     if isinstance(own, Tensor):
         yield name, some, own
     elif isinstance(own, dict):
         for key in own:
-            yield from _pairs(some[key], own[key], f"{name}[{key!r}]")
+            yield from pairs(some[key], own[key], f"{name}[{key!r}]")
     elif isinstance(own, tuple | list):
         for number, (one, other) in enumerate(zip(some, own, strict=True)):
-            yield from _pairs(one, other, f"{name}[{number}]")
+            yield from pairs(one, other, f"{name}[{number}]")

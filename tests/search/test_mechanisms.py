@@ -13,6 +13,7 @@ Invariants:
 import asyncio
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -226,7 +227,8 @@ def test_every_mechanism_of_a_preset_can_fire_within_its_budget(preset: str):
 def test_a_mechanism_that_the_run_cannot_come_to_is_named_with_the_limit(words, setting):
     (line,) = said(*words, *MODEL)
     assert line.startswith(f"{setting} has no effect")
-    assert "proposals used" in line
+    used, limit = re.search(r"\((\d+) of (\d+) proposals used\)", line).groups()
+    assert used == limit
 
 
 @pytest.mark.slow

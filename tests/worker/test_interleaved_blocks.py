@@ -19,9 +19,9 @@ from evolve.core.measurement import CLEARLY_SLOWER
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.judge.judge import Judge
+from evolve.worker.session.plan import PLANS
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.results import merged
-from evolve.worker.timing.statistics import interim_pairs
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -45,7 +45,7 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     sides = verdict.samples["default"]["ms"]
     pairs = len(sides["candidate"])
     assert pairs == len(sides["eager"])
-    assert pairs in interim_pairs(Fidelity.SEARCH)
+    assert pairs in PLANS[Fidelity.SEARCH].pairs
     assert pairs > 1 or ratio.high < CLEARLY_SLOWER  # whose width is of no interest
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
     assert 0 <= verdict.descriptors["error"] <= 1

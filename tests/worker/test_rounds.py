@@ -32,6 +32,7 @@ from evolve.worker.devices.window import TimedCase
 from evolve.worker.ipc.signals import MAX_ADDRESSES
 from evolve.worker.judge.judge import Judge
 from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.plan import PLANS
 from evolve.worker.timing import interleaved_blocks as clock
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.planning import planned, with_blocks
@@ -221,7 +222,7 @@ def test_long_blocks_are_few_whatever_a_candidate_takes(
     device.few_blocks = 4
     try:
         sides = {CANDIDATE: candidate, EAGER: None}
-        (of_case,) = planned(task, sides, own, device, Fidelity.SEARCH)
+        (of_case,) = planned(task, sides, own, device, PLANS[Fidelity.SEARCH])
     finally:
         task.layouts = {}  # measured anew by whoever comes next
         del device.few_blocks
@@ -280,7 +281,7 @@ def test_blocks_are_more_where_the_reference_is_unsteady_and_a_side_close(
     pair = PairTimes(blocks={warm.case.name: {CANDIDATE: candidate, EAGER: eager}})
     monkeypatch.setattr(device, "turn_blocks", turn_blocks)
     case = TimedCase(warm=warm, calls=1, layouts={}, blocks=8)
-    (following,) = with_blocks([case], pair, device, Fidelity.SEARCH)
+    (following,) = with_blocks([case], pair, device, PLANS[Fidelity.SEARCH])
     assert following.blocks == blocks
 
 

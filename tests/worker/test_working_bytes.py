@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.correctness import compare
 from evolve.worker.correctness import oracle as expected
@@ -27,7 +26,7 @@ from tests.worker.judging import task_source
 
 
 def warm(source):
-    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source))
 
 
 def working_bytes(cases, device=None):

@@ -19,9 +19,10 @@ from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
+from evolve.core.suites import Problem
 from evolve.report.suite.results import SuiteTask
 from evolve.search.termination import parse_duration
-from evolve.tasks.suites import suite_named, suite_problems
+from evolve.tasks.suites import suite_commit, suite_named, suite_problems
 from operators.knowledge.category import operation_of
 
 OURS = ("task", "on_exists")  # settings of a run that a suite gives itself
@@ -65,7 +66,8 @@ class Plan:
     """A bench: its runs in order, and their common settings.
 
     `beside` are the baselines that every program is timed with; `final` is None if winners are not
-    measured again; `within_s` None if there is no hurry.
+    measured again; `within_s` None if there is no hurry. `commit` is that of the suite's checkout,
+    empty if it has none; `left_out` are problems that no task can be made of, with the reasons.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Plan:
     final: Fidelity | None
     audit: bool
     within_s: float | None
+    commit: str = ""
+    left_out: Sequence[tuple[str, str]] = ()
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -104,22 +108,9 @@ def make_plan(words: Sequence[str]) -> Plan:
     components.build_all(config)
     refuse_recall(config)
     label = settings["name"] or search_of(of_runs)
-    entries = []
-    for problem in problems:
-        of_problem = problem.label.replace("/", "-")
-        run = f"{settings['suite']}-{of_problem}-{label}"
-        check_name(run)
-        own_config = {**config, "task": problem.spec, "name": run, "on_exists": "resume"}
-        task = load_task(own_config)
-        category = operation_of(task.category, task.source)
-        about = SuiteTask(
-            run=run,
-            label=problem.label,
-            level=problem.level,
-            title=problem.title,
-            category=category,
-        )
-        entries.append(Entry(task=about, config=own_config))
+    commit = suite_commit(settings["suite"], settings["path"])
+    config["suite"] = {"name": settings["suite"], "commit": commit}
+    entries, left_out = _entries(problems, config, label)
     baselines = _baselines(settings["baselines"], kind_of(config))
     final = None if settings["final"] == "none" else Fidelity(settings["final"])
     return Plan(
@@ -130,7 +121,41 @@ def make_plan(words: Sequence[str]) -> Plan:
         final=final,
         audit=settings["audit"],
         within_s=_within(settings["within"]),
+        commit=commit,
+        left_out=left_out,
     )
+
+
+def _entries(
+    problems: Sequence[Problem], config: Mapping[str, Any], label: str
+) -> tuple[list[Entry], list[tuple[str, str]]]:
+    """A run for each problem, and the problems that no task can be made of.
+
+    Raises:
+        UsageError: none can be made of any.
+    """
+    entries: list[Entry] = []
+    left_out: list[tuple[str, str]] = []
+    for problem in problems:
+        run = f"{config['suite']['name']}-{problem.label.replace('/', '-')}-{label}"
+        check_name(run)
+        own_config = {**config, "task": problem.spec, "name": run, "on_exists": "resume"}
+        try:
+            task = load_task(own_config)
+        except UsageError as error:  # one bad file does not end a suite
+            left_out.append((problem.label, str(error)))
+            continue
+        about = SuiteTask(
+            run=run,
+            label=problem.label,
+            level=problem.level,
+            title=problem.title,
+            category=operation_of(task.category, task.source),
+        )
+        entries.append(Entry(task=about, config=own_config))
+    if not entries:
+        raise UsageError(left_out[0][1])
+    return entries, left_out
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -5,17 +5,30 @@ suite's and whose object is a class of the protocol `evolve.core.suites.Suite`.
 """
 
 import difflib
+import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, Suite
+from evolve.tasks.suites.checkout import commit_of
 from evolve.tasks.suites.kernelbench import KernelBench
+from evolve.tasks.suites.kernelbench_x import KernelBenchX
 from evolve.tasks.suites.shipped import Shipped
+from evolve.tasks.suites.tritonbench import TritonBenchG, TritonBenchT
+from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
-_OWN: dict[str, Callable[[], Suite]] = {"kernelbench": KernelBench, "shipped": Shipped}
+_OWN: dict[str, Callable[[], Suite]] = {
+    "flashinfer_bench": FlashinferBench,
+    "kernelbench": KernelBench,
+    "kernelbench_x": KernelBenchX,
+    "shipped": Shipped,
+    "sol_execbench": SolExecBench,
+    "tritonbench_g": TritonBenchG,
+    "tritonbench_t": TritonBenchT,
+}
 
 
 def suites() -> tuple[str, ...]:
@@ -48,6 +61,13 @@ def suite_named(name: str) -> Suite:
 def _package(point: object) -> str:
     distribution = getattr(point, "dist", None)
     return getattr(distribution, "name", "") or "another package"
+
+
+def suite_commit(name: str, path: str | None = None) -> str:
+    """The commit of a suite's checkout; empty if it has none."""
+    variable = suite_named(name).variable
+    chosen = path or (os.environ.get(variable) if variable else None)
+    return commit_of(Path(chosen).expanduser()) if chosen else ""
 
 
 def suite_problems(

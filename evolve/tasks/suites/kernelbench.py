@@ -1,5 +1,6 @@
 """KernelBench (Ouyang et al., 2025) from a user's checkout: tasks `kernelbench:LEVEL/ID`."""
 
+import importlib.util
 import os
 import re
 from collections.abc import Sequence
@@ -29,7 +30,26 @@ class KernelBench:
 
     def task(self, label: str, checkout: Path | None) -> TaskText:
         path = find_problem(label, checkout)
+        if path.parent.name == "level4":
+            _require_weights(label, read_text(path))
         return TaskText(read_text(path), category=path.parent.name)
+
+
+def _require_weights(label: str, source: str) -> None:
+    """UsageError for a whole model whose weights are not on this machine."""
+    found = re.search(r"""model_name\s*=\s*["']([^"']+)["']""", source)
+    folder = f"models--{found[1].replace('/', '--')}" if found else ""
+    hub = Path.home() / ".cache" / "huggingface" / "hub"  # the only one that a judge sees
+    if importlib.util.find_spec("transformers") is None:
+        lacking = "the package transformers, which is not installed"
+    elif found and not (hub / folder / "snapshots").is_dir():
+        lacking = f"the weights of {found[1]}, which are not in {hub}"
+    else:
+        return
+    raise UsageError(
+        f"task {PREFIX}{label}: level 4 takes whole models from the Hugging Face hub. It needs "
+        f"{lacking}. Install or download it first, or leave level 4 out."
+    )
 
 
 def find_problem(label: str, checkout: Path | None = None) -> Path:

@@ -2,8 +2,9 @@
 
 The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
 unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
-lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`, `PRECISION`,
-`ACCUMULATION`, `TIMING` and `MODE`.
+lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`,
+`suite_check` (its suite's rule, reported beside the judge's), `PRECISION`, `ACCUMULATION`, `TIMING`
+and `MODE`.
 """
 
 import contextlib
@@ -64,6 +65,11 @@ class TaskCase:
     def check(self) -> Callable[..., Any] | None:
         """The file's own `check(output, reference, inputs)`, if it has one."""
         return getattr(self.module, "check", None)
+
+    @property
+    def suite_check(self) -> Callable[..., Any] | None:
+        """The rule of the suite that the task is from, of the same form, if it has one."""
+        return getattr(self.module, "suite_check", None)
 
     def init_inputs(self, seed: int) -> list[Any]:
         """Arguments of the constructor of `Model` and `ModelNew`."""

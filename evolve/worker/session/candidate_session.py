@@ -405,7 +405,7 @@ class CandidateSession:
         limit_s: float | None = None,
         by: Callable[..., Judgement] = judge,
     ) -> Outcome:
-        """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
+        """One call on hidden inputs, its output copied and judged; takes the lock."""
         with self.on_device():
             return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, by)
 

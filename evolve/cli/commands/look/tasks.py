@@ -1,4 +1,4 @@
-"""`evolve tasks`: the tasks that ship; `evolve tasks import`: a folder of them for training."""
+"""`evolve tasks`: the tasks that ship; `list` and `check` for a suite's, `import` for training."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,16 @@ def main(words: Sequence[str]) -> int:
         from evolve.cli.commands.look import tasks_import
 
         return tasks_import.main(words[1:])
+    if words[:1] in (["list"], ["check"]):
+        from evolve.cli.commands.look import tasks_suite
+
+        verb = tasks_suite.list_suite if words[0] == "list" else tasks_suite.check_suite_tasks
+        return verb(words[1:])
     arguments = parser(
         "tasks",
-        "List the tasks that ship. `evolve tasks import DIR` turns a folder of modules into "
-        "prompts to train on.",
+        "List the tasks that ship. `evolve tasks list --suite NAME` lists those of a suite and "
+        "`evolve tasks check --suite NAME` tries them; `evolve tasks import DIR` turns a folder of "
+        "modules into prompts to train on.",
     )
     arguments.add_argument("--json", action="store_true", help="for machines")
     options = arguments.parse_args(words)

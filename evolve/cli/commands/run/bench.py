@@ -66,7 +66,12 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
         with Store.open(location_of(config), create=True) as store:
             for notice in store.notices:
                 print(notice)
-            print(f"{plan.name}: {len(plan.entries)} tasks, runs in {store.location}", flush=True)
+            at = f" at commit {plan.commit[:12]}" if plan.commit else ""
+            print(
+                f"{plan.name}{at}: {len(plan.entries)} tasks, runs in {store.location}", flush=True
+            )
+            for label, reason in plan.left_out:
+                print(f"  left out  {label}: {reason}")
             terminal = Terminal()
             bench = Bench(
                 plan,

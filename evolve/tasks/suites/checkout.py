@@ -1,0 +1,89 @@
+"""A user's checkout of a suite: its folder, its commit, and files that are not really there."""
+
+import os
+from pathlib import Path
+
+from evolve.core.errors import UsageError
+from evolve.tasks.files import read_text
+
+_LFS = "version https://git-lfs.github.com/spec/"
+
+
+def folder_of(
+    suite: str, variable: str, repository: str, checkout: Path | None, *places: str
+) -> Path:
+    """The checkout's folder: the given one, or that of the environment variable.
+
+    Args:
+        suite: its name, for messages.
+        variable: environment variable with the folder.
+        repository: address to clone from, for messages.
+        checkout: the folder; None takes it from the variable.
+        places: paths of which one has to be there.
+
+    Raises:
+        UsageError: none is named, or it is no checkout of the suite.
+    """
+    chosen = checkout or os.environ.get(variable)
+    if not chosen:
+        raise UsageError(
+            f"suite={suite}: no checkout is named. Run `git clone {repository}` and set {variable} "
+            "to its folder, or give path="
+        )
+    root = Path(chosen).expanduser()
+    if not any((root / place).exists() for place in places):
+        raise UsageError(
+            f"suite={suite}: {root} has no {' or '.join(places)}. Set {variable} to a checkout of "
+            f"{repository}; in other commits they may be elsewhere."
+        )
+    return root
+
+
+def read_data(path: Path) -> str:
+    """The text of a file of a checkout.
+
+    Raises:
+        UsageError: it cannot be read, or Git LFS has not fetched it.
+    """
+    require_fetched(path)
+    return read_text(path)
+
+
+def require_fetched(path: Path) -> None:
+    """UsageError for a file that is missing, or a pointer of Git LFS in its place."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from error
+    if start == _LFS.encode():
+        raise UsageError(
+            f"{path} is a pointer of Git LFS, not the data. Run `git lfs pull --include "
+            f"'*{path.name}'` in the checkout."
+        )
+
+
+def commit_of(folder: Path) -> str:
+    """The commit that a checkout is at; empty if it is no Git repository."""
+    for root in (folder, *folder.resolve().parents):
+        if (root / ".git").exists():
+            return _head(root / ".git")
+    return ""
+
+
+def _head(git: Path) -> str:
+    try:
+        if git.is_file():  # a worktree or a submodule names the place
+            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = git / "commondir"
+        root = git / common.read_text().strip() if common.is_file() else git
+        if (root / name).is_file():
+            return (root / name).read_text().strip()
+        packed = (root / "packed-refs").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split()[0] for line in packed if line.endswith(f" {name}")), "")

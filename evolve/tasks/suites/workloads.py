@@ -1,0 +1,208 @@
+"""flashinfer-bench and SOL-ExecBench: a definition, its workloads and their data, all in JSON."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evolve.core.errors import UsageError
+from evolve.core.suites import Problem, TaskText
+from evolve.core.task import Case
+from evolve.tasks.beside import MOST_BYTES
+from evolve.tasks.functions import NO_STATE, model_text
+from evolve.tasks.suites.checkout import folder_of, read_data, require_fetched
+
+MOST_TIMED = 6  # workloads of a task that are timed; the others are checked
+_ENTRY = "run"
+
+
+class _Workloads:
+    """What both suites have in common: a task is a definition with its workloads."""
+
+    name: str
+    variable: str
+    levels: tuple[str, ...] = ()
+    _repository: str
+    _places: tuple[str, ...]
+
+    def problems(self, checkout: Path | None) -> Sequence[Problem]:
+        root = self._root(checkout)
+        return [
+            Problem(f"{self.name}:{label}", label, label, self._level(path))
+            for label, (path, _) in self._found(root).items()
+        ]
+
+    def task(self, label: str, checkout: Path | None) -> TaskText:
+        root = self._root(checkout)
+        found = self._found(root)
+        if label not in found:
+            raise UsageError(
+                f"task {self.name}:{label}: no such definition. `evolve tasks list --suite "
+                f"{self.name}` shows all."
+            )
+        path, workloads = found[label]
+        definition = {**_read(path), "suite": self.name}
+        chosen = _workloads(workloads)
+        _require(definition, path, chosen, workloads)
+        files = {
+            "definition.json": json.dumps(definition).encode(),
+            "workloads.json": json.dumps(chosen).encode(),
+            **dict(_blobs(chosen, root)),
+        }
+        if sum(map(len, files.values())) > MOST_BYTES:
+            raise UsageError(
+                f"task {self.name}:{label}: the tensors of its workloads have more than "
+                f"{MOST_BYTES >> 20} MiB, which is the most that a task may carry."
+            )
+        return TaskText(
+            _source(definition, next(iter(chosen))),
+            category=str(definition.get("op_type") or ""),
+            cases=tuple(_cases(chosen)),
+            files={name: base64.b64encode(data).decode() for name, data in files.items()},
+        )
+
+    def _root(self, checkout: Path | None) -> Path:
+        return folder_of(self.name, self.variable, self._repository, checkout, *self._places)
+
+    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
+        """By label, the files of a definition and of its workloads."""
+        raise NotImplementedError
+
+    def _level(self, path: Path) -> str:
+        return path.parent.name
+
+
+class FlashinferBench(_Workloads):
+    """A FlashInfer Trace data set, or a checkout with one in it."""
+
+    name = "flashinfer_bench"
+    variable = "FIB_DATASET_PATH"
+    _repository = "https://huggingface.co/datasets/flashinfer-ai/flashinfer-trace"
+    _places = ("definitions", "flashinfer_trace", "examples")
+
+    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
+        found: dict[str, tuple[Path, Path]] = {}
+        for folder in sorted(root.rglob("definitions")):
+            for path in sorted(folder.rglob("*.json")):
+                below = path.relative_to(folder).parent
+                place = folder.parent / "workloads" / below / f"{path.stem}.jsonl"
+                found.setdefault(path.stem, (path, place))
+        return found
+
+
+class SolExecBench(_Workloads):
+    """The problems that the suite's script downloads, and those of its checkout."""
+
+    name = "sol_execbench"
+    variable = "SOL_EXECBENCH_PATH"
+    _repository = "https://github.com/NVIDIA/SOL-ExecBench"
+    _places = ("data/benchmark", "examples", "tests")
+
+    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
+        return {
+            path.parent.relative_to(root).as_posix().removeprefix("data/benchmark/"): (
+                path,
+                path.with_name("workload.jsonl"),
+            )
+            for path in sorted(root.rglob("definition.json"))
+        }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        definition = json.loads(read_data(path))
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON ({error}).") from error
+    if not isinstance(definition, dict):
+        raise UsageError(f"{path} is no JSON object.")
+    beside = path.with_name("reference.py")
+    if not definition.get("reference") and beside.is_file():
+        definition["reference"] = read_data(beside)
+    return definition
+
+
+def _workloads(path: Path) -> dict[str, dict[str, Any]]:
+    """By name: those of a file with one in each line, which may be wrapped in a trace."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(read_data(path).splitlines(), 1):
+        try:
+            entry = json.loads(line) if line.strip() else {}
+            entry = entry.get("workload") or entry
+        except (ValueError, AttributeError) as error:
+            raise UsageError(f"{path}, line {number}: no JSON object ({error}).") from error
+        if entry:
+            found[f"{len(found)}-{str(entry.get('uuid', ''))[:8]}"] = entry
+    return found
+
+
+def _require(
+    definition: Mapping[str, Any], path: Path, chosen: Mapping[str, Any], workloads: Path
+) -> None:
+    for field in ("reference", "axes", "inputs"):
+        if not definition.get(field):
+            raise UsageError(f"{path} has no {field}; it is no definition of this suite.")
+    if f"def {_ENTRY}(" not in definition["reference"]:
+        raise UsageError(f"{path}: its reference defines no function {_ENTRY}.")
+    if not chosen:
+        raise UsageError(f"{workloads} has no workload.")
+    for name, one in chosen.items():
+        if "axes" not in one or "inputs" not in one:
+            raise UsageError(f"{workloads}: workload {name} has no axes or no inputs.")
+
+
+def _blobs(chosen: Mapping[str, Any], root: Path) -> Iterator[tuple[str, bytes]]:
+    """The safetensors files that workloads name, by the last part of their path."""
+    for workload in chosen.values():
+        for source in workload["inputs"].values():
+            if source.get("type") == "safetensors":
+                path = _located(root, Path(source["path"]))
+                require_fetched(path)
+                yield path.name, path.read_bytes()
+
+
+def _located(root: Path, path: Path) -> Path:
+    """A file of a data set, whose place in the checkout may be below the first folders."""
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"a workload names {path}, which is not in the data set.")
+    for start in range(len(path.parts)):
+        found = root.joinpath(*path.parts[start:])
+        if found.is_file():
+            return found
+    return root / path
+
+
+def _cases(chosen: Mapping[str, Any]) -> Iterator[Case]:
+    """All are checked; a few, from small to large, are timed, each for as many as it stands for."""
+    order = sorted(chosen, key=lambda name: sum(map(int, chosen[name]["axes"].values())))
+    count = min(MOST_TIMED, len(order))
+    timed = {order[(2 * number + 1) * len(order) // (2 * count)] for number in range(count)}
+    for name in chosen:
+        weight = len(order) / count if name in timed else 1.0
+        constants = {"WORKLOAD": name}
+        yield Case(name=name, constants=constants, weight=weight, timed=name in timed)
+
+
+def _source(definition: Mapping[str, Any], first: str) -> str:
+    reference = str(definition["reference"])
+    return "\n".join(
+        [
+            "# SPDX-License-Identifier: Apache-2.0",
+            f"# Definition {definition.get('name', '')} with its workloads.",
+            reference.strip("\n"),
+            "\n",
+            "from evolve.testing.suite_tasks import workloads as _workloads",
+            "",
+            f"WORKLOAD = {first!r}",
+            "\n",
+            model_text(reference, _ENTRY),
+            "",
+            "def get_inputs():",
+            "    return _workloads.inputs_of(globals(), WORKLOAD)",
+            "",
+            NO_STATE,
+            "",
+            "suite_check = _workloads.rule_of(globals(), WORKLOAD)",
+            "",
+        ]
+    )

@@ -1,0 +1,109 @@
+"""The suites' own rules of correctness; `suite_check` of a task file is one of them.
+
+They decide the verdict that is stored beside the strict one, and nothing else. Sources: the
+evaluators of KernelBench-X, flashinfer-bench and SOL-ExecBench.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evolve.testing.checks import Check, pairs
+
+_RIGHT = (True, "")
+_EXACT = (0.0, 0.0)
+
+
+def completes() -> Check:
+    """TritonBench compares what two programs print, and its tests print nothing."""
+    return lambda *_: _RIGHT
+
+
+def assert_close() -> Check:
+    """KernelBench-X: 1e-5 in single and double precision, 5e-3 in half, integers exact."""
+
+    def allowed(own: Tensor) -> tuple[float, float]:
+        if not own.is_floating_point() and not own.is_complex():
+            return _EXACT
+        half = own.dtype in (torch.float16, torch.bfloat16)
+        return (5e-3, 5e-3) if half else (1e-5, 1e-5)
+
+    def close(some: Tensor, own: Tensor) -> bool:
+        rtol, atol = allowed(own)
+        return torch.allclose(some, own, rtol, atol, equal_nan=True)
+
+    return _each(close)
+
+
+def precision(cosine_sim: float, l1_relative: float, rmse: float) -> Check:
+    """KernelBench-X, quantised tasks: least cosine, largest relative L1 error and RMSE."""
+
+    def close(some: Tensor, own: Tensor) -> bool:
+        x, y = some.float().flatten(), own.float().flatten()
+        norms = float(x.norm()), float(y.norm())
+        if min(norms) < 1e-12:
+            cosine = float(max(norms) < 1e-12)
+        else:
+            cosine = float(torch.nn.functional.cosine_similarity(x, y, 0))
+        off = (x - y).abs()
+        relative = float(off.sum() / y.abs().sum().clamp_min(1e-12))
+        squares = float(off.square().mean().sqrt())
+        return cosine >= cosine_sim and relative <= l1_relative and squares <= rmse
+
+    return _each(close)
+
+
+def matched(
+    atol: float,
+    rtol: float,
+    ratio: float,
+    *,
+    either: bool = False,
+    cap: float | None = None,
+    negative_infinity: bool = False,
+) -> Check:
+    """flashinfer-bench and SOL-ExecBench: enough elements are close, and all are finite.
+
+    Args:
+        atol: absolute tolerance.
+        rtol: relative tolerance.
+        ratio: least share of the elements that are close.
+        either: one of the two tolerances is enough (flashinfer-bench), not their sum.
+        cap: the largest absolute error of any element.
+        negative_infinity: it may stand where the reference has it.
+    """
+
+    def close(some: Tensor, own: Tensor) -> bool:
+        x, y = some.float().flatten(), own.float().flatten()
+        if negative_infinity:
+            kept = ~((x == -torch.inf) & (y == -torch.inf))
+            x, y = x[kept], y[kept]
+        if not bool((x.isfinite() & y.isfinite()).all()):
+            return False
+        if not x.numel():
+            return True
+        off = (x - y).abs()
+        if either:
+            far = (off > atol) & (off / (y.abs() + 1e-8) > rtol)
+        else:
+            far = off > atol + rtol * y.abs()
+        is_capped = cap is None or float(off.max()) <= cap
+        return is_capped and 1.0 - float(far.double().mean()) >= ratio
+
+    return _each(close)
+
+
+def _each(close: Callable[[Tensor, Tensor], bool]) -> Check:
+    """Every tensor of an outcome has the reference's shape and type, and is close to it."""
+
+    def check(output: Any, reference: Any, _: list[Any]) -> tuple[bool, str]:
+        for name, some, own in pairs(output, reference):
+            if some.shape != own.shape or some.dtype != own.dtype:
+                return False, f"{name} has another shape or type"
+            if not close(some, own):
+                return False, f"{name} is further off than the suite allows"
+        return _RIGHT
+
+    return check
