@@ -38,6 +38,7 @@ GROUPS = {
         "compare": "several searches with equal budgets, or stored runs, side by side",
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report",
+        "ui": "show the runs of a database on a page that follows them",
         "cost": "costs of runs, in USD, tokens and device seconds",
         "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
     },

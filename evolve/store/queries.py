@@ -202,8 +202,8 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
 
     # Lineage
 
-    def steps(self, run: int) -> Iterator[Step]:
-        return lineage.steps(self._database, run)
+    def steps(self, run: int, *, after: int = -1) -> Iterator[Step]:
+        return lineage.steps(self._database, run, after)
 
     def step(self, run: int, sequence: int) -> Step:
         return self._database.read(lineage.step, run, sequence)

@@ -260,8 +260,8 @@ class ArchiveReads(Protocol):
 class LineageReads(Protocol):
     """Steps of a run, and how a program came to be."""
 
-    def steps(self, run: int) -> Iterator[Step]:
-        """Every ticket as a step, in sequence order, read page by page."""
+    def steps(self, run: int, *, after: int = -1) -> Iterator[Step]:
+        """Every ticket with a higher number than `after`, in sequence order, read page by page."""
         ...
 
     def step(self, run: int, sequence: int) -> Step: ...

@@ -101,9 +101,8 @@ _makers = select(first_ticket(_line.c.program)).select_from(_line)
 _ANCESTORS = _STEPS.where(ticket.c.id.in_(_makers))
 
 
-def steps(database: Database, run_id: int) -> Iterator[Step]:
-    """Every ticket of the run in sequence order, those under way included."""
-    after = -1
+def steps(database: Database, run_id: int, after: int) -> Iterator[Step]:
+    """The tickets of the run after a number, in sequence order, those under way included."""
     while True:
         page = database.read(_page, run_id, after)
         yield from page

@@ -1,0 +1,76 @@
+"""`evolve ui`: the runs of a database on a page that follows them."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+
+from evolve.app.database import open_store
+from evolve.cli import signals
+from evolve.cli.args import parser
+from evolve.core.errors import UsageError
+from evolve.serve.token import read_token
+from evolve.store.location import DEFAULT_STORE
+
+TOKEN_VARIABLE = "EVOLVE_UI_TOKEN"
+PORT = 8790
+EXTRA = "evolve ui needs fastapi and uvicorn; `pip install 'evolve-kernels[ui]'` brings them"
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve the page until a signal says to stop; the exit status is 0 then."""
+    arguments = parser("ui", "Show the runs of a database on a page that follows them.")
+    arguments.add_argument(
+        "store",
+        nargs="?",
+        default=DEFAULT_STORE,
+        metavar="STORE",
+        help="the database, or postgresql://... (default: %(default)s in the current folder)",
+    )
+    arguments.add_argument(
+        "--host", default="127.0.0.1", help="the interface (default: %(default)s)"
+    )
+    arguments.add_argument(
+        "--port", type=int, default=PORT, help="0 for one that is free (default: %(default)s)"
+    )
+    arguments.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"its first line is the token (default: {TOKEN_VARIABLE}, else a new one)",
+    )
+    options = arguments.parse_args(words)
+    token = read_token(
+        options.token_file, os.environ, variable=TOKEN_VARIABLE, field="--token-file"
+    )
+    with suppress(signals.Stopped):
+        signals.run(_serve(options.store, options.host, options.port, token))
+    return 0
+
+
+async def _serve(location: str, host: str, port: int, token: str | None) -> None:
+    try:
+        from evolve.serve.http import listen, serving, url_of
+        from evolve.serve.live.app import Reader, create_app
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "starlette", "uvicorn", "pydantic"):
+            raise
+        raise UsageError(EXTRA) from error
+    from evolve.serve.live.watch import Watch
+
+    words = f"--host {host} --port {port}"
+    shown = token or secrets.token_hex(16)
+    with open_store(location) as read, open_store(location) as watched:
+        reader, watch = Reader(read), Watch(watched)
+        with listen(host, port, words) as listener:
+            app = create_app(reader, watch, token=shown)
+            url = url_of(listener)
+            print(f"open {url}/#token={shown}" if token is None else f"open {url}/", flush=True)
+            try:
+                async with serving(app, listener) as answering:
+                    try:
+                        await asyncio.shield(answering)
+                    finally:
+                        await watch.close()
+            finally:
+                reader.close()

@@ -1,0 +1,1 @@
+"""The live page of a database of runs: read-only, over HTTP."""

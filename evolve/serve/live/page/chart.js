@@ -1,0 +1,70 @@
+// Best so far with its interval on a log scale, in the geometry and classes of the report.
+import { duration, h, svg } from "./dom.js";
+
+const SIDE = 1000;
+const POWERS = [-2, -1, 0, 1, 2, 3];
+const TICKS = [[1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]].map(digits => POWERS.flatMap(power => digits.map(digit => Number((digit * 10 ** power).toPrecision(2)))));
+TICKS.push(Array.from({ length: 99 }, (_, index) => (index + 1) / 10));
+
+// Timed steps as points [x, [value, low, high], step], by `evaluations` or `time`.
+export function points(steps, axis) {
+  let count = 0;
+  const found = [];
+  for (const step of steps) {
+    if (!step.status || step.status === "infra" || step.op === "baseline") continue;
+    if (step.fidelity === "search") count += 1;
+    if (step.ratio && step.fidelity === "search") found.push([axis === "time" ? step.t : count, step.ratio, step]);
+  }
+  return { found, end: axis === "time" ? Math.max(0, ...found.map(p => p[0])) : count };
+}
+
+function best(found) {
+  const kept = [];
+  for (const point of found) if (!kept.length || point[1][0] > kept.at(-1)[1][0]) kept.push(point);
+  return kept;
+}
+
+function staircase(kept, bound, x, y) {
+  const corners = [];
+  for (const [place, ratio] of kept) {
+    if (corners.length) corners.push([x(place), corners.at(-1)[1]]);
+    corners.push([x(place), y(ratio[bound])]);
+  }
+  return [...corners, [SIDE, corners.at(-1)[1]]];
+}
+const path = corners => `M${corners.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}`;
+
+export function chart(runs, axis, label) {
+  const series = runs.map(run => ({ ...run, ...points(run.steps, axis) })).filter(run => run.found.length);
+  if (!series.length) return h("p", { class: "note" }, "No kernel has been timed yet.");
+  const end = Math.max(...series.map(run => run.end)) || 1;
+  let high = 1, low = 1;
+  for (const run of series) for (const [, r] of run.found) { high = Math.max(high, r[2]); low = Math.min(low, r[1]); }
+  low = Math.max(low, high / 40) / 1.05; high *= 1.05;
+  const x = value => SIDE * value / end;
+  const y = value => SIDE * (1 - Math.log(Math.max(value, low) / low) / Math.log(high / low));
+  const area = svg("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, preserveAspectRatio: "none", role: "img", "aria-label": label });
+  const inside = TICKS.map(list => list.filter(tick => tick >= low && tick <= high));
+  const ticks = inside.find(list => list.length >= 4) ?? inside.at(-1);
+  for (const tick of ticks) area.append(svg("path", { class: "grid", d: `M0 ${y(tick)}H${SIDE}` }));
+  area.append(svg("path", { class: "one", d: `M0 ${y(1)}H${SIDE}` }));
+  series.forEach((run, index) => draw(area, run, `series${index % 4}`, x, y));
+  const xs = [0.25, 0.5, 0.75, 0.97].map(share => share * end);
+  return h("div", { class: "chart" },
+    h("div", { class: "plot-area live-chart" }, area,
+      ticks.map(tick => { const t = h("span", { class: "tick y" }, `${tick}×`); t.style.top = `${y(tick) / 10}%`; return t; })),
+    h("div", { class: "x-axis" }, xs.map(value => {
+      const t = h("span", { class: "tick x" }, axis === "time" ? duration(value) : Math.round(value).toLocaleString("en"));
+      t.style.left = `${x(value) / 10}%`;
+      return t;
+    })));
+}
+
+function draw(area, run, color, x, y) {
+  const kept = best(run.found), every = Math.ceil(run.found.length / 1200);
+  const band = [...staircase(kept, 2, x, y), ...staircase(kept, 1, x, y).reverse()];
+  area.append(svg("g", { class: "bands" }, svg("path", { class: `band ${color}`, d: `${path(band)}Z` })));
+  const dots = run.found.filter((_, index) => index % every === 0);
+  area.append(svg("g", { class: "dots" }, svg("path", { d: dots.map(([a, r]) => `M${x(a).toFixed(1)} ${y(r[0]).toFixed(1)}h0`).join("") })));
+  area.append(svg("path", { class: `best ${color}`, d: path(staircase(kept, 0, x, y)) }));
+}

@@ -1,0 +1,63 @@
+// The token lies in the fragment, which a browser sends nowhere, and from then on in the browser.
+const KEY = "evolve-token";
+export function takeGivenToken() {
+  const given = /^#token=([^/]+)(\/.*)?$/.exec(location.hash);
+  if (!given) return;
+  localStorage.setItem(KEY, decodeURIComponent(given[1]));
+  history.replaceState(null, "", `#${given[2] ?? "/"}`);
+}
+export class NoToken extends Error {}
+export const takeToken = token => localStorage.setItem(KEY, token);
+
+async function ask(path) {
+  const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) ?? ""}` };
+  const answer = await fetch(`api/${path}`, { headers });
+  if (answer.status === 401) throw new NoToken();
+  if (!answer.ok) throw new Error((await answer.json()).detail ?? `status ${answer.status}`);
+  return answer;
+}
+export async function get(path, values = {}) {
+  const query = new URLSearchParams(values).toString();
+  return (await ask(query ? `${path}?${query}` : path)).json();
+}
+
+// Calls `take` with each event, until the connection ends.
+export async function follow(take) {
+  const reader = (await ask("events")).body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) if (part.startsWith("data: ")) take(JSON.parse(part.slice(6)));
+  }
+}
+
+// The steps of a run by number. What changes while they are loaded is newer, and stands.
+export class Steps {
+  constructor(name) {
+    this.name = name;
+    this.list = [];
+    this.loading = null;
+  }
+  put(steps, isNews = false) {
+    for (const step of steps) if (isNews || !this.list[step.n]) this.list[step.n] = step;
+  }
+  get known() { return this.list.filter(Boolean); }
+  // Loads all that are missing up to a number; `shown` is called after each part.
+  load(asked, shown) {
+    this.loading ??= this.parts(asked, shown).finally(() => { this.loading = null; });
+    return this.loading;
+  }
+  async parts(asked, shown) {
+    for (;;) {
+      let first = 0;
+      while (this.list[first]) first += 1;
+      if (first >= asked) return;
+      const found = await get("steps", { name: this.name, after: first - 1 });
+      this.put(found);
+      if (!found.length) return;
+      shown();
+    }
+  }
+}

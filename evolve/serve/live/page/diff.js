@@ -1,0 +1,49 @@
+// Two texts side by side: the longest common subsequence of lines, after equal ends are set aside.
+import { h } from "./dom.js";
+
+const MOST = 2000; // lines of the differing middle: the table grows with their product
+const AROUND = 3;
+
+export function rows(before, after) {
+  const a = before.split("\n"), b = after.split("\n");
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
+  while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail += 1;
+  const same = lines => lines.map(line => [line, line]);
+  const middle = compare(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
+  return [...same(a.slice(0, head)), ...middle, ...same(tail ? a.slice(-tail) : [])];
+}
+
+function compare(a, b) {
+  if (a.length > MOST || b.length > MOST) return paired(a, b);
+  const width = b.length + 1, table = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i -= 1) for (let j = b.length - 1; j >= 0; j -= 1) {
+    table[i * width + j] = a[i] === b[j] ? table[(i + 1) * width + j + 1] + 1
+      : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+  }
+  const found = [];
+  let i = 0, j = 0, out = [], into = [];
+  const close = () => { found.push(...paired(out, into)); out = []; into = []; };
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) { close(); found.push([a[i++], b[j++]]); }
+    else if (j >= b.length || (i < a.length && table[(i + 1) * width + j] >= table[i * width + j + 1])) out.push(a[i++]);
+    else into.push(b[j++]);
+  }
+  close();
+  return found;
+}
+const paired = (a, b) => Array.from({ length: Math.max(a.length, b.length) }, (_, n) => [a[n] ?? null, b[n] ?? null]);
+
+export function sideBySide(before, after) {
+  const all = rows(before, after);
+  const near = all.map(([a, b]) => a !== b);
+  const shown = near.map((_, index) => near.slice(Math.max(0, index - AROUND), index + AROUND + 1).includes(true));
+  const body = [];
+  all.forEach(([a, b], index) => {
+    if (shown[index]) body.push(h("tr", {}, cell(a, a !== b && "del"), cell(b, a !== b && "add")));
+    else if (index === 0 || shown[index - 1]) body.push(h("tr", { class: "gap" }, h("td", { colspan: 2 }, "⋯")));
+  });
+  if (!near.includes(true)) return h("p", { class: "note" }, "The source is that of its parent.");
+  return h("table", { class: "sides" }, h("thead", { class: "hidden" }, h("tr", {}, h("th", {}, "Parent"), h("th", {}, "This program"))), h("tbody", {}, body));
+}
+const cell = (text, kind) => h("td", { class: text !== null && kind }, text ?? "");

@@ -1,0 +1,24 @@
+// Elements are made of text nodes only: nothing that a candidate wrote is read as markup.
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name.startsWith("--") || name === "width%") {
+      node.style.setProperty(name === "width%" ? "width" : name, name === "width%" ? `${value}%` : value);
+    } else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(Infinity).filter(each => each !== null && each !== undefined && each !== false));
+  return node;
+}
+export const h = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+export const svg = (name, attributes = {}, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+
+export const times = value => `${value >= 100 ? value.toFixed(0) : value.toPrecision(3)}×`;
+export const ratio = r => r ? `${times(r[0])}` : "";
+export const span = r => r ? `${times(r[1])} to ${times(r[2])}` : "";
+export const words = text => String(text ?? "").replaceAll("_", " ");
+export function duration(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

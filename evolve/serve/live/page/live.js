@@ -1,0 +1,150 @@
+import { follow, get, NoToken, Steps, takeGivenToken, takeToken } from "./data.js";
+import { h, ratio, span } from "./dom.js";
+import * as views from "./views.js";
+
+const main = document.getElementById("main"), status = document.getElementById("state");
+const runs = new Map(), steps = new Map(), chosen = new Set();
+let show = () => {}, hear = () => {}, axis = "evaluations";
+const put = (...content) => main.replaceChildren(...content.flat(Infinity).filter(Boolean));
+const say = (text, isBad) => { status.textContent = text; status.className = isBad ? "bad" : ""; };
+
+function stepsOf(name) {
+  if (!steps.has(name)) steps.set(name, new Steps(name));
+  return steps.get(name);
+}
+
+// Draws at most once a frame, and only while the page is seen.
+let waits = false;
+function soon() {
+  if (waits) return;
+  waits = true;
+  requestAnimationFrame(() => { waits = false; show(); });
+}
+
+function take(event) {
+  if (event.trouble) { say(event.trouble, true); return; }
+  for (const run of event.runs ?? []) runs.set(run.name, { ...runs.get(run.name), ...run });
+  for (const [name, found] of Object.entries(event.steps ?? {})) steps.get(name)?.put(found, true);
+  say("live");
+  if (!event.hello) hear(event);
+}
+
+function showList() {
+  const draw = () => put(views.runList([...runs.values()], chosen, name => {
+    if (!chosen.delete(name)) chosen.add(name);
+    draw();
+  }));
+  show = draw; hear = soon;
+  draw();
+}
+
+async function showComparison(names) {
+  const draw = () => put(views.comparison(names.map(name => ({ name, line: runs.get(name), steps: stepsOf(name).known })), axis, each => { axis = each; draw(); }));
+  show = draw;
+  const load = name => runs.has(name) && stepsOf(name).load(runs.get(name).asked, soon);
+  hear = () => { names.forEach(load); soon(); };
+  draw();
+  await Promise.all(names.map(load));
+}
+
+async function showRun(name) {
+  const own = stepsOf(name), state = { upTo: null };
+  const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div") };
+  const fill = (part, ...content) => parts[part].replaceChildren(...content.flat(Infinity).filter(Boolean));
+  let run = await get("run", { name });
+  const replay = h("input", { type: "range", min: 1, max: 1, value: 1, "aria-label": "Replay up to step", oninput: () => {
+    state.upTo = Number(replay.value) >= Number(replay.max) ? null : Number(replay.value);
+    draw();
+  } });
+  const draw = () => {
+    run = { ...run, ...runs.get(name), step: n => own.list[n] };
+    const all = own.known, shown = state.upTo === null ? all : all.slice(0, state.upTo);
+    replay.max = Math.max(all.length, 1);
+    replay.value = shown.length;
+    fill("head", h("p", { class: "figure gain" }, h("strong", {}, ratio(run.best) || "none"), h("span", {}, run.best ? `best speedup over ${run.baseline}, ${span(run.best)}` : "no kernel timed yet")),
+      h("p", { class: "note" }, `${run.task}; ${views.whatState(run)}; ${run.verified ? "verified" : "not verified"}`));
+    fill("axes", views.axes(axis, each => { axis = each; draw(); }));
+    fill("chart", views.progressPart(run, shown, axis, all.length));
+    fill("funnel", views.funnel(shown));
+    fill("budget", views.budget(run));
+    fill("newest", views.newest(run, shown));
+  };
+  const drawRest = () => {
+    fill("archive", views.archive(run));
+    fill("cases", views.cases(run.cases) ?? h("p", { class: "note" }, "Nothing has been timed yet."));
+    fill("way", views.way({ ...run, step: n => own.list[n] }));
+  };
+  const isHere = () => show === draw;
+  show = draw;
+  let asking = false;
+  hear = async event => {
+    soon();
+    const line = event.runs?.find(each => each.name === name);
+    if (line) own.load(line.asked, soon);
+    if (asking || !(line || event.steps?.[name])) return;
+    asking = true;
+    setTimeout(async () => {
+      asking = false;
+      if (!isHere()) return;
+      run = await get("run", { name });
+      if (isHere()) drawRest();
+    }, 1000);
+  };
+  put(h("h1", {}, name), parts.head,
+    views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
+    views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget), views.section("Cases of the best", parts.cases),
+    views.section("Way to the best", parts.way), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
+  draw(); drawRest();
+  await own.load(run.asked, soon);
+  if (isHere()) drawRest();
+}
+
+async function showStep(name, number) {
+  show = () => {}; hear = () => {};
+  put(views.stepPage(await get("step", { name, sequence: number })));
+}
+
+async function route() {
+  takeGivenToken();
+  const [kind, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  try {
+    if (kind === "run" && rest[1] === "step") await showStep(rest[0], rest[2]);
+    else if (kind === "run") await showRun(rest[0]);
+    else if (kind === "compare") await showComparison(rest);
+    else showList();
+  } catch (error) {
+    if (error instanceof NoToken) askToken();
+    else put(h("p", { class: "bad" }, String(error.message)));
+  }
+}
+
+function askToken() {
+  say("the server wants its token", true);
+  const field = h("input", { type: "password", id: "token", autocomplete: "off" });
+  put(h("h1", {}, "Token"), h("p", { class: "note" }, "Open the address that evolve ui has printed, or enter its token."),
+    h("form", { onsubmit: event => { event.preventDefault(); takeToken(field.value.trim()); location.reload(); } }, h("label", { for: "token" }, "Token "), field, " ", h("button", {}, "Show")));
+  field.focus();
+}
+
+addEventListener("hashchange", () => { scrollTo(0, 0); route().then(() => main.focus({ preventScroll: true })); });
+addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea")) return;
+  const rel = { j: "next", k: "prev" }[event.key];
+  if (rel) document.querySelector(`a[rel=${rel}]`)?.click();
+});
+
+takeGivenToken();
+for (let wait = 500; ; wait = Math.min(2 * wait, 10000)) {
+  try {
+    for (const run of await get("runs")) runs.set(run.name, run);
+    let isNew = true;
+    await follow(event => {
+      take(event);
+      if (isNew) { isNew = false; wait = 500; steps.clear(); route(); }
+    });
+  } catch (error) {
+    if (error instanceof NoToken) { askToken(); break; }
+  }
+  say("no connection to the server; trying again", true);
+  await new Promise(done => setTimeout(done, wait));
+}

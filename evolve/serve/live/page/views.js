@@ -1,0 +1,108 @@
+import { chart } from "./chart.js";
+import { sideBySide } from "./diff.js";
+import { duration, h, ratio, span, words } from "./dom.js";
+
+const link = name => `#/run/${encodeURIComponent(name)}`;
+const stepLink = (name, n) => h("a", { href: `${link(name)}/step/${n}` }, `#${n}`);
+const section = (title, ...content) => h("section", {}, h("h2", {}, title), content);
+const wide = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
+const row = cells => h("tr", {}, cells.map((each, index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, each)));
+export const whatState = run => run.reason ? `${run.state}: ${run.reason}` : run.state;
+
+export function runList(runs, chosen, choose) {
+  const lines = [...runs].reverse().map(run => row([
+    h("a", { href: link(run.name) }, run.name), run.task, run.state,
+    [h("b", {}, ratio(run.best) || "none"), " ", h("span", { class: "quiet" }, span(run.best))],
+    run.evaluations.toLocaleString("en"), duration(run.wall_time_s), run.usd === null ? "unknown" : `$${run.usd.toFixed(2)}`,
+    h("input", { type: "checkbox", "aria-label": `compare ${run.name}`, checked: chosen.has(run.name) ? "" : null, onchange: () => choose(run.name) }),
+  ]));
+  const target = [...chosen].map(encodeURIComponent).join("/");
+  return [h("h1", {}, "Runs"),
+    runs.length ? wide("Runs", table(["Run", "Task", "State", "Best", "Evaluations", "Time", "Cost", "Compare"], lines))
+      : h("p", { class: "note" }, "The database holds no run yet."),
+    chosen.size > 1 && h("p", { class: "controls" }, h("a", { href: `#/compare/${target}` }, `Compare ${chosen.size} runs`))];
+}
+
+export function comparison(runs, axis, setAxis) {
+  return [h("h1", {}, "Runs side by side"), axes(axis, setAxis), chart(runs, axis, "Best speedup so far of several runs"),
+    table(["Run", "Best", "Interval", "Evaluations"], runs.map((run, index) => row([
+      h("a", { href: link(run.name) }, `${run.name} (${["blue", "purple", "green", "orange"][index % 4]})`),
+      ratio(run.line?.best) || "none", span(run.line?.best), run.line?.evaluations ?? ""])))];
+}
+
+export function axes(axis, setAxis) {
+  return h("div", { class: "controls", role: "group", "aria-label": "Horizontal axis" },
+    ["evaluations", "time"].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each}`)));
+}
+
+export function progressPart(run, shown, axis, total) {
+  return [chart([{ name: run.name, steps: shown }], axis, "Best speedup so far with its interval"),
+    h("p", { class: "note" }, `${shown.length.toLocaleString("en")} of ${total.toLocaleString("en")} steps`)];
+}
+
+export function funnel(shown) {
+  const searched = shown.filter(step => step.fidelity !== "verify" && step.op !== "baseline");
+  const counts = new Map();
+  for (const step of searched) {
+    const end = step.status ?? (step.failure ? "no program" : "open");
+    counts.set(end, (counts.get(end) ?? 0) + 1);
+  }
+  const faster = searched.filter(step => step.ratio && step.ratio[1] > 1).length;
+  const lines = [["proposals", searched.length], ...[...counts].sort((a, b) => b[1] - a[1]), ["faster than the baseline", faster]];
+  return table(["Verdict", "Proposals", ""], lines.map(([name, count]) => row([words(name), count.toLocaleString("en"),
+    h("div", { class: "share" }, h("span", { "width%": 100 * count / (searched.length || 1) }))])));
+}
+
+const UNITS = { wall_time: "wall_time_s", device_time: "device_time_s" };
+export function budget(run) {
+  const amount = (name, value) => name in UNITS ? duration(value) : name === "usd" ? `$${value.toFixed(2)}` : Math.round(value).toLocaleString("en");
+  const lines = Object.entries(run.limits).map(([name, limit]) => {
+    const used = run[UNITS[name] ?? name];
+    if (used === null || used === undefined) return row([words(name), "unknown", amount(name, limit), "", ""]);
+    const left = used > 0 ? run.wall_time_s * (limit / used - 1) : null;
+    const forecast = run.state !== "running" || left === null ? "" : left > 0 ? `in ${duration(left)}` : "now";
+    return row([words(name), amount(name, used), amount(name, limit), h("div", { class: "share" }, h("span", { "width%": Math.min(100, 100 * used / limit) })), forecast]);
+  });
+  return lines.length ? table(["Budget", "Used", "Limit", "", "Reached at this pace"], lines) : h("p", { class: "note" }, "No limit is set.");
+}
+
+export function archive(run) {
+  const map = run.archive;
+  if (!map) return table(["Place", "Speedup", "Step"], run.ranked.map(each => row([each.slot, [each.speedup, " ", h("span", { class: "quiet" }, each.span)], stepLink(run.name, each.sequence)])));
+  const lines = map.cells.map((cells, index) => h("tr", {}, h("th", { scope: "row" }, map.row_values[index]),
+    cells.map(cell => cell ? h("td", { "--heat": cell.heat }, cell.speedup, " ", stepLink(run.name, cell.sequence)) : h("td", { class: "empty" }, "·"))));
+  return [h("p", { class: "note" }, `Rows: ${words(map.row_axis)}; columns: ${words(map.column_axis)}.`),
+    wide("Archive", h("table", { class: "heat" }, h("thead", {}, h("tr", {}, h("td", {}), map.column_values.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, lines)))];
+}
+
+export function cases(items) {
+  if (!items.some(each => each.ratio)) return null;
+  const logs = items.filter(each => each.ratio).map(each => Math.log(each.ratio[0])), low = Math.min(...logs), high = Math.max(...logs);
+  return h("table", { class: "heat" }, h("thead", {}, h("tr", {}, ["Case", "Speedup", "Interval"].map(each => h("th", { scope: "col" }, each)))),
+    h("tbody", {}, items.map(each => h("tr", {}, h("th", { scope: "row" }, each.name),
+      h("td", { "--heat": each.ratio ? (Math.log(each.ratio[0]) - low) / (high - low || 1) : 0 }, each.ratio ? ratio(each.ratio) : each.passed ? "not timed" : "failed"),
+      h("td", { class: each.ratio && each.ratio[2] < 1 && "bad" }, span(each.ratio))))));
+}
+
+export const way = run => run.way.length ? h("ol", { class: "path" }, run.way.map(n => h("li", {}, stepLink(run.name, n), " ",
+  run.step?.(n) ? `${run.step(n).op} ${ratio(run.step(n).ratio)}` : ""))) : h("p", { class: "note" }, "No kernel has won yet.");
+
+export const newest = (run, shown) => wide("Newest steps", table(["Step", "Operator", "Verdict", "Speedup", "Interval"],
+  shown.slice(-25).reverse().map(step => row([stepLink(run.name, step.n), step.op, words(step.status ?? step.failure ?? "open"), ratio(step.ratio), span(step.ratio)]))));
+
+export function stepPage(step) {
+  const about = [step.op, words(step.status ?? (step.failure || "open")), step.ratio && `${ratio(step.ratio)} (${span(step.ratio)})`].filter(Boolean).join(", ");
+  const text = (title, content) => content ? h("details", { open: "" }, h("summary", {}, title), h("pre", { class: "text", tabindex: 0 }, content)) : null;
+  return [h("h1", {}, `Step ${step.n} of `, h("a", { href: link(step.run) }, step.run)),
+    h("p", { class: "meaning" }, about),
+    h("p", { class: "controls" }, step.n > 0 && h("a", { href: `${link(step.run)}/step/${step.n - 1}`, rel: "prev" }, "Previous (k)"), h("a", { href: `${link(step.run)}/step/${step.n + 1}`, rel: "next" }, "Next (j)")),
+    step.note && h("p", { class: "remark" }, step.note), step.failure && h("p", { class: "bad" }, step.failure),
+    Object.keys(step.assignment).length > 0 && h("ul", { class: "changes" }, Object.entries(step.assignment).map(([name, value]) => h("li", {}, `${name} = ${value}`))),
+    section("Verdict", cases(step.cases), step.labels.length > 0 && h("p", { class: "note" }, step.labels.join(", ")), text("Feedback", step.feedback)),
+    step.parent_source !== null && step.source !== null && section("Change", h("p", { class: "note" }, "Left: the parent", step.parent_step !== null && [", ", stepLink(step.run, step.parent_step)], ". Right: this program."), sideBySide(step.parent_source, step.source)),
+    step.rounds.map((round, index) => section(`Prompt and reply${step.rounds.length > 1 ? ` ${index + 1}` : ""}`, h("p", { class: "note" }, round.model),
+      round.prompt.map(each => text(each.role, each.text)), text("reply", round.reply ?? "Not answered yet."))),
+    step.source !== null && section("Source", text("Whole source", step.source))];
+}
+export { section };

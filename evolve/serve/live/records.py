@@ -1,0 +1,158 @@
+"""Runs, steps and verdicts of a store as plain values for the page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from evolve.core.lineage import Step
+from evolve.core.measurement import Ratio
+from evolve.core.records import RunRow, Ticket
+from evolve.core.run_store import RunStore
+from evolve.report.lineage import speedup
+from evolve.report.run import archive_map
+from evolve.report.text import printable
+from evolve.store.champion import champion
+
+PAGE = 2000  # steps of one answer
+MAX_TEXT = 200_000  # characters of a source, a prompt or a reply
+LIMITS = ("evaluations", "proposals", "wall_time", "device_time", "usd", "tokens")
+
+
+def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
+    """A run with its counters; a few rows, however long the run is."""
+    progress = store.progress(run.id)
+    return {
+        "name": run.name,
+        "task": printable(run.task.name),
+        "state": run.state,
+        "reason": printable(run.reason),
+        "created": run.created,
+        "baseline": run.baseline,
+        "asked": store.next_sequence(run.id),
+        "best": _ratio(progress.best),
+        "evaluations": progress.evaluations,
+        "screens": progress.screens,
+        "proposals": progress.proposals,
+        "wall_time_s": progress.wall_time_s,
+        "device_time_s": progress.device_time_s,
+        "tokens": progress.tokens,
+        "usd": progress.usd,
+    }
+
+
+def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
+    """What the page of a run shows beside its steps."""
+    slots = store.slots(run.id)
+    heat = archive_map.heat_map(slots) if slots else None
+    winner = champion(store, run)
+    return run_line(store, run) | {
+        "limits": limits(run.config),
+        "archive": asdict(heat) if heat else None,
+        "ranked": [asdict(place) for place in archive_map.ranked(slots)],
+        "verified": winner is not None and winner.verified,
+        "way": store.line_to(run.id, winner.program) if winner else [],
+        "cases": _cases(store, run, winner.sequence) if winner else [],
+    }
+
+
+def limits(config: Mapping[str, Any]) -> dict[str, float]:
+    """The limits of a run that are set, in units of its counters."""
+    from evolve.search.termination import parse_duration
+
+    found = {}
+    for name, value in dict(config.get("termination") or {}).items():
+        if name in LIMITS and value is not None:
+            found[name] = parse_duration(value) if name.endswith("_time") else float(value)
+    return found
+
+
+def steps_after(store: RunStore, run: RunRow, after: int) -> list[dict[str, Any]]:
+    """The next steps by sequence number, at most `PAGE`."""
+    page = islice(store.steps(run.id, after=after), PAGE)
+    return [step_line(step, run.baseline) for step in page]
+
+
+def step_line(step: Step, baseline: str) -> dict[str, Any]:
+    """A step in few words; what it lacks is left out."""
+    record = {
+        "n": step.sequence,
+        "op": printable(step.operator),
+        "program": step.program[:16] if step.program else None,
+        "parent": step.parents[0][:16] if step.parents else None,
+        "status": str(step.status) if step.status else None,
+        "failure": printable(step.failure[:200]),
+        "fidelity": step.fidelity.value,
+        "ratio": _ratio(speedup(step, baseline)),
+        "custom": step.custom,
+        "slot": step.slot,
+        "t": round(step.elapsed_s, 2),
+    }
+    return {name: value for name, value in record.items() if value not in (None, "")}
+
+
+def step_page(store: RunStore, run: RunRow, sequence: int) -> dict[str, Any]:
+    """A step with its source, its main parent's, its verdict, and what models were asked."""
+    step, ticket = store.step(run.id, sequence), store.ticket(run.id, sequence)
+    verdict = store.evaluation(run.id, sequence)
+    parent = step.parents[0] if step.parents else None
+    return step_line(step, run.baseline) | {
+        "run": run.name,
+        "note": printable(step.note),
+        "labels": [printable(label) for label in step.labels],
+        "assignment": {name: str(value) for name, value in step.assignment.items()},
+        "source": _text(store.source(step.program)) if step.program else None,
+        "parent_source": _text(store.source(parent)) if parent else None,
+        "parent_step": _maker(store, run, parent) if parent else None,
+        "feedback": _text(verdict.feedback) if verdict else "",
+        "cases": _cases(store, run, sequence),
+        "rounds": _rounds(ticket),
+    }
+
+
+def _maker(store: RunStore, run: RunRow, program: str) -> int | None:
+    """The step that first gave a program."""
+    line = store.line_to(run.id, program)
+    return line[-1] if line else None
+
+
+def _cases(store: RunStore, run: RunRow, sequence: int) -> list[dict[str, Any]]:
+    verdict = store.evaluation(run.id, sequence)
+    return [
+        {
+            "name": printable(case.name),
+            "passed": case.passed,
+            "ratio": _ratio(case.ratios.get(run.baseline)),
+        }
+        for case in (verdict.cases if verdict else ())
+    ]
+
+
+def _rounds(ticket: Ticket) -> list[dict[str, Any]]:
+    rounds: list[dict[str, Any]] = [
+        {
+            "prompt": _messages(exchange.request.messages),
+            "reply": _text(exchange.reply.text),
+            "model": printable(exchange.reply.model),
+        }
+        for exchange in ticket.exchanges
+    ]
+    if ticket.request is not None:
+        prompt = _messages(ticket.request.messages)
+        rounds.append({"prompt": prompt, "reply": None, "model": printable(ticket.model)})
+    return rounds
+
+
+def _messages(messages: Sequence[Any]) -> list[dict[str, str]]:
+    return [{"role": str(each.role), "text": _text(each.content)} for each in messages]
+
+
+def _text(text: str) -> str:
+    left_out = len(text) - MAX_TEXT
+    return printable(text[:MAX_TEXT]) + (f"\n({left_out:,} more)" if left_out > 0 else "")
+
+
+def _ratio(ratio: Ratio | None) -> list[float] | None:
+    if ratio is None:
+        return None
+    return [float(f"{each:.5g}") for each in (ratio.value, ratio.low, ratio.high)]

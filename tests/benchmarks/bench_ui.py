@@ -1,0 +1,134 @@
+"""`evolve ui` over a large store: when a stored step reaches a page, and what watching costs.
+
+    python -m tests.benchmarks.bench_ui [--steps 100000] [--watchers 10]
+
+The step is written by this process; the server is another one on the same machine.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.program import Program
+from evolve.core.protocols import Proposal
+from evolve.store import Store
+from tests.benchmarks.bench_store import grow
+from tests.benchmarks.conditions import print_conditions
+from tests.report.filling import TASK, evaluation, source
+
+TOKEN = "bench-0123456789abcdef"
+ROUNDS = 20
+WRITTEN = 100
+
+
+@contextlib.contextmanager
+def served(path: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "evolve", "ui", str(path), "--port", "0"]
+    environment = os.environ | {"EVOLVE_UI_TOKEN": TOKEN}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().removeprefix("open ").strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Watcher(threading.Thread):
+    """Notes when each step arrived."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.url = url
+        self.is_ready = threading.Event()
+        self.came: dict[int, float] = {}
+
+    def run(self) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.stream("GET", f"{self.url}api/events", headers=headers, timeout=60) as stream,
+        ):
+            for line in stream.iter_lines():
+                if line.startswith("data: "):
+                    self._take(json.loads(line[6:]))
+
+    def _take(self, event: dict) -> None:
+        if event.get("hello"):
+            self.is_ready.set()
+        for steps in event.get("steps", {}).values():
+            self.came |= {step["n"]: time.perf_counter() for step in steps}
+
+
+def write(store: Store, run: int, number: int) -> int:
+    """A whole step; its number."""
+    proposal = Proposal(program=Program(source(10**6 + number, 4)))
+    ticket = store.propose(store.ask(run, "improve", ()), proposal)
+    store.start_evaluation(ticket)
+    verdict = evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, 0.1)
+    store.tell(store.evaluated(ticket, verdict), None, None)
+    return ticket.sequence
+
+
+def rate(store: Store, run: int, start: int) -> float:
+    """Milliseconds of one step, which is all that the store does for a search."""
+    began = time.perf_counter()
+    for number in range(start, start + WRITTEN):
+        write(store, run, number)
+    return 1000 * (time.perf_counter() - began) / WRITTEN
+
+
+def latency_ms(store: Store, run: int, watcher: Watcher) -> Iterator[float]:
+    for number in range(ROUNDS):
+        store.heartbeat(run, 0.1)
+        sequence, told = write(store, run, 10_000 + number), time.perf_counter()
+        while sequence not in watcher.came:
+            time.sleep(0.005)
+        yield 1000 * (watcher.came[sequence] - told)
+        time.sleep(0.037 * (number % 7))
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ms ({min(values):.2f} to {max(values):.2f})"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--steps", type=int, default=100_000)
+    options.add_argument("--watchers", type=int, default=10)
+    chosen = options.parse_args()
+    print_conditions()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "evolve.db"
+        print(f"filled with {chosen.steps:,} steps in {grow(path, chosen.steps):.0f} s")
+        with Store.open(path) as store, served(path) as url:
+            run = store.runs()[0].id
+            store.claim(run)
+            store.heartbeat(run, 0.1)
+            alone = [rate(store, run, WRITTEN * number) for number in range(5)]
+            watchers = [Watcher(url) for _ in range(chosen.watchers)]
+            for watcher in watchers:
+                watcher.start()
+            for watcher in watchers:
+                watcher.is_ready.wait(60)
+            watched = [rate(store, run, WRITTEN * number) for number in range(5, 10)]
+            found = sorted(latency_ms(store, run, watchers[0]))
+    print(f"step, not watched   {spread(alone)}")
+    print(f"step, {chosen.watchers} watchers   {spread(watched)}")
+    print(f"until a page has it {statistics.median(found):.0f} ms (at most {found[-1]:.0f})")
+
+
+if __name__ == "__main__":
+    main()

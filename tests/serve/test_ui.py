@@ -1,0 +1,237 @@
+"""`evolve ui`: the page and its answers, by HTTP and in a real browser.
+
+1. Nothing but the page's own files is given without the token.
+2. Steps come page by page; what is stored while a page is open reaches it by itself.
+3. A link to a step stays valid; nothing that a candidate wrote is read as markup.
+4. What cannot be is said in one line.
+"""
+
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evolve.core.evaluation import Fidelity, Status
+from evolve.core.program import Program
+from evolve.core.protocols import Proposal
+from evolve.report.text import TIMES
+from evolve.store import Store
+from tests.report.filling import TASK, Filling, evaluation, source
+from tests.serve.browsing import BROWSER, Tab, browsing
+from tests.serve.serving import ROOT
+
+TOKEN = "0123456789abcdef-ui"
+HOSTILE = "<img src=x onerror=document.title='taken'>"
+
+
+def start(*words: str, token: str = TOKEN) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "evolve", "ui", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "EVOLVE_UI_TOKEN": token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
+    path = tmp_path_factory.mktemp("ui") / "evolve.db"
+    with Store.open(path, create=True) as store:
+        done = Filling(store=store, name="done").search(40)
+        done.verify()
+        done.finish()
+        under_way = Filling(store=store, name="under way").search(5)
+        root = next(iter(under_way.slots.values())).program
+        hostile = Program(f"# {HOSTILE}\n{source(999, 2)}")
+        proposal = Proposal(program=hostile, parents=(root,), note=HOSTILE)
+        under_way.step("improve", proposal, evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, 0.1))
+        yield under_way
+
+
+@pytest.fixture(scope="module")
+def url(filled: Filling) -> Iterator[str]:
+    server = start(filled.store.location, "--port", "0")
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    try:
+        yield line.removeprefix("open ").strip()
+    finally:
+        server.terminate()
+        assert server.wait(20) == 0
+
+
+@pytest.fixture
+def ask(url: str) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+        yield client
+
+
+def add_step(filled: Filling, number: int, value: float) -> int:
+    root = next(iter(filled.slots.values())).program
+    proposal = Proposal(program=Program(source(number, 4)), parents=(root,))
+    verdict = evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, value)
+    filled.store.heartbeat(filled.run.id, 0.1)
+    return filled.step("improve", proposal, verdict).sequence
+
+
+def test_only_the_files_of_the_page_are_given_without_the_token(url: str) -> None:
+    page = httpx.get(url).text
+    assert '<main id="main"' in page
+    assert httpx.get(f"{url}page/live.js").status_code == 200
+    for path in ("runs", "run?name=done", "steps?name=done", "step?name=done&sequence=0", "events"):
+        assert httpx.get(f"{url}api/{path}").status_code == 401
+        wrong = {"Authorization": "Bearer another-token-0123"}
+        assert httpx.get(f"{url}api/{path}", headers=wrong).status_code == 401
+
+
+def test_the_page_names_no_other_address(url: str) -> None:
+    """Relative addresses alone go through a forwarded port."""
+    page = httpx.get(url).text
+    files = re.findall(r'(?:src|href)="([^"#:]+)"', page)
+    for text in [page, *(httpx.get(url + file).text for file in files)]:
+        assert not re.search(r'https?://(?!www\.w3\.org)|["\'(]/\w', text)
+
+
+def test_steps_come_in_order_after_a_number(ask: httpx.Client) -> None:
+    everything = ask.get("api/steps", params={"name": "done"}).json()
+    assert [step["n"] for step in everything] == list(range(41))
+    rest = ask.get("api/steps", params={"name": "done", "after": 37}).json()
+    assert rest == everything[38:]
+
+
+def test_what_is_not_there_is_said(ask: httpx.Client) -> None:
+    missing = ask.get("api/step", params={"name": "done", "sequence": 4000})
+    assert missing.status_code == 404
+    assert "it has 0 to 40" in missing.json()["detail"]
+    assert ask.get("api/run", params={"name": "no"}).status_code == 404
+    assert ask.get("api/steps", params={"name": "done", "after": "x"}).status_code == 422
+
+
+def test_all_watchers_hear_of_a_new_step(filled: Filling, ask: httpx.Client) -> None:
+    heard: list[list[dict]] = [[] for _ in range(3)]
+    ready = [threading.Event() for _ in heard]
+
+    def listen(place: int) -> None:
+        with ask.stream("GET", "api/events") as stream:
+            for line in stream.iter_lines():
+                if not line.startswith("data: "):
+                    continue
+                event = json.loads(line.removeprefix("data: "))
+                if event.get("hello"):
+                    ready[place].set()
+                heard[place] += event.get("steps", {}).get("under way", [])
+                if heard[place]:
+                    return
+
+    threads = [threading.Thread(target=listen, args=(place,), daemon=True) for place in range(3)]
+    for thread in threads:
+        thread.start()
+    assert all(each.wait(20) for each in ready)
+    number = add_step(filled, 500, 0.3)
+    for thread in threads:
+        thread.join(20)
+    assert [[step["n"] for step in steps] for steps in heard] == [[number]] * 3
+    assert heard[0][0]["status"] == "correct"
+
+
+@pytest.mark.slow
+def test_a_taken_port_is_said(filled: Filling) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = start(filled.store.location, "--port", str(port))
+        _, said = server.communicate(timeout=60)
+    assert server.returncode == 2
+    assert f"--port {port}" in said
+    assert "name another port" in said
+
+
+def test_a_store_of_another_version_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "newer.db"
+    Store.open(path, create=True).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    server = start(str(path), "--port", "0")
+    _, said = server.communicate(timeout=60)
+    assert server.returncode == 2
+    assert "schema 999" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed")
+    with browsing(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.mark.browser
+def test_a_run_is_followed_and_replayed_in_a_browser(tab: Tab, url: str, filled: Filling) -> None:
+    tab.size(1280, 900)
+    tab.open(f"{url}#token={TOKEN}/run/under%20way")
+    tab.wait_for_text("best speedup over eager")
+    tab.wait_for_text("live")
+    before = filled.store.next_sequence(filled.run.id)
+    tab.wait_for_text(f"{before} of {before} steps")
+    began = time.monotonic()
+    add_step(filled, 501, 1.0)
+    tab.wait_for_text(f"{before + 1} of {before + 1} steps")
+    assert time.monotonic() - began < 5
+    tab.wait_for_text(f"2.72{TIMES}")
+    tab.ask("r = document.querySelector('input[type=range]'); r.value = 2;"
+            "r.dispatchEvent(new Event('input')); 0")  # fmt: skip
+    tab.wait_for_text(f"2 of {before + 1} steps")
+    assert "token" not in tab.ask("location.href")
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
+    tab.open(f"{url}#token={TOKEN}/run/under%20way/step/5")
+    tab.wait_for_text("Step 5 of under way")
+    tab.wait_for_text(HOSTILE)
+    assert tab.ask("document.querySelectorAll('.sides .add').length") >= 1
+    assert tab.ask("document.title") == "evolve"
+    assert tab.ask("document.images.length") == 0
+    tab.press("k")
+    tab.wait_for_text("Step 4 of under way")
+    assert tab.ask("location.hash") == "#/run/under%20way/step/4"
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_need_not_scroll_sideways(tab: Tab, url: str, scheme: str) -> None:
+    tab.size(390, 800, scheme)
+    for route, text in (
+        ("/", "Compare"),
+        ("/run/done", "41 of 41 steps"),
+        ("/run/done/step/30", "Step 30"),
+        ("/compare/done/under%20way", "side by side"),
+    ):
+        tab.open("about:blank")
+        tab.open(f"{url}#token={TOKEN}{route}")
+        tab.wait_for_text(text)
+        assert tab.ask("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.browser
+def test_a_wrong_token_is_asked_for_again(tab: Tab, url: str) -> None:
+    tab.open("about:blank")
+    tab.open(f"{url}#token=this-is-another-token")
+    tab.wait_for_text("enter its token")
+    tab.ask(f"document.getElementById('token').value = {TOKEN!r};"
+            "document.querySelector('form button').click()")  # fmt: skip
+    tab.wait_for_text("under way")
