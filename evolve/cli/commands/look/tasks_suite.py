@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from evolve.app.bench.suite_check import Checked, State, check_suite, count, line_of, read_checked
 from evolve.app.device import device_words, kind_here, start_local
-from evolve.app.suite_check import Checked, State, check_suite, count, line_of, read_checked
 from evolve.app.text import table
 from evolve.cli.args import parser
 from evolve.core.devices import device_kind
