@@ -32,6 +32,8 @@ def attach(store: RunStore, run: RunRow, *, model: LanguageModel | None = None) 
             store, run, run.config, model=model, device_class=device_class
         )
     finally:
+        if _traces(store, run) != before:
+            store.log("changed by hand", run.name)
         store.release(run.id, *_standing(store, run, before))
 
 

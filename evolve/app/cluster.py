@@ -146,6 +146,7 @@ async def work(
     server: str,
     token_file: str | None,
     idle_s: float,
+    metrics: str | None,
     say: Callable[[str], None],
 ) -> None:
     """Judge for searches at an address, one after the other, until cancelled.
@@ -155,6 +156,7 @@ async def work(
         server: the address of the search.
         token_file: has the token that it asks for (None: the environment has it).
         idle_s: ends it when no search has been there for so long; may be infinite.
+        metrics: HOST:PORT where Prometheus is answered; None: nowhere.
         say: takes lines for people.
 
     Raises:
@@ -184,6 +186,13 @@ async def work(
             workers = [
                 PullWorker(client, place, f"{host} {place.name}", say) for place in evaluator.places
             ]
+            if metrics is not None:
+                from evolve.serve.metrics.workers import endpoint
+
+                answering = endpoint(metrics, workers, token)
+                stack.callback(answering.close)
+                answering.open()
+                say(f"metrics at {answering.url}")
             await _serve(workers, say)
         except NoSearch as error:
             if not client.was_there:

@@ -1,15 +1,20 @@
 """The models of a run, built from its configuration."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evolve.app.config.diff import flatten
+from evolve.app.config.schema import Models
 from evolve.app.config.upgrade import complete
 from evolve.app.database import location_of
 from evolve.core.errors import UsageError
 from evolve.core.model import LanguageModel
 from evolve.core.run_store import RunStore
+from evolve.search.termination import parse_duration
 from evolve.store import Store
+
+if TYPE_CHECKING:
+    from evolve.llm import LiteLLM
 
 LIMITS = ("tokens", "usd")
 WHY_IDLE = (
@@ -20,6 +25,12 @@ SETTINGS = (
     *("max_tokens", "temperature", "top_p", "reasoning_effort", "stream", "trace", "options"),
     *("deadline_s", "slots", "requests_per_minute", "tokens_per_minute"),
 )
+COMMAND_SETTINGS = (
+    *("command", "environment", "model", "price", "context_tokens", "max_tokens", "deadline_s"),
+    "slots",
+)
+AGENT = "agent"
+AGENT_SETTINGS = ("command", "verdicts", "usd", "slots", "environment", "read")
 PRICES = ("prompt", "completion", "cached")
 
 
@@ -35,12 +46,17 @@ def build_model(config: Mapping[str, Any], *, run: str | None = None) -> Languag
     _refuse_keys(config["llm"])
     kind, recorded = config["llm"]["kind"], config["llm"]["run"]
     if kind == "replay":
+        if config["agent"]["command"]:
+            raise UsageError(
+                "llm=replay with agent.command: programs that an agent tries are not in the record "
+                "of its answers; leave agent.command and operators=agent out"
+            )
         return _replay(config, recorded, run)
     if recorded is not None:
         raise UsageError(
             f"llm.run={recorded} has no effect without llm=replay; leave it out, or take that"
         )
-    model = _live(config["llm"])
+    model = _with_agent(config, _live(config["llm"]))
     if model is not None:
         _refuse_unpriced(config, model)
     return model
@@ -56,11 +72,22 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
     Raises:
         UsageError: a model of a public provider has no key, or is none of its models.
     """
-    from evolve.llm import LiteLLM
-    from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
+    from evolve.app.agent.joined import Joined
+    from evolve.app.agent.model import AgentModel
+    from evolve.llm import CommandModel, LiteLLM
 
     model = None if config["llm"]["kind"] == "replay" else build_model(config)
-    for settings in model.settings if isinstance(model, LiteLLM) else ():
+    for each in model.members if isinstance(model, Joined) else (model,):
+        if isinstance(each, CommandModel | AgentModel):
+            each.require_program()
+        elif isinstance(each, LiteLLM):
+            yield from _keys_of(each, is_new=is_new)
+
+
+def _keys_of(model: "LiteLLM", *, is_new: bool) -> Iterator[str]:
+    from evolve.llm.doctor import key_finding, refuse_unlisted, refuse_without_key
+
+    for settings in model.settings:
         if is_new:
             refuse_unlisted(settings)
         refuse_without_key(settings)
@@ -72,7 +99,9 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
 def has_model(config: Mapping[str, Any]) -> bool:
     """Whether there is a model, or a record of one, for operators to ask."""
     settings = config["llm"]
-    return bool(settings["kind"] == "replay" or settings["model"] or settings["models"])
+    is_named = bool(settings["model"] or settings["models"])
+    has_agent = bool(config["agent"]["command"])
+    return is_named or has_agent or settings["kind"] in ("replay", "command")
 
 
 def idle_limits(config: Mapping[str, Any]) -> list[str]:
@@ -104,6 +133,14 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
 
     from evolve.llm import LiteLLM
 
+    if given["kind"] == "command":
+        return _command(given)
+    for name in ("command", "environment"):
+        if given[name]:
+            raise UsageError(
+                f"llm.{name}={given[name]} has no effect without llm=command; leave it out, or "
+                "take that"
+            )
     settings = {name: given[name] for name in SETTINGS}
     settings["price"] = {name: given["price"][name] for name in PRICES}
     if given["kind"] == "ensemble" and not settings["models"]:
@@ -119,6 +156,61 @@ def _live(given: Mapping[str, Any]) -> LanguageModel | None:
         return None
     resolved: Any = OmegaConf.to_container(OmegaConf.create(settings), resolve=True)
     return LiteLLM(**resolved)
+
+
+def _with_agent(config: Mapping[str, Any], model: LanguageModel | None) -> LanguageModel | None:
+    """The models with the coding agent that answers the operator `agent`, if there is one.
+
+    Raises:
+        UsageError: the operator without a command, a command without the operator, or a value that
+            cannot be.
+    """
+    given = config["agent"]
+    settings = {name: given[name] for name in AGENT_SETTINGS}
+    deadline_s = parse_duration(given["deadline"])
+    has_operator = bool(config["operators"].get(AGENT))
+    if not given["command"]:
+        if has_operator:
+            raise UsageError(
+                "operators=agent needs a program: agent.command='claude -p', or codex, gemini, "
+                "cursor-agent"
+            )
+        return model
+    if not has_operator:
+        raise UsageError(
+            f"agent.command={given['command']} has no effect: no operator asks the agent; take "
+            "operators=agent"
+        )
+    from evolve.app.agent.joined import Joined
+    from evolve.app.agent.model import AgentModel
+
+    agent = AgentModel(
+        name=AGENT,
+        deadline_s=deadline_s,
+        weight=0.0 if model else 1.0,
+        **settings,
+    )
+    return Joined([model, agent]) if model else agent
+
+
+def _command(given: Mapping[str, Any]) -> LanguageModel:
+    """A program as the model.
+
+    Raises:
+        UsageError: a setting that cannot be, or has no effect on a program.
+    """
+    from evolve.llm import CommandModel
+
+    usual = Models()
+    for name in SETTINGS:
+        if name not in COMMAND_SETTINGS and given[name] != getattr(usual, name):
+            raise UsageError(
+                f"llm.{name}={given[name]} has no effect with llm=command; give the program "
+                "arguments of its own instead, in llm.command"
+            )
+    settings = {name: given[name] for name in COMMAND_SETTINGS if name != "price"}
+    price = {name: given["price"][name] for name in PRICES}
+    return CommandModel(**settings, price=price)
 
 
 def _refuse_keys(given: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from evolve.app import components
 from evolve.app.config.diff import KEPT
 from evolve.app.frontend import Frontend
 from evolve.app.models import WHY_IDLE, idle_limits
+from evolve.app.team import quotas
 from evolve.app.under_way import under_way
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
@@ -43,7 +44,7 @@ async def search(
     Returns:
         How it ended: a run that is not finished can be resumed, also if the judge failed.
     """
-    rule = components.build_termination(config)
+    rule = quotas.termination(store, run, config)
     engine = components.build_search(store, run, config, device_class=evaluator.device_class)
     for name in idle_limits(config):
         frontend.say(f"{name} has no effect: {WHY_IDLE}")
@@ -57,6 +58,7 @@ async def search(
         evaluator,
         rule,
         listeners=[display, feed],
+        heard=feed.answered,
         say=frontend.say,
         serial=config["deterministic"],
         open_verified=config.get("opening", False),
@@ -98,3 +100,5 @@ def keep(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> None:
     if kept != run.config:
         store.claim(run.id)
         store.reconfigure(run.id, kept)
+        changed = [group for group in KEPT if kept[group] != run.config.get(group)]
+        store.log("reconfigured", run.name, ", ".join(changed))

@@ -13,6 +13,7 @@ from evolve.app.config.diff import refuse_differences
 from evolve.app.database import location_of
 from evolve.app.device import as_judged, kind_of
 from evolve.app.inputs import load_task, read_baseline, with_seeds
+from evolve.app.team.quotas import refuse_over_quota
 from evolve.core.errors import UsageError
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
@@ -54,8 +55,11 @@ def read_request(
         UsageError: the run that `config` describes cannot be.
     """
     check_seed(config["seed"])
+    if config["project"] is not None:
+        check_name(config["project"], "project")
     _check_place(location_of(config))
     existing = _existing(config)
+    refuse_over_quota(config, existing)
     if existing is not None:
         with Store.open(location_of(config), read_only=True) as store:
             config = as_judged(config, store, existing)
@@ -91,10 +95,10 @@ def _check_place(location: str) -> None:
         Store.open(path, create=True, read_only=True).close()  # refuses other files
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, setting: str = "name") -> None:
     """Raise UsageError for invalid names of a run, and so of the files named after it."""
     if not re.fullmatch(r"\w[\w.+-]*", name):
-        raise UsageError(f"name={name}: a run's name has letters, digits and _ . + - only")
+        raise UsageError(f"{setting}={name}: it may have letters, digits and _ . + - only")
     if len(name.encode()) > MAX_NAME:
         raise UsageError(
             f"name={name[:40]}...: it has {len(name.encode())} bytes, and files are named after "

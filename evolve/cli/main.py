@@ -44,6 +44,7 @@ GROUPS = {
     "judge": {
         "eval": "judge one file with the whole evaluation service",
         "serve": "the evaluation service behind HTTP, with rewards for training",
+        "mcp": "judge and runs as tools of coding agents (MCP)",
         "work": "judge here for a search on another host (cluster=pull)",
         "doctor": "check this machine: capabilities, and missing parts",
     },
@@ -55,7 +56,8 @@ GROUPS = {
     },
     "keep": {
         "best": "write a run's winner as a standalone file, or as a torch-op",
-        "db": "backup, prune, size, upgrade, dump",
+        "db": "backup, prune, size, upgrade, dump, copy",
+        "team": "quotas by user and project, and the audit log",
     },
 }
 
@@ -80,8 +82,8 @@ Give a PyTorch reference, get the fastest correct kernel that a budget can find.
 
 {verbs}
 
-`run`, `resume`, `bench` and `serve` take configuration as key=value words, all
-others --flags; `compare` and `work` take both:
+`run`, `resume`, `bench`, `serve` and `mcp` take configuration as key=value words,
+all others --flags; `compare` and `work` take both:
 
   evolve run task=softmax                          search on this machine
   evolve run task=softmax llm.model=anthropic/NAME    with a language model

@@ -123,6 +123,11 @@ def _heard(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
                 call.cancel()
 
 
+def reason_of(number: signal.Signals) -> str:
+    """The reason of a search that a signal has stopped."""
+    return f"stopped by {number.name}"
+
+
 def give_up() -> None:
     """Giving up is not to be interrupted, but for an impatient Ctrl-C."""
     _set(signal.SIG_IGN)

@@ -1,6 +1,6 @@
 """The judge's verdict on one instance of a program: a closed status and exactly its payload."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -87,11 +87,6 @@ def label_name(stored: str) -> str:
     return _FORMER_LABELS.get(stored, stored)
 
 
-def sample_sets(samples: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Raw times of a case: those of the sides timed together, and of each timed separately."""
-    return [samples, *samples.get("separate", ())]
-
-
 @dataclass(frozen=True, slots=True)
 class Label:
     """A finding about a candidate with the evidence for it; a label is never the boundary."""
@@ -121,6 +116,76 @@ class CaseResult:
     bound: str = ""
 
 
+Times = Mapping[str, Sequence[Sequence[float]]]
+"""Milliseconds of a call by side: a row for each pair of processes, a number for each block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSamples:
+    """Raw times of calls recorded as a CUDA graph, and why some sides have none."""
+
+    ms: Times = field(default_factory=dict)
+    why_not: Mapping[str, str] = field(default_factory=dict)
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        given = {"ms": self.ms, "why_not": self.why_not}
+        ratios = {side: ratio.to_json() for side, ratio in self.ratios.items()}
+        return {name: dict(value) for name, value in given.items() if value} | {"ratios": ratios}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "GraphSamples":
+        ratios = {side: Ratio(*bounds) for side, bounds in data.get("ratios", {}).items()}
+        return cls(ms=data.get("ms", {}), why_not=data.get("why_not", {}), ratios=ratios)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSamples:
+    """Raw times of a case, of the sides that were timed together.
+
+    `overhead_ms` is the time of a window without calls, for each pair of processes.
+    `self_reported` holds times by the clocks of the sides' own processes, which decide nothing.
+    `separate` has the samples of sides that were timed after those, without room beside them.
+    """
+
+    calls_per_block: int = 0
+    overhead_ms: Sequence[float] = ()
+    ms: Times = field(default_factory=dict)
+    graph: GraphSamples | None = None
+    self_reported: Mapping[str, Any] = field(default_factory=dict)
+    separate: tuple["CaseSamples", ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data as `Evaluation.samples` has it."""
+        data: dict[str, Any] = {
+            "calls_per_block": self.calls_per_block,
+            "overhead_ms": list(self.overhead_ms),
+            "ms": dict(self.ms),
+        }
+        if self.graph is not None:
+            data["graph"] = self.graph.to_json()
+        if self.self_reported:
+            data["self_reported"] = dict(self.self_reported)
+        if self.separate:
+            data["separate"] = [samples.to_json() for samples in self.separate]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Any) -> "CaseSamples":
+        """Samples as they are stored; none of anything but an object."""
+        if not isinstance(data, Mapping):
+            return cls()
+        graph = data.get("graph")
+        return cls(
+            calls_per_block=data.get("calls_per_block", 0),
+            overhead_ms=data.get("overhead_ms", ()),
+            ms=data.get("ms", {}),
+            graph=None if graph is None else GraphSamples.from_json(graph),
+            self_reported=data.get("self_reported", {}),
+            separate=tuple(map(cls.from_json, data.get("separate", ()))),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The judge's verdict on one instance.
@@ -128,11 +193,10 @@ class Evaluation:
     `ratios` maps a baseline (`eager`, `file:mine.py`, `elite`) to the speedup against it, weighted
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
     produced the outcome (None: not established). `suite` is the suite's own verdict, if the task
-    has one. `samples` holds the raw times of each pair of processes, by case: ms of a call in every
-    block of a side, of which one side may have more than another. `durations_s` are seconds by
-    stage; `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening`
-    processes, waiting for the `lock`, `judging` outputs, `closing`. `device_time_s` is the cost of
-    the evaluation in exclusive device seconds.
+    has one. `samples` holds the raw times by case as they are stored (`case_samples`).
+    `durations_s` are seconds by stage; `timing_turn` and others are parts of `timing`: waiting for
+    one's turn, `opening` processes, waiting for the `lock`, `judging` outputs, `closing`.
+    `device_time_s` is the cost of the evaluation in exclusive device seconds.
     """
 
     status: Status
@@ -176,6 +240,11 @@ class Evaluation:
     def early_stopped(self) -> bool:
         """Whether it is known no better than that run had use for."""
         return any(label.name == EARLY_STOPPED for label in self.labels)
+
+    @property
+    def case_samples(self) -> dict[str, CaseSamples]:
+        """The raw times by case."""
+        return {case: CaseSamples.from_json(row) for case, row in self.samples.items()}
 
     def fitness(self, baseline: str) -> Interval | None:
         """Natural log of the speedup against `baseline`; None unless strict and timed."""

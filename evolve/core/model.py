@@ -64,6 +64,13 @@ class ModelRequest:
         return framed_digest("request", canonical_json(sent))
 
 
+def conversation(request: ModelRequest) -> str:
+    """The messages as one text, each under its role."""
+    return "\n\n".join(
+        f"<!-- {message.role} -->\n\n{message.content.strip()}" for message in request.messages
+    ) + ("\n")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens by kind as the endpoint counted them; None if it does not say.
@@ -187,7 +194,8 @@ class ModelCard:
     """A model that may be chosen. `name` is how requests, tickets and accounts call it.
 
     `weight` is its share if several may be picked (0: only by name or role). `context_tokens`
-    bounds prompt and answer together, `output_tokens` the answer; None if unknown.
+    bounds prompt and answer together, `output_tokens` the answer; None if unknown. `slots` is how
+    many calls of this model may be under way; None: as many as of all models together.
     """
 
     name: str
@@ -195,6 +203,7 @@ class ModelCard:
     context_tokens: int | None = None
     output_tokens: int | None = None
     priced: bool = False
+    slots: int | None = None
 
 
 Commit = Callable[[], None]

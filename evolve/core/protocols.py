@@ -297,6 +297,48 @@ class ModelOperator(Operator, Protocol):
         ...
 
 
+class Bench(Protocol):
+    """The judge of a search that is under way, for a model that tries programs while it answers."""
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """The database of the run."""
+        ...
+
+    @property
+    def task(self) -> Task: ...
+
+    def source(self, program: str) -> str:
+        """The text of a stored program."""
+        ...
+
+    def offer(self, source: str, *, operator: str, parents: Sequence[str], note: str) -> int:
+        """Have a program judged as a step of the run; returns its number.
+
+        Raises:
+            UsageError: it is none that the judge need see, or the run's budget is used up.
+        """
+        ...
+
+    async def judged(self, sequence: int, wait_s: float) -> bool:
+        """Whether a step is judged, after `wait_s` seconds or as soon as it is."""
+        ...
+
+
+@runtime_checkable
+class TriesPrograms(Protocol):
+    """A `LanguageModel` that has programs judged while it answers."""
+
+    def judged_by(self, bench: Bench) -> None:
+        """From now on the search is under way."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Recorded state of a run that termination rules decide on; survives resume.

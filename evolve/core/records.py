@@ -38,7 +38,8 @@ class RunRow:
     """One search in the database.
 
     `state` is `running`, `finished` or `interrupted` (by a kill, too: its process is gone);
-    `reason` says why it ended; `created` is ISO 8601 in UTC.
+    `reason` says why it ended; `created` is ISO 8601 in UTC. `user` and `host` are of the process
+    that created it, "" in a run of a version that did not record them; `project` is the setting.
     """
 
     id: int
@@ -49,6 +50,9 @@ class RunRow:
     state: str
     reason: str
     created: str
+    user: str = ""
+    host: str = ""
+    project: str = ""
 
     @property
     def baseline(self) -> str:
@@ -155,3 +159,56 @@ class Cost:
     usd: float
     evaluations: int
     device_time_s: float
+
+
+class Account(NamedTuple):
+    """Whose runs a quota is about: `kind` is `user` or `project`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The most that all runs of an account may spend together; None: no such limit.
+
+    Runs that were created before `since` (ISO 8601 in UTC, "" for all) do not count.
+    """
+
+    account: Account
+    usd: float | None = None
+    device_time_s: float | None = None
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """The spending of runs, with reservations of calls under way; replays spend nothing.
+
+    `usd` is None if a model without a price was asked.
+    """
+
+    usd: float | None = 0.0
+    device_time_s: float = 0.0
+
+
+class Allowance(NamedTuple):
+    """A quota, and the spending of the other runs of its account."""
+
+    quota: Quota
+    others: Spending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """An action of a user. `time` is ISO 8601 in UTC; `run` is a name, "" if it is about none."""
+
+    time: str
+    user: str
+    host: str
+    action: str
+    run: str = ""
+    detail: str = ""

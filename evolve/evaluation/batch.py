@@ -1,4 +1,4 @@
-"""The search's side of a batch: requests written to a file, verdicts read from what came back."""
+"""The search's side of a batch: requests written to a file, verdicts read from its answers."""
 
 import os
 import tempfile
@@ -51,7 +51,7 @@ class Verdicts:
     Attributes:
         verdicts: evaluations, those of one request in the order of the shards.
         audits: what audits found, by task revision.
-        compiled: what the compiler made of tasks, or why it made nothing, by revision and variant.
+        compiled: the compiler's code for tasks, or why there is none, by revision and variant.
         refused: requests that cannot be judged as they are, with the reason, by id.
         problems: a sentence per line or answer that cannot be used.
     """
@@ -84,7 +84,7 @@ def audit_request(task: Task) -> BatchRequest:
 
 
 def compiled_request(task: Task, variants: Sequence[str]) -> BatchRequest:
-    """Ask what the compiler makes of the reference under these variants."""
+    """Ask for the compiler's code of the reference under these variants."""
     params = {"task": _judged(task), "variants": list(variants)}
     return BatchRequest(id=f"compiled:{task.revision}", method=COMPILED, params=params)
 
@@ -132,7 +132,7 @@ def read_verdicts(path: Path) -> Verdicts:
 
 
 def _take(found: Verdicts, answer: Answer) -> str:
-    """Add an answer; returns what is wrong with it."""
+    """Add an answer; returns the fault in it."""
     method = answer.subject.get("method")
     try:
         if method == EVALUATE:

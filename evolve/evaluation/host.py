@@ -26,7 +26,7 @@ def promises_gpu(python: str | None = None) -> bool:
     Raises:
         EvaluatorUnavailable: it does not answer.
     """
-    return _ask(python, "--glance").get("gpu") is True
+    return _ask(python, "--quick").get("gpu") is True
 
 
 def _ask(python: str | None, *words: str) -> dict[str, Any]:

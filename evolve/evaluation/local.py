@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from evolve.core.devices import device_kind
-from evolve.evaluation.place import Deadlines, Place
-from evolve.evaluation.pool import Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
-from evolve.evaluation.process import WorkerProcess
 from evolve.llm.secrets import is_secret_variable
 from evolve.worker.sandbox.packages import package_folders
+from evolve.worker.service.dispatch.place import Deadlines, Place
+from evolve.worker.service.dispatch.pool import Pool
+from evolve.worker.service.dispatch.process import WorkerProcess
 
 # The judge needs to find its libraries, compilers and caches; nothing else of the environment
 # reaches it, so that no key or token of the user is within reach of what it starts.

@@ -10,9 +10,9 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
-from evolve.evaluation.faults import CallFailed, CallOverdue, WorkerDied
-from evolve.evaluation.place import Deadlines, Place
-from evolve.evaluation.pool import Pool
+from evolve.worker.service.dispatch.faults import CallFailed, CallOverdue, WorkerDied
+from evolve.worker.service.dispatch.place import Deadlines, Place
+from evolve.worker.service.dispatch.pool import Pool
 
 
 class PooledEvaluator:

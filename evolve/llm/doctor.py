@@ -48,17 +48,6 @@ def key_finding(settings: ModelSettings) -> tuple[str, str, str]:
     return "note", settings.model, f"no key found: export {variable}"
 
 
-def price_finding(settings: ModelSettings) -> tuple[str, str, str]:
-    """The same about its price."""
-    what, ceiling = f"{settings.model} price", settings.ceiling
-    if ceiling is None:
-        price = "no price known: USD budgets need llm.price.prompt and llm.price.completion"
-        return "note", what, price
-    source = "as you gave it" if settings.own_price else "by LiteLLM's list"
-    rates = f"at most {ceiling.prompt:g} and {ceiling.completion:g} USD per million tokens"
-    return "ok", what, f"{rates} of prompt and answer, {source}"
-
-
 def refuse_without_key(settings: ModelSettings) -> None:
     """Raise UsageError for a model of a public provider that no key can be meant for.
 

@@ -97,10 +97,11 @@ def literal_secret(settings: Any) -> str | None:
 def hide_taken(settings: Any) -> None:
     """From now on `scrub` hides what nested settings take from the environment.
 
-    Whatever the variable is called: `key_variable` names one, and options refer to others.
+    Whatever the variable is called: `key_variable` names one, `environment` those of a program, and
+    options refer to others.
     """
     for names, text in _leaves(settings):
-        if names[-1] == "key_variable":
+        if names[-1] == "key_variable" or "environment" in names:
             _taken.add(text)
         elif "options" in names:
             _taken.update(_FROM_ENVIRONMENT.findall(text))

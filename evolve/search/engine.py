@@ -248,10 +248,17 @@ class Search:
         self._held.recount(ticket.parents)
         return ticket
 
-    def offer(self, source: str, *, operator: str = "offered", note: str = "") -> Ticket:
-        """A ticket for a program that was not asked for."""
-        proposal = Proposal(program=Program(source), note=note)
-        return self._put(operator, self._duplicates.checked(proposal))
+    def offer(
+        self,
+        source: str,
+        *,
+        operator: str = "offered",
+        note: str = "",
+        parents: Sequence[str] = (),
+    ) -> Ticket:
+        """A ticket for a program that was not asked for; `parents` are those it was made from."""
+        proposal = Proposal(program=Program(source), note=note, parents=tuple(parents))
+        return self._put(operator, self._duplicates.checked(proposal), parents)
 
     def reevaluate(self, elite: Elite, *, operator: str, fidelity: Fidelity) -> Ticket:
         """A ticket that evaluates a known instance once more, in the open."""

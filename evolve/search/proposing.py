@@ -113,6 +113,8 @@ class Proposer:
         tunings = self.store.progress(self.run.id).tunings
         held.turn = sequence - tunings
         cards = {card.name: card for card in self._cards(models)}
+        limited = (card.name for card in self._cards(None) if card.slots is not None)
+        busy = {name for name in limited if name not in cards}
         order = self.schedule.order(
             [
                 choice
@@ -129,7 +131,7 @@ class Proposer:
                 self.declined[choice.operator] = "the programs to start from are not judged yet"
                 continue
             card = cards.get(choice.model)
-            if found := self._propose(choice, sequence, tunings, held, card):
+            if found := self._propose(choice, sequence, tunings, held, card, busy):
                 return found
         return None
 
@@ -210,7 +212,9 @@ class Proposer:
         tunings: int,
         held: LivePopulation,
         card: ModelCard | None,
+        busy: Collection[str] = (),
     ) -> Asked | None:
+        """The outcome of an operator; None if it declines, or asks for a model that is `busy`."""
         operator = self.operators[choice.operator].operator
         for parents in self._parent_choices(choice, operator.parents, held):
             draws = self._rng(f"operator/{choice.operator}", sequence)
@@ -219,6 +223,8 @@ class Proposer:
             outcome = operator.propose(context)
             if isinstance(outcome, ModelRequest):
                 outcome = self._resolved(outcome, choice.model)
+                if outcome.model in busy:
+                    outcome = Declined(f"model {outcome.model} takes no more requests for now")
             if not isinstance(outcome, Declined):
                 return Asked(choice, parents, outcome)
             self.declined.setdefault(choice.operator, outcome.reason)

@@ -9,21 +9,13 @@ from typing import Protocol, TypeVar
 from evolve.core.errors import UsageError
 from evolve.core.model import ModelCard
 from evolve.core.protocols import ModelOperator, Operator, Progress
-from evolve.search.termination import (
-    DeviceTime,
-    Evaluations,
-    Proposals,
-    Rule,
-    Tokens,
-    Usd,
-    WallTime,
-)
+from evolve.search.termination import Rule
 from evolve.store import Arm
 
 Key = TypeVar("Key")
 
-MONEY = (Usd.name, Tokens.name)
-RESOURCES = (*MONEY, Evaluations.name, Proposals.name, DeviceTime.name, WallTime.name)
+MONEY = ("usd", "tokens")
+RESOURCES = (*MONEY, "evaluations", "proposals", "device_time", "wall_time")
 """Limits on spending, by name; other rules end a run when its goal is reached."""
 
 Draws = Callable[[str], random.Random]

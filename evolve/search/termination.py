@@ -1,6 +1,6 @@
 """Termination rules: when a run ends, and why. Pure functions of recorded progress.
 
->>> rule = Evaluations(400) | WallTime(3600)
+>>> rule = Limit("evaluations", 400) | Limit("wall_time", 3600)
 >>> rule.check(Progress(evaluations=400))
 '400 of 400 evaluations used'
 """
@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
@@ -20,6 +20,7 @@ _DURATION = re.compile(
     r"(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"
     r"|(?P<bare>\d+(?:\.\d+)?)"
 )
+ALL_OF = "all_of"  # limits that end a run only together
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "bare": 1.0}
 
 
@@ -55,7 +56,7 @@ def format_duration(seconds: float) -> str:
 class Rule(ABC):
     """A termination rule that composes with `|` (any) and `&` (all)."""
 
-    name: ClassVar[str]
+    name: str
 
     @abstractmethod
     def used(self, progress: Progress) -> float:
@@ -104,7 +105,7 @@ class AllOf(Rule):
     """Fires when all of its rules do, with all their reasons."""
 
     rules: tuple[Rule, ...]
-    name: ClassVar[str] = "all_of"
+    name: str = ALL_OF
 
     def used(self, progress: Progress) -> float:
         return min((rule.used(progress) for rule in self.rules), default=0.0)
@@ -118,107 +119,108 @@ class AllOf(Rule):
         return max((rule.wall_time_left_s(progress) for rule in self.rules), default=math.inf)
 
 
-def _checked(name: str, value: object, *, whole: bool) -> None:
-    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not number or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        kind = "a whole number" if whole else "a number"
-        raise UsageError(
-            f"termination.{name} must be {kind} above zero, got {value!r}; "
-            f"set termination.{name}=null for no limit"
-        )
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A row of `LIMITS`.
+
+    Attributes:
+        reached: what is compared with the limit; infinite if it is not known.
+        reason: why the run ends, a format of `reached` and `limit`.
+        is_whole: whether the limit is a whole number.
+        reserved_s: of a limit in seconds: how much of it is kept back.
+    """
+
+    reached: Callable[[Progress], float]
+    reason: str
+    is_whole: bool = False
+    reserved_s: Callable[[Progress], float] | None = None
 
 
-class _Count(Rule):
-    """A limit on something that is counted."""
+LIMITS: Mapping[str, _Kind] = {
+    "evaluations": _Kind(
+        lambda progress: progress.evaluations, "{reached} of {limit} evaluations used", True
+    ),
+    "proposals": _Kind(
+        lambda progress: progress.proposals, "{reached} of {limit} proposals used", True
+    ),
+    "tokens": _Kind(lambda progress: progress.tokens, "{reached} of {limit} tokens used", True),
+    "usd": _Kind(
+        lambda progress: math.inf if progress.usd is None else progress.usd,
+        "{reached:.2f} of {limit:.2f} USD used",
+    ),
+    "stagnation": _Kind(
+        lambda progress: progress.evaluations - progress.evaluations_at_best,
+        "{reached} evaluations without a clear gain",
+        True,
+    ),
+    "target_speedup": _Kind(
+        lambda progress: progress.best.low if progress.best else 0.0,
+        "speedup {reached:.3g} or more reached, target {limit:g}",
+    ),
+    "speed_of_light": _Kind(
+        lambda progress: progress.speed_of_light or 0.0,
+        "{reached:.0%} of the speed of light reached, target {limit:.0%}",
+    ),
+    "wall_time": _Kind(
+        lambda progress: progress.wall_time_s,
+        "{reached} of {limit} wall time used",
+        reserved_s=lambda progress: progress.wall_time_reserved_s,
+    ),
+    "device_time": _Kind(
+        lambda progress: progress.device_time_s,
+        "{reached} of {limit} device time used",
+        reserved_s=lambda progress: progress.device_time_reserved_s,
+    ),
+}
+"""The limits of `termination.*`; each counts what `Progress` records."""
 
-    limit: int
+
+@dataclass(frozen=True, slots=True)
+class Limit(Rule):
+    """Ends a run when a row of `LIMITS` reaches `limit`, a number or seconds.
+
+    `evaluations` counts full evaluations, no screens, and `stagnation` those in a row without a
+    gain by a disjoint interval. An unknown cost ends a run that has a limit on it. `target_speedup`
+    is compared with the low end of the best interval. A limit in seconds ends the run early if less
+    is left than has to be kept back for a verification.
+    """
+
+    name: str
+    limit: float
 
     def __post_init__(self) -> None:
-        _checked(self.name, self.limit, whole=True)
-
-    @abstractmethod
-    def count(self, progress: Progress) -> int: ...
-
-    def used(self, progress: Progress) -> float:
-        return min(self.count(progress) / self.limit, 1.0)
-
-    def check(self, progress: Progress) -> str | None:
-        count = self.count(progress)
-        return f"{count} of {self.limit} {self.name} used" if count >= self.limit else None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluations(_Count):
-    """At most `limit` full evaluations; screens are not counted."""
-
-    limit: int
-    name: ClassVar[str] = "evaluations"
-
-    def count(self, progress: Progress) -> int:
-        return progress.evaluations
-
-
-@dataclass(frozen=True, slots=True)
-class Proposals(_Count):
-    """At most `limit` proposals, failed ones counted."""
-
-    limit: int
-    name: ClassVar[str] = "proposals"
-
-    def count(self, progress: Progress) -> int:
-        return progress.proposals
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens(_Count):
-    """At most `limit` tokens sent to and received from models."""
-
-    limit: int
-    name: ClassVar[str] = "tokens"
-
-    def count(self, progress: Progress) -> int:
-        return progress.tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Stagnation(_Count):
-    """`limit` full evaluations in a row without a gain by a disjoint interval."""
-
-    limit: int
-    name: ClassVar[str] = "stagnation"
-
-    def count(self, progress: Progress) -> int:
-        return progress.evaluations - progress.evaluations_at_best
-
-    def check(self, progress: Progress) -> str | None:
-        count = self.count(progress)
-        return f"{count} evaluations without a clear gain" if count >= self.limit else None
-
-
-class _Seconds(Rule):
-    """A limit on seconds; fires early if less is left than has to be kept back."""
-
-    limit_s: float
-
-    def __post_init__(self) -> None:
-        _checked(self.name, self.limit_s, whole=False)
-
-    @abstractmethod
-    def seconds(self, progress: Progress) -> float: ...
-
-    @abstractmethod
-    def reserved_s(self, progress: Progress) -> float: ...
+        is_whole = LIMITS[self.name].is_whole
+        number = isinstance(self.limit, int if is_whole else (int, float))
+        if not number or isinstance(self.limit, bool) or not 0 < self.limit < math.inf:
+            kind = "a whole number" if is_whole else "a number"
+            raise UsageError(
+                f"termination.{self.name} must be {kind} above zero, got {self.limit!r}; "
+                f"set termination.{self.name}=null for no limit"
+            )
 
     def used(self, progress: Progress) -> float:
-        return min(self.seconds(progress) / self.limit_s, 1.0)
+        return min(LIMITS[self.name].reached(progress) / self.limit, 1.0)
 
     def check(self, progress: Progress) -> str | None:
-        seconds, reserved_s = self.seconds(progress), self.reserved_s(progress)
-        if seconds + reserved_s < self.limit_s:
+        kind = LIMITS[self.name]
+        reached = kind.reached(progress)
+        if kind.reserved_s is not None:
+            return self._check_seconds(reached, kind.reserved_s(progress))
+        if math.isinf(reached):
+            return f"cost unknown: a model has no price, and termination.usd={self.limit:g} is set"
+        reason = kind.reason.format(reached=reached, limit=self.limit)
+        return reason if reached >= self.limit else None
+
+    def wall_time_left_s(self, progress: Progress) -> float:
+        return self.limit - progress.wall_time_s if self.name == "wall_time" else math.inf
+
+    def _check_seconds(self, seconds: float, reserved_s: float) -> str | None:
+        if seconds + reserved_s < self.limit:
             return None
-        limit, words = format_duration(self.limit_s), self.name.replace("_", " ")
-        used = f"{format_duration(seconds)} of {limit} {words} used"
-        if seconds >= self.limit_s:
+        used = LIMITS[self.name].reason.format(
+            reached=format_duration(seconds), limit=format_duration(self.limit)
+        )
+        if seconds >= self.limit:
             return used
         return (
             f"{used}, too little is left for another evaluation and a verification "
@@ -227,122 +229,16 @@ class _Seconds(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class WallTime(_Seconds):
-    """At most `limit_s` seconds from the start of the command, summed over all resumes."""
-
-    limit_s: float
-    name: ClassVar[str] = "wall_time"
-
-    def seconds(self, progress: Progress) -> float:
-        return progress.wall_time_s
-
-    def reserved_s(self, progress: Progress) -> float:
-        return progress.wall_time_reserved_s
-
-    def wall_time_left_s(self, progress: Progress) -> float:
-        return self.limit_s - progress.wall_time_s
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTime(_Seconds):
-    """At most `limit_s` seconds of exclusive device time."""
-
-    limit_s: float
-    name: ClassVar[str] = "device_time"
-
-    def seconds(self, progress: Progress) -> float:
-        return progress.device_time_s
-
-    def reserved_s(self, progress: Progress) -> float:
-        return progress.device_time_reserved_s
-
-
-@dataclass(frozen=True, slots=True)
-class Usd(Rule):
-    """At most `limit` US dollars; fires at once if the cost is unknown."""
-
-    limit: float
-    name: ClassVar[str] = "usd"
-
-    def __post_init__(self) -> None:
-        _checked(self.name, self.limit, whole=False)
-
-    def used(self, progress: Progress) -> float:
-        return 1.0 if progress.usd is None else min(progress.usd / self.limit, 1.0)
-
-    def check(self, progress: Progress) -> str | None:
-        if progress.usd is None:
-            return f"cost unknown: a model has no price, and termination.usd={self.limit:g} is set"
-        if progress.usd < self.limit:
-            return None
-        return f"{progress.usd:.2f} of {self.limit:.2f} USD used"
-
-
-@dataclass(frozen=True, slots=True)
-class TargetSpeedup(Rule):
-    """The best program is at least `ratio` times as fast, by the low end of its interval."""
-
-    ratio: float
-    name: ClassVar[str] = "target_speedup"
-
-    def __post_init__(self) -> None:
-        _checked(self.name, self.ratio, whole=False)
-
-    def used(self, progress: Progress) -> float:
-        return min(progress.best.low / self.ratio, 1.0) if progress.best else 0.0
-
-    def check(self, progress: Progress) -> str | None:
-        if progress.best is None or progress.best.low < self.ratio:
-            return None
-        return f"speedup {progress.best.low:.3g} or more reached, target {self.ratio:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedOfLight(Rule):
-    """The best program reaches this share of its device's measured limits."""
-
-    share: float
-    name: ClassVar[str] = "speed_of_light"
-
-    def __post_init__(self) -> None:
-        _checked(self.name, self.share, whole=False)
-
-    def used(self, progress: Progress) -> float:
-        return min((progress.speed_of_light or 0.0) / self.share, 1.0)
-
-    def check(self, progress: Progress) -> str | None:
-        reached = progress.speed_of_light
-        if reached is None or reached < self.share:
-            return None
-        return f"{reached:.0%} of the speed of light reached, target {self.share:.0%}"
-
-
-@dataclass(frozen=True, slots=True)
 class StopRequested(Rule):
     """A STOP file was found."""
 
-    name: ClassVar[str] = "stop"
+    name: str = "stop"
 
     def used(self, progress: Progress) -> float:
         return float(progress.stop_requested)
 
     def check(self, progress: Progress) -> str | None:
         return "STOP file found" if progress.stop_requested else None
-
-
-_DURATIONS: Mapping[str, Callable[[float], Rule]] = {
-    "wall_time": WallTime,
-    "device_time": DeviceTime,
-}
-_NUMBERS: Mapping[str, Callable[..., Rule]] = {
-    "evaluations": Evaluations,
-    "proposals": Proposals,
-    "tokens": Tokens,
-    "usd": Usd,
-    "stagnation": Stagnation,
-    "target_speedup": TargetSpeedup,
-    "speed_of_light": SpeedOfLight,
-}
 
 
 def from_config(config: Mapping[str, object]) -> AnyOf:
@@ -355,8 +251,8 @@ def from_config(config: Mapping[str, object]) -> AnyOf:
     Raises:
         UsageError: an unknown name, a bad value, or no limit at all.
     """
-    rules = _rules({name: value for name, value in config.items() if name != AllOf.name})
-    together = config.get(AllOf.name) or {}
+    rules = _rules({name: value for name, value in config.items() if name != ALL_OF})
+    together = config.get(ALL_OF) or {}
     if not isinstance(together, Mapping):
         raise UsageError(
             f"termination.all_of must hold limits, got {together!r}; "
@@ -375,19 +271,16 @@ def from_config(config: Mapping[str, object]) -> AnyOf:
     return AnyOf((*rules, StopRequested()))
 
 
-def _rules(config: Mapping[str, object]) -> list[Rule]:
+def _rules(config: Mapping[str, Any]) -> list[Rule]:
     return [_rule(name, value) for name, value in config.items() if value is not None]
 
 
-def _rule(name: str, value: object) -> Rule:
-    if name in _NUMBERS:
-        return _NUMBERS[name](value)
-    if name not in _DURATIONS:
-        known = ", ".join((*_NUMBERS, *_DURATIONS))
-        raise UsageError(f"termination.{name} is unknown; it has {known}")
-    if not isinstance(value, (str, int, float)):
-        raise UsageError(f"termination.{name}: {value!r} is not a duration; write e.g. 2h30m")
+def _rule(name: str, value: Any) -> Limit:
+    if name not in LIMITS:
+        raise UsageError(f"termination.{name} is unknown; it has {', '.join(LIMITS)}")
+    if LIMITS[name].reserved_s is None:
+        return Limit(name, value)
     try:
-        return _DURATIONS[name](parse_duration(value))
+        return Limit(name, parse_duration(value))
     except UsageError as error:
         raise UsageError(f"termination.{name}: {error}") from None

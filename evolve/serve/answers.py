@@ -1,8 +1,6 @@
 """From a stored job to the answer that a client gets."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.program import Language, detect_language
@@ -16,7 +14,7 @@ from operators.quoting import Quoted
 
 def answer(service: Service, job: Job) -> JobAnswer:
     """The public state of a job."""
-    findings = service.findings(job.revision)
+    findings, baseline = service.findings(job.revision), job.request["baseline"]
     found = None if job.verdict is None else Evaluation.from_json(job.verdict)
     judge = found or service.judge.known
     waited_until = job.started or job.finished or time.time()
@@ -26,8 +24,10 @@ def answer(service: Service, job: Job) -> JobAnswer:
         fault=job.fault,
         message=job.message,
         task=TaskAnswer(name=job.request["task"], revision=job.revision, weak=findings),
-        baseline=job.request["baseline"],
-        verdict=None if found is None else _verdict(found, job.request, findings),
+        baseline=baseline,
+        verdict=None
+        if found is None
+        else verdict_answer(found, baseline, job.request["source"], findings),
         rewards=dict(job.rewards),
         evaluator_version=judge.evaluator_version,
         device_class=judge.device_class,
@@ -38,10 +38,17 @@ def answer(service: Service, job: Job) -> JobAnswer:
     )
 
 
-def _verdict(
-    evaluation: Evaluation, request: Mapping[str, Any], findings: Findings | None
+def verdict_answer(
+    evaluation: Evaluation, baseline: str, source: str, findings: Findings | None
 ) -> VerdictAnswer:
-    baseline = request["baseline"]
+    """A verdict as clients get it.
+
+    Args:
+        evaluation: the verdict.
+        baseline: of the speedup.
+        source: the candidate's text.
+        findings: null candidates that pass the task's check; None if it was not audited.
+    """
     ratio = evaluation.ratios.get(baseline)
     prompt = judged_text(evaluation, baseline)
     return VerdictAnswer(
@@ -60,7 +67,7 @@ def _verdict(
         labels=[[label.name, label.evidence] for label in evaluation.labels],
         feedback=evaluation.feedback,
         prompt=prompt,
-        next_turn=next_turn(evaluation, prompt, request["source"]),
+        next_turn=next_turn(evaluation, prompt, source),
         device_time_s=evaluation.device_time_s,
     )
 

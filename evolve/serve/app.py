@@ -27,6 +27,7 @@ from evolve.serve.messages import (
     Wait,
     problems,
 )
+from evolve.serve.quota import OverQuota
 from evolve.serve.service import Service
 from evolve.serve.submissions import PinMismatch, QueueFull, SameId, accept
 
@@ -78,7 +79,7 @@ class Api:
     def router(self) -> APIRouter:
         router = APIRouter()
         unfinished: dict[int | str, dict[str, Any]] = {202: {"model": JobAnswer}}
-        refused = problems(409, 413, 422, 429, 503)
+        refused = problems(403, 409, 413, 422, 429, 503)
         router.post("/v1/jobs", responses=unfinished | refused)(self.submit)
         router.post("/v1/batches", responses=refused)(self.submit_batch)
         router.get("/v1/jobs/{job_id}", responses=unfinished | problems(404, 422, 503))(self.job)
@@ -189,6 +190,7 @@ _STATUS: dict[type[Exception], int] = {
     PinMismatch: 409,
     SameId: 409,
     UsageError: 422,
+    OverQuota: 403,
     QueueFull: 429,
     EvaluatorUnavailable: 503,
     StoreError: 503,

@@ -56,17 +56,27 @@ class Catalogue:
     def names(self) -> list[str]:
         return sorted(self._specs)
 
+    def spec(self, name: str) -> str:
+        """The value of `task=...` that stands for a name.
+
+        Raises:
+            UsageError: there is no such task.
+        """
+        spec = self._specs.get(name, name if _PROBLEM.fullmatch(name) else None)
+        if spec is None:
+            raise UsageError(
+                f"task {name!r}: this server has no task of that name; its list of tasks has "
+                "those that there are"
+            )
+        return spec
+
     def find(self, name: str, setup: Setup) -> Task:
         """A task by its name, as its file was when it was first asked for.
 
         Raises:
             UsageError: there is none, or it has no such size.
         """
-        spec = self._specs.get(name, name if _PROBLEM.fullmatch(name) else None)
-        if spec is None:
-            raise UsageError(
-                f"task {name!r}: this server has no task of that name; GET /v1/tasks lists them"
-            )
+        spec = self.spec(name)
         if (name, setup) not in self._found:
             found = find_task(
                 spec,

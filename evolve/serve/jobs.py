@@ -66,6 +66,10 @@ CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL;
 """
 
 
+class HeldElsewhere(UsageError):
+    """Another server holds the file of jobs."""
+
+
 class State(StrEnum):
     """The state of a job; the last two are final."""
 
@@ -421,7 +425,7 @@ def _hold(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UsageError(
+        raise HeldElsewhere(
             f"jobs={path}: another server holds this file; stop that one, or name another file"
         ) from None
     return descriptor

@@ -20,6 +20,7 @@ from evolve.evaluation import PooledEvaluator
 from evolve.serve.counters import Counters
 from evolve.serve.jobs import Fault, Job, Jobs, State
 from evolve.serve.judge import Judge, Start
+from evolve.serve.quota import DeviceQuota
 from evolve.serve.scoring import known_of, parent_of, step_of
 from evolve.serve.submissions import (
     AcceptedSubmission,
@@ -69,6 +70,7 @@ class Service:
         rewards: those that may be asked for, by name.
         settings: its limits.
         say: takes lines for the operator of the server.
+        quota: of device time; None: no limit.
 
     Attributes:
         counters: of its work so far.
@@ -83,8 +85,10 @@ class Service:
         rewards: Mapping[str, Reward],
         settings: Settings,
         say: Callable[[str], None],
+        quota: DeviceQuota | None = None,
     ) -> None:
         self.jobs = jobs
+        self.quota = quota
         self.rewards = rewards
         self.settings = settings
         self.counters = Counters()
@@ -104,6 +108,8 @@ class Service:
             EvaluatorUnavailable: the judge does not come up.
             UsageError: the device or the sandbox asked for is not to be had.
         """
+        if self.quota is not None:
+            self.quota.start()
         await self.judge.up()
         if left := self.jobs.recover(self.settings.attempts):
             self._say(f"{left} jobs that an earlier server had under way are queued again")
@@ -113,6 +119,8 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._sweep())
+                if self.quota is not None:
+                    group.create_task(self.quota.watch(self._say))
                 for _ in range(self.judge.known.slots):
                     group.create_task(self._run())
         except asyncio.CancelledError:
@@ -124,6 +132,8 @@ class Service:
         """End the judge, and let go of the file."""
         await self.judge.close()
         self.jobs.close()
+        if self.quota is not None:
+            self.quota.close()
 
     @property
     def sandbox(self) -> str:
@@ -139,7 +149,10 @@ class Service:
             UsageError: there never will be.
             PinMismatch: they are for another judge, or name rewards that are not here.
             SameId: an id stands for another submission.
+            OverQuota: the server has no device time left.
         """
+        if self.quota is not None:
+            self.quota.require()
         evaluator = self.judge.known
         ids = [submission.id for submission in submissions]
         if len({*ids}) < len(ids):
@@ -239,6 +252,9 @@ class Service:
         """Judge one job after the other."""
         while True:
             evaluator = await self.judge.ready()
+            if self.quota is not None and self.quota.over:
+                await asyncio.sleep(IDLE_S)
+                continue
             self._arrived.clear()
             job = await self._kept(partial(self.jobs.claim, self._lease))
             if job is None:
@@ -282,6 +298,8 @@ class Service:
         except (KeyError, TypeError, ValueError) as error:
             return partial(self._retry, job, f"the judge's answer is no verdict: {error!r}")
         self.counters.judged(time.monotonic() - began)
+        if self.quota is not None:
+            self.quota.add(evaluation.device_time_s)
         if evaluation.is_worth_another_try:
             return partial(self._retry, job, evaluation.feedback)
         if evaluation.status is Status.INFRA:

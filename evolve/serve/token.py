@@ -1,5 +1,6 @@
 """The token that a server asks for: from a file of the user's, or from the environment."""
 
+import ipaddress
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from evolve.core.errors import UsageError
 
 MIN_TOKEN = 16
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 OPEN_TO_OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
@@ -49,3 +51,13 @@ def _first_line(path: Path, where: str) -> str:
     if not token.strip():
         raise UsageError(f"{where}: its first line is empty; write the token there")
     return token
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an interface is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 from evolve.core.errors import UsageError
 from evolve.store.database import schema
 from evolve.store.database.backend import Database
+from evolve.store.tables import audit_log
 
 _PAGE = 1000
 _TABLES = [table for table in schema.metadata.sorted_tables if table is not schema.lease]
@@ -22,9 +23,12 @@ def copy(source: Database, target: Database) -> int:
 
 
 def _fill(connection: Connection, source: Database, location: str) -> int:
-    if connection.execute(select(schema.run.c.id)).first():
-        raise UsageError(f"{location} holds runs already; copy into a new database")
-    return source.read(_pour, connection)
+    for table, rows_of in ((schema.run, "runs"), (schema.audit_log, "an audit log")):
+        if connection.execute(select(table.c.id)).first():
+            raise UsageError(f"{location} holds {rows_of} already; copy into a new database")
+    rows = source.read(_pour, connection)
+    audit_log.add(connection, "copied", detail=f"from {source.location}")
+    return rows
 
 
 def _pour(source: Connection, target: Connection) -> int:

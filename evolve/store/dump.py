@@ -58,6 +58,7 @@ def _run(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]
     else:
         line |= {"name": row.name, "config": row.config, "created": row.created}
         line |= {"state": row.state, "reason": row.reason}
+        line |= {"user": row.user, "host": row.host, "project": row.project}
     return line
 
 

@@ -15,7 +15,7 @@ from evolve.store.database.schema import (
     run,
     ticket,
 )
-from evolve.store.tables import runs
+from evolve.store.tables import audit_log, runs
 from evolve.store.tables.lineage import ancestry
 
 _USES = {
@@ -94,7 +94,9 @@ def strip(connection: Connection, run_id: int, owner: str, keep: int | None) -> 
     Returns:
         How many evaluations lost something.
     """
-    runs.row_of(connection, run_id)
+    name = runs.row_of(connection, run_id).name
     lease.refuse_if_held(connection, run_id, owner)
     limit = _ALL if keep is None else keep
-    return len(connection.execute(_STRIP, {"run": run_id, "keep": limit}).all())
+    stripped = len(connection.execute(_STRIP, {"run": run_id, "keep": limit}).all())
+    audit_log.add(connection, "pruned", name, f"samples and feedback of {stripped} evaluations")
+    return stripped

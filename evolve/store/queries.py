@@ -11,7 +11,7 @@ from evolve.core.measurement import Interval
 from evolve.core.model import Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Offer, Progress, Trial
-from evolve.core.records import Arm, Cost, Credit, Judge, RunRow, Ticket
+from evolve.core.records import Allowance, Arm, AuditEntry, Cost, Credit, Judge, RunRow, Ticket
 from evolve.core.run_store import ArchiveReads, LineageReads, Recorded, RunReads, TicketReads
 from evolve.store import dump, maintenance
 from evolve.store.database.backend import Database
@@ -21,6 +21,7 @@ from evolve.store.tables import (
     archive,
     arms,
     attempts,
+    audit_log,
     calls,
     costs,
     evaluations,
@@ -29,6 +30,7 @@ from evolve.store.tables import (
     parent_stats,
     program_stats,
     programs,
+    quotas,
     requests,
     runs,
     stored_tickets,
@@ -67,6 +69,15 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
 
     def progress(self, run: int) -> Progress:
         return self._database.read(runs.progress, run)
+
+    def quotas(self) -> list[Allowance]:
+        return self._database.read(quotas.listing)
+
+    def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
+        return self._database.read(quotas.allowances, user, project, but)
+
+    def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
+        return self._database.read(audit_log.newest, limit, run)
 
     # Tickets
 

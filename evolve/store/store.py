@@ -9,7 +9,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.evaluation import Evaluation
 from evolve.core.model import ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
-from evolve.core.records import Credit, Pruned, RunRow, Ticket
+from evolve.core.records import Credit, Pruned, Quota, RunRow, Ticket
 from evolve.core.run_store import RunWrites, TicketWrites, Upkeep
 from evolve.core.task import Task
 from evolve.store import copying
@@ -17,7 +17,7 @@ from evolve.store.database import schema
 from evolve.store.database.backend import Database
 from evolve.store.opening import exists, open_database
 from evolve.store.queries import Queries
-from evolve.store.tables import runs, tickets, warm_start
+from evolve.store.tables import audit_log, quotas, runs, tickets, warm_start
 
 
 class Store(Queries, RunWrites, TicketWrites, Upkeep):
@@ -159,6 +159,17 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         credit: Credit | None = None,
     ) -> None:
         self._database.write(tickets.tell, ticket, self._owner, elite, offer, credit)
+
+    # Teams
+
+    def set_quota(self, quota: Quota) -> None:
+        self._database.write(quotas.put, quota)
+
+    def charge(self, project: str, device_time_s: float) -> None:
+        self._database.write(quotas.add_charge, project, device_time_s)
+
+    def log(self, action: str, run: str = "", detail: str = "") -> None:
+        self._database.write(audit_log.add, action, run, detail)
 
     # Maintenance
 

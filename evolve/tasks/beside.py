@@ -9,7 +9,7 @@ from evolve.core.errors import UsageError
 
 MOST_BYTES = 16 << 20
 _APART = ("seeds", "__pycache__")
-_LONGEST_NAME = 200
+_MAX_NAME = 200
 
 
 def files_beside(path: Path, whole: bool = False) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _has_modules(package: Path, name: str) -> bool:
 
 
 def _data(text: str, folder: Path) -> Iterator[Path]:
-    is_name = 0 < len(text) < _LONGEST_NAME and text.isprintable() and text.strip("./ ")
+    is_name = 0 < len(text) < _MAX_NAME and text.isprintable() and text.strip("./ ")
     if not is_name or text.startswith(("/", "~")) or ".." in text:
         return
     path = folder / text

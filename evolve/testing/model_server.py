@@ -17,8 +17,8 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -115,10 +115,20 @@ class ModelServer:
             self.log.replies[kind(reply)] += 1
         return reply
 
-    def deliver(self, request: Request, answer: Answer | Raw) -> None:
-        """Count a completion whose last byte has been handed over."""
+    @contextmanager
+    def delivering(self, request: Request, answer: Answer | Raw) -> Iterator[None]:
+        """Count the completion whose last byte is handed over in this context, unless that fails.
+
+        Counted first, so that a client that has read the completion finds it in the log.
+        """
         with self._lock:
             self.log.delivered[request.number] = answer
+        try:
+            yield
+        except OSError:
+            with self._lock:
+                del self.log.delivered[request.number]
+            raise
 
     def leave(self) -> None:
         """The request is done, in any way."""
@@ -187,10 +197,11 @@ class _Handler(BaseHTTPRequestHandler):
         match reply:
             case Refusal():
                 self._refuse(reply)
+            case Raw(delivers=True):
+                with self.server.scripted.delivering(request, reply):
+                    self._send_raw(reply)
             case Raw():
                 self._send_raw(reply)
-                if reply.delivers:
-                    self.server.scripted.deliver(request, reply)
             case Hang(seconds):
                 self._wait(seconds)
                 self.close_connection = True
@@ -205,11 +216,13 @@ class _Handler(BaseHTTPRequestHandler):
                     self._stream(request, reply)
                     # In one write, as servers do: a client that stops at DONE has then seen the
                     # end of the response too, and can use the connection again.
-                    self._chunk(b"data: [DONE]\n\n", is_last=True)
+                    with self.server.scripted.delivering(request, reply):
+                        self._chunk(b"data: [DONE]\n\n", is_last=True)
                 else:
                     self._wait(reply.spread_s)
-                    self._send(200, json.dumps(completion(request, reply)).encode())
-                self.server.scripted.deliver(request, reply)
+                    body = json.dumps(completion(request, reply)).encode()
+                    with self.server.scripted.delivering(request, reply):
+                        self._send(200, body)
 
     def _refuse(self, refusal: Refusal) -> None:
         error = {"message": refusal.message, "type": "scripted", "code": refusal.code or None}

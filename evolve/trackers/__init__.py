@@ -5,6 +5,6 @@ holds every number that it shows. The libraries are extras, imported when a run 
 """
 
 from evolve.trackers.feed import Feed
-from evolve.trackers.tracker import Point, Tracker, TrackerFailed, point
+from evolve.trackers.tracker import DetailTracker, Point, Tracker, TrackerFailed, point
 
-__all__ = ["Feed", "Point", "Tracker", "TrackerFailed", "point"]
+__all__ = ["DetailTracker", "Feed", "Point", "Tracker", "TrackerFailed", "point"]

@@ -7,9 +7,10 @@ from typing import Self
 
 from evolve.core.digest import framed_digest
 from evolve.llm.secrets import scrub
+from evolve.search.execution.calls import Answered
 from evolve.search.execution.judging import Told
 from evolve.store import RunRow
-from evolve.trackers.tracker import Tracker, TrackerFailed, point
+from evolve.trackers.tracker import DetailTracker, Tracker, TrackerFailed, point
 
 PRIVATE = ("opponents", "store")  # source text, and a path of this machine
 
@@ -44,6 +45,11 @@ class Feed:
         if self._trackers:
             found = point(told, self._run.baseline)
             self._each(lambda tracker: tracker.add(found))
+            self._each(lambda tracker: _told(tracker, told))
+
+    def answered(self, event: Answered) -> None:
+        """A call of a model has ended."""
+        self._each(lambda tracker: _answered(tracker, event))
 
     def __exit__(
         self,
@@ -61,3 +67,13 @@ class Feed:
                 del self._trackers[name]
                 why = scrub(" ".join(str(failure).split()))
                 self._say(f"trackers.{name}: {why}; the search goes on without it")
+
+
+def _told(tracker: Tracker, told: Told) -> None:
+    if isinstance(tracker, DetailTracker):
+        tracker.told(told)
+
+
+def _answered(tracker: Tracker, event: Answered) -> None:
+    if isinstance(tracker, DetailTracker):
+        tracker.answered(event)

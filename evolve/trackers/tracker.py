@@ -3,12 +3,13 @@
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from evolve.core.errors import EvolveError, UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Progress
+from evolve.search.execution.calls import Answered
 from evolve.search.execution.judging import Told
 
 _KINDS = {Fidelity.SEARCH: "step", Fidelity.SCREEN: "screen", Fidelity.VERIFY: "verified"}
@@ -56,12 +57,29 @@ class Tracker(Protocol):
         ...
 
 
-def require(library: str, setting: str) -> None:
-    """Raise UsageError if a tracker's library is not installed."""
-    if importlib.util.find_spec(library) is None:
+@runtime_checkable
+class DetailTracker(Tracker, Protocol):
+    """A tracker that also gets the events. Both methods may raise `TrackerFailed`."""
+
+    def told(self, told: Told) -> None:
+        """A step was told; comes after its point."""
+        ...
+
+    def answered(self, event: Answered) -> None:
+        """A call of a model has ended, and its reply is stored."""
+        ...
+
+
+def require(library: str, extra: str, *, tracker: str = "") -> None:
+    """Raise UsageError if a library of a tracker, which its extra brings, is not installed."""
+    try:
+        found = importlib.util.find_spec(library)
+    except ModuleNotFoundError:  # not even the package that it is in
+        found = None
+    if found is None:
         raise UsageError(
-            f"trackers={setting} needs the package {library}, which is not installed here: "
-            f"pip install 'evolve-kernels[{setting}]', or leave trackers out"
+            f"trackers={tracker or extra} needs the package {library}, which is not installed "
+            f"here: pip install 'evolve-kernels[{extra}]', or leave trackers out"
         )
 
 

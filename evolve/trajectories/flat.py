@@ -125,6 +125,6 @@ def _times(evaluation: Evaluation | None) -> dict[str, list[float]]:
 
 def _pairs(evaluation: Evaluation | None) -> dict[str, int]:
     """How many pairs of processes those are of; empty if samples were not read or kept."""
-    samples = {} if evaluation is None else evaluation.samples
-    times = {case: found["ms"] for case, found in samples.items() if "ms" in found}
+    samples = {} if evaluation is None else evaluation.case_samples
+    times = {case: found.ms for case, found in samples.items()}
     return {case: len(sides[_CANDIDATE]) for case, sides in times.items() if _CANDIDATE in sides}

@@ -39,7 +39,7 @@ def main() -> None:
     serve.add_argument("--share", type=_share, default=(0, 1), metavar="I/N",
                        help="keep to part I of N of the cores")  # fmt: skip
     host = verbs.add_parser("host", help="say as JSON what this interpreter finds of GPUs, tools")
-    host.add_argument("--glance", action="store_true", help="only whether there should be a GPU")
+    host.add_argument("--quick", action="store_true", help="only whether there should be a GPU")
     _add_batch(verbs)
     options, rest = parser.parse_known_args()
     if options.verb == "batch":
@@ -49,7 +49,7 @@ def main() -> None:
     if options.verb == "host":
         from evolve.worker.base.host_facts import examine_host, promises_gpu
 
-        print(json.dumps({"gpu": promises_gpu()} if options.glance else examine_host()))
+        print(json.dumps({"gpu": promises_gpu()} if options.quick else examine_host()))
         return
     keep_to_share(*options.share)
     # Before torch is imported: idle OpenMP threads must sleep, or they would disturb timing.

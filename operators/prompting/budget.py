@@ -1,4 +1,4 @@
-"""How much of what goes into a prompt: sections by priority within a number of tokens."""
+"""The size of a prompt: sections by priority within a number of tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class Section:
 
 
 class PromptTooLong(ValueError):
-    """What a prompt cannot do without is more than its budget."""
+    """The required sections of a prompt exceed its budget."""
 
 
 def fit(sections: Iterable[Section], budget: int, *, usual: int | None = None) -> list[Section]:
@@ -41,8 +41,8 @@ def fit(sections: Iterable[Section], budget: int, *, usual: int | None = None) -
 
     Args:
         sections: in the order of the prompt.
-        budget: what all of them take at most.
-        usual: what they take together with those that are not required; None for the budget.
+        budget: the most tokens that all of them take.
+        usual: the tokens that they take together with optional ones; None for the budget.
 
     Raises:
         PromptTooLong: the required sections alone take more.

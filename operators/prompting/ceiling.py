@@ -1,4 +1,4 @@
-"""What the baseline takes, what the device can do, and how far the best program is from it.
+"""The baseline's time, the device's limit, and how far the best program is from it.
 
 The judge says it of each judged program: times by case, the share of the speed of light, and the
 line of `evolve.worker.base.feedback.bound` below each case.
@@ -148,7 +148,7 @@ def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
 
 
 def _limits(case: CaseResult, judged: str, rates: Rates) -> list[str]:
-    """What memory and arithmetic allow, and which of them binds; empty if neither is known."""
+    """The limits by memory and arithmetic, and which of them binds; empty if neither is known."""
     own, share = case.times_ms["candidate"].value, case.speed_of_light
     least, is_memory = f"{share * own:.3g} ms" if share else "", case.bound == "memory"
     found = []

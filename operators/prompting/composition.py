@@ -1,15 +1,15 @@
-"""Prompt composition: what every operator with a prompt shares.
+"""Prompt composition, shared by all operators with a prompt.
 
-A prompt is a system message and one user message of sections in a fixed order, what changes least
+A prompt is a system message and one user message of sections in a fixed order, the most constant
 first (endpoints cache equal beginnings), notes last. Sections are filled by priority within the
 token budget:
 
     0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
        direction, the form of the answer
-    1  what was tried from here and failed, or was no faster
-    2  what finished runs have found, and what a summary says about the run so far
+    1  steps from this program that failed, or were no faster
+    2  findings of finished runs, and a summary of the run so far
     3  knowledge that fits the diagnosis
-    4  the memory: how the parent came to be, or what became of its siblings
+    4  the memory: how the parent came to be, or the results of its siblings
     5  the best programs of the archive
     6  programs unlike the parent
 
@@ -67,10 +67,10 @@ _REQUESTS = 64  # newest ones, of which some may be unanswered
 
 
 class Memory(StrEnum):
-    """What a prompt tells of the past (the four modes of KernelEvolve, arXiv 2512.23236)."""
+    """How a prompt tells of the past (the four modes of KernelEvolve, arXiv 2512.23236)."""
 
     INHERIT = "inherit"  # how the parent came to be
-    SIBLINGS = "siblings"  # what else was made of the parent's own parent
+    SIBLINGS = "siblings"  # other children of the parent's own parent
     BOTH = "both"
     CLEAN = "clean"  # nothing: neither that, nor failures, summaries and other programs
 
@@ -80,11 +80,11 @@ class Prompted:
     """Settings that all operators with prompts share, and the composition of their prompts.
 
     Args:
-        language: what programs are written in: `triton`, `cuda`, `cpp`, or `auto` for the parent's
+        language: of programs: `triton`, `cuda`, `cpp`, or `auto` for the parent's
             and without a parent what the device runs best.
         prompt_tokens: the most that a prompt takes, with its system message, by an estimate from
             above.
-        usual_tokens: up to where a prompt is filled with what it can do without: notes, other
+        usual_tokens: up to where a prompt is filled with optional parts: notes, other
             programs, the past.
         top: how many of the best other programs it shows: of the parent's island, if there are any.
         top_everywhere: whether these are of all islands.
@@ -162,19 +162,19 @@ class Prompted:
         """The request for a child.
 
         Args:
-            context: what may be looked at.
-            job: what is to be done, in words.
+            context: the recorded state of the run.
+            job: the task of this step, in words.
             base: the programs to work on, the one to change first; none for a first version.
             answer: the form of the answer; None for a whole program.
             heading: over the programs to work on.
-            memory: what is told of the past.
-            diagnosis: what to retrieve knowledge for; None for what the facts say.
+            memory: the part about the past.
+            diagnosis: the key to retrieve knowledge by; None for that of the facts.
             lessons: a summary of the search; None for the newest one of the run.
             directed: whether the job leaves open what to change, so that a direction helps.
             extra: sections of the operator's own, in front of the job.
             purpose: for the accounts.
             model: who is to answer; None for the model of the ticket.
-            memo: what the operator needs again.
+            memo: data that the operator needs again.
         """
         shown = [exhibit(context, *program) for program in base.programs]
         language = self.language_for(context, shown)
@@ -222,7 +222,7 @@ class Prompted:
         )
 
     def language_for(self, context: Context, shown: Sequence[Exhibit]) -> str:
-        """What the child is to be written in; empty where that is open."""
+        """The language of the child; empty if that is open."""
         if self.language != "auto":
             return self.language
         for parent in shown:
@@ -234,11 +234,11 @@ class Prompted:
         return Language.CPP.value if device == "cpu" else Language.TRITON.value
 
     def last_request(self, context: Context, purpose: str) -> ModelRequest | None:
-        """This operator's newest request for a purpose, whatever came of it."""
+        """This operator's newest request for a purpose, with any outcome."""
         return next(iter(context.facts.requests(context.operator, purpose, 1)), None)
 
     def asked_about(self, context: Context, purpose: str = "propose") -> list[Instance]:
-        """What this operator's newest requests for a purpose were to change.
+        """The changes that this operator's newest requests for a purpose asked for.
 
         Those that no model has answered yet too: of calls that run side by side, each is to be
         about something else.
@@ -258,7 +258,7 @@ class Prompted:
         return min(most, card.context_tokens - answer)
 
     def _frame(self, context: Context, language: str, memory: Memory) -> list[Section]:
-        """What is the same for every prompt of a run."""
+        """The part that is the same for every prompt of a run."""
         best = judged_best(context)
         facts = device_facts(context.device, rates_of(best))
         said = baseline_name(context.baseline)
@@ -283,7 +283,7 @@ class Prompted:
         )
 
     def _rules(self, context: Context, language: str, judged: Evaluation | None) -> Quoted:
-        """What a program has to be, with the task's own numbers; `judged` is any verdict."""
+        """The requirements on a program, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
         operation = operation_of(task.category, task.source)
         return self.text(
@@ -299,7 +299,7 @@ class Prompted:
         )
 
     def _direction(self, context: Context, base: Base, found: Diagnosis) -> list[Section]:
-        """What this answer is to try, and what others try."""
+        """The direction of this answer, and those of the others."""
         if not self.directions:
             return []
         text = self.text(
@@ -327,7 +327,7 @@ class Prompted:
         return [Section(name="knowledge", head=head, items=items, priority=3)]
 
     def _recalled(self, context: Context, language: str, memory: Memory) -> list[Section]:
-        """What finished runs have found, as far as it is about programs of the language."""
+        """The findings of finished runs about programs of the language."""
         if memory is Memory.CLEAN:
             return []
         found = [
@@ -360,7 +360,7 @@ class Prompted:
         ]
 
     def memory_of(self, context: Context, base: Base, memory: Memory) -> list[Section]:
-        """How the program to change came to be, or what became of its siblings."""
+        """How the program to change came to be, or the results of its siblings."""
         if not base.programs:
             return []
         found: list[Section] = []
@@ -387,7 +387,7 @@ class Prompted:
         return Section(name="parents", head=head, items=tuple(items))
 
     def _beside(self, shown: Sequence[Exhibit], others: Sequence[Exhibit]) -> list[Quoted]:
-        """Programs beside the one that is shown in full: of each what differs from that."""
+        """Programs beside the one that is shown in full: of each the lines that differ."""
         if not shown:
             return [self._program(other) for other in others]
         first = shown[0]
@@ -421,7 +421,7 @@ def last_summary(context: Context, operator: str = "") -> tuple[str, int]:
     """The newest summary that says something, and the ticket number up to which it goes.
 
     Args:
-        context: what may be looked at.
+        context: the recorded state of the run.
         operator: whose summaries; empty for those that all prompts quote.
     """
     found = [
@@ -445,6 +445,6 @@ def step_of(asked: ModelRequest | None) -> int:
 
 
 def summary_of(exchange: Exchange) -> str:
-    """What a summary says; nothing where it was cut."""
+    """The text of a summary; nothing if it was cut."""
     cut = exchange.reply.status is CallStatus.TRUNCATED
     return "" if cut else without_thought(exchange.reply.text).strip()

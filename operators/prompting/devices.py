@@ -1,4 +1,4 @@
-"""What a prompt says of the device that judges: what a kernel's design depends on, no more."""
+"""The device that judges, in a prompt: the facts that a kernel's design depends on, no more."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -36,11 +36,11 @@ _L2_MB = ((r"\bH[12]00\b", 50), (r"\bA100\b", 40), (r"\bL40S?\b", 96), (r"\bA10G
 
 
 def device_facts(device: Mapping[str, str], rates: Rates | None = None) -> list[tuple[str, str]]:
-    """What is known of the device and its software, by the names that prompts use.
+    """Facts about the device and its software, by the names that prompts use.
 
     Args:
         device: see `Context.device`.
-        rates: what was measured on it.
+        rates: measured on it.
     """
     return [*_told(device), *_by_capability(device), *(rates.facts() if rates else ())]
 
@@ -57,7 +57,7 @@ def _told(device: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _by_capability(device: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What follows from the model and is in no driver's answer."""
+    """Facts that follow from the model and are in no driver's answer."""
     known = _MULTIPROCESSORS.get(device.get("capability", ""))
     if known is not None:
         shared, threads = known

@@ -1,4 +1,4 @@
-"""What is wrong with a program, or keeps it from being faster: the key of retrieval."""
+"""The fault of a program, or the limit of its speed: the key of retrieval."""
 
 import re
 from collections import Counter
@@ -37,13 +37,13 @@ def diagnose(
     shown: Sequence[Exhibit],
     attempts: Iterable[Attempt] = (),
 ) -> Diagnosis:
-    """What the facts say without a model.
+    """The diagnosis by the facts, without a model.
 
     Args:
         context: for the task's category and the device.
-        language: what the child is to be written in.
+        language: of the child.
         shown: the programs to work on, the one to change first.
-        attempts: what was tried from it: the failure that most of them share, and at least two, is
+        attempts: steps from it: the failure that most of them share, and at least two, is
             what the next one is to be kept from.
     """
     evaluation = shown[0].evaluation if shown else None
@@ -58,7 +58,7 @@ def diagnose(
 
 
 def pattern_of(task: Task, evaluation: Evaluation | None) -> str:
-    """What kind of operation takes a program's time: the task's, but for what became of it.
+    """The kind of operation that takes a program's time: the task's, but for what became of it.
 
     A product without tensor cores in Triton is a sum or a pass over memory: of 2/14 in KernelBench
     a matrix-vector product is left, and notes on tiles of matrices say nothing of that.
@@ -93,7 +93,7 @@ def device_of(context: Context) -> str:
 
 
 def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
-    """What the judge's own words say, else what the time does; empty where neither does.
+    """The limit by the judge's own words, else by the time; empty if neither shows it.
 
     Where neither the inputs' and outputs' bytes nor arithmetic explains the time, the program's own
     traffic may: what its launches are given, intermediates too. Else it is the one that is nearer

@@ -64,7 +64,7 @@ def direction(context: Context, found: Diagnosis) -> str:
 
 
 def taken(context: Context, base: Base) -> Sequence[Quoted]:
-    """What is being judged now that was made of the same program."""
+    """Children of the same program that are being judged now."""
     if not base.programs:
         return ()
     near = context.facts.children(base.digest, 4 * _MAX_TAKEN)

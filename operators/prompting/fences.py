@@ -1,4 +1,4 @@
-"""Fenced code blocks of a model's reply, after CommonMark and with what models make of it."""
+"""Fenced code blocks of a model's reply, after CommonMark and with models' variants of them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A line of at least three backticks or tildes, and what is written after them."""
+    """A line of at least three backticks or tildes, and the text after them."""
 
     line: int
     indent: str

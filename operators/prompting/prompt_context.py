@@ -1,4 +1,4 @@
-"""What a run knows, in the words of a prompt."""
+"""The state of a run in the words of a prompt."""
 
 import math
 import re
@@ -73,7 +73,7 @@ def exhibit(context: Context, program: str, assignment: Assignment) -> Exhibit:
 
 
 def judged_text(evaluation: Evaluation, baseline: str) -> Quoted:
-    """What every prompt says of a judged program: its verdict, and the judge's remarks, quoted."""
+    """A judged program in every prompt: its verdict, and the judge's remarks, quoted."""
     verdict, remarks = "\n".join(_verdict(evaluation, baseline)), _remarks(evaluation)
     return Quoted(f"{verdict}\n\n{remarks}" if remarks else verdict)
 
@@ -178,11 +178,11 @@ def _told_once(status: Status | None, feedback: str, traffic: float | None = Non
 
 
 def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -> Quoted:
-    """What became of a step, in a line of ours and the quoted words of others.
+    """The outcome of a step, in a line of ours and the quoted words of others.
 
     Args:
         attempt: the step.
-        baseline: what its ratio is against.
+        baseline: that its ratio is against.
         parent: the speedup of the program that it was made from, to compare with.
     """
     said = f"- step {attempt.sequence}, {attempt.operator}: {_outcome(attempt, baseline)}"

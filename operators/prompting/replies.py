@@ -1,4 +1,4 @@
-"""From a model's reply to a program: what was found in it, as a closed status.
+"""From a model's reply to a program, with a closed status.
 
 Nothing here guesses: a program is taken as it stands in the reply, or not at all.
 """
@@ -31,12 +31,12 @@ _PART = re.compile(r"^#+[ \t]*(analysis|design|code)\b[^\n]*$", re.MULTILINE | r
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a reply holds that was to hold one whole program.
+    """The content of a reply that was to hold one whole program.
 
     Attributes:
         status: `PROGRAM`, or why there is none.
         source: the program; where there is none, the draft that failed, if any.
-        note: what was odd about it, or what is wrong, as a phrase.
+        note: an oddity, or the fault, as a phrase.
     """
 
     status: ReplyStatus
@@ -69,7 +69,7 @@ def read_program(reply: str, *, cut: bool = False) -> Found:
 
 
 def _program(whole: Sequence[str], blocks: Sequence[Block]) -> Found:
-    """The last whole program, unless it needs what other blocks define."""
+    """The last whole program, unless it needs definitions of other blocks."""
     source = whole[-1]
     elsewhere: set[str] = set()
     for block in blocks:
@@ -124,7 +124,7 @@ def _without_model(text: str, blocks: Sequence[Block], cut: bool) -> Found:
 
 
 def read_prose(reply: str) -> str:
-    """What a reply says before its first block or edit, as one short line: for the lineage."""
+    """The text of a reply before its first block or edit, as one short line: for the lineage."""
     return one_line(prose_of(reply), MAX_PROSE_CHARS)
 
 

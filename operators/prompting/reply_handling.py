@@ -1,4 +1,4 @@
-"""From the replies of a ticket to what becomes of it: what all operators with prompts share."""
+"""From the replies of a ticket to its proposals, for all operators with prompts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ MAX_QUOTED_REPLY_CHARS = 40_000
 _HOPELESS = (ReplyStatus.TRUNCATED, ReplyStatus.EMPTY, ReplyStatus.UNCHANGED)
 
 Check = Callable[[str], Found]
-"""Looks at a program that could be read, and passes it on or says what is wrong with it."""
+"""Looks at a program that could be read, and passes it on or names the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class Answering(Prompted):
         Args:
             context: of the ticket.
             exchanges: its rounds.
-            found: what the last reply holds.
+            found: the content of the last reply.
             note: what the step was meant to be, for the lineage; what the reply says of it follows.
-            check: what the operator itself asks of a program.
+            check: the operator's own requirement on a program.
         """
         base = Base.recall(exchanges)
         if found.status is ReplyStatus.PROGRAM:

@@ -24,8 +24,8 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import EvaluationRequest, Evaluator
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator, PooledEvaluator
-from evolve.evaluation.place import Place
-from evolve.evaluation.pool import Pool
+from evolve.worker.service.dispatch.place import Place
+from evolve.worker.service.dispatch.pool import Pool
 from tests.benchmarks.bench_serve import cpu_s
 from tests.benchmarks.conditions import print_conditions
 from tests.serve.pulling import (

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from operators.local.tune import Tune
 from tests.benchmarks.bench_tuner import replay
 from tests.benchmarks.tuner_parent import described, put_together
@@ -58,6 +60,7 @@ def measuring(folder: Path, limit: float) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_instances_that_take_their_worker_with_them_do_not_run(tmp_path):
     said = measuring(tmp_path, 3).communicate()[0]
     table = json.loads((tmp_path / "table.json").read_text())
@@ -73,6 +76,7 @@ def test_instances_that_take_their_worker_with_them_do_not_run(tmp_path):
     assert table["reference_ms"]["own"] > 0
 
 
+@pytest.mark.slow
 def test_who_is_stopped_leaves_a_table(tmp_path):
     process = measuring(tmp_path, 600)
     lines = tmp_path / "table.jsonl"

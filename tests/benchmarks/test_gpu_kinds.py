@@ -188,6 +188,7 @@ assert async_compile.get_compile_threads() == 1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu_kinds", pytest.param("bench_tuner", marks=pytest.mark.slow)])
 def test_nobody_asks_cuda_before_the_parent_forks(name):
     subprocess.run([sys.executable, "-c", SPY.format(name=name)], cwd=ROOT, check=True)

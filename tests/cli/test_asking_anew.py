@@ -159,6 +159,7 @@ def test_what_the_database_knows_of_a_task_is_told_and_not_asked_for(evolve, tmp
     assert "anew:0" in [request.id for request in read_requests(tmp_path / "in.jsonl")[0]]
 
 
+@pytest.mark.slow
 def test_a_reply_that_another_run_has_judged_is_not_judged_again(evolve, tmp_path: Path):
     with_seed(tmp_path)
     for name in ("first", "second"):

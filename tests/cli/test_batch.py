@@ -102,6 +102,7 @@ def compile_elsewhere(folder: Path) -> list[str]:
     return list(compiled.params["variants"])
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_elsewhere_compiles_what_a_run_without_seeds_starts_from(
     evolve: Evolve, tmp_path: Path
 ):
@@ -176,6 +177,7 @@ def test_a_verification_can_be_judged_elsewhere_too(evolve: Evolve, created: Pat
     assert "is verified" in evolve("batch", "far", "--verify", "-o", "in.jsonl").stderr
 
 
+@pytest.mark.slow
 def test_what_nobody_has_answered_is_asked_for_again(evolve: Evolve, created: Path):
     round_of(evolve, created)  # the audit and the seed: nothing else can be asked for before
     evolve("batch", "far", "-n", "3", "-o", "in.jsonl")

@@ -144,6 +144,7 @@ def test_every_task_is_searched_and_its_winner_measured_again_beside_the_baselin
     assert "torch.compile" in said[0]
 
 
+@pytest.mark.slow
 def test_the_same_command_repeats_nothing_and_other_baselines_only_add_what_is_missing():
     bench(planned("baselines=[compile]"))
     judge = SyntheticEvaluator()
@@ -171,6 +172,7 @@ def test_without_finals_baselines_that_are_named_are_timed_beside_every_program(
     assert set(step.ratios) == set(found.custom.ratios) == timed
 
 
+@pytest.mark.slow
 def test_what_is_timed_beside_every_program_stays_so_in_later_calls():
     words = ("problems=[1/1]", "search=greedy", "name=x", "baselines=[compile]")
     judge, said = SyntheticEvaluator(), list[str]()
@@ -185,6 +187,7 @@ def test_what_is_timed_beside_every_program_stays_so_in_later_calls():
     assert all({"eager", "compile"} <= {*step.ratios} for step in steps)
 
 
+@pytest.mark.slow
 def test_a_larger_budget_continues_the_searches():
     words = ("search=greedy", "problems=[1/1]", "name=x")
     bench(planned(*words, "termination.evaluations=3"))
@@ -248,6 +251,7 @@ def test_work_that_is_cancelled_without_a_stop_is_no_success(calls: int):
         bench(planned("problems=[1/1]"), Cancelled())
 
 
+@pytest.mark.slow
 def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
     monkeypatch.setattr(runner, "DRAIN_S", 0.2)
     monkeypatch.setattr(runner, "PATIENCE_S", 0.7)
@@ -267,7 +271,7 @@ def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
         assert {run.state for run in store.runs()} == {"interrupted"}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("slow_from", "state"), [(0, "interrupted"), (1, "finished")])
 def test_the_end_of_the_time_gives_up_what_is_under_way(slow_from: int, state: str):
     class Slow(SyntheticEvaluator):

@@ -33,6 +33,7 @@ def recorded_run(folder: Path, winner: str, device_class: str = "cpu: of a test"
         record(store, task, SyntheticEvaluator(device_class=device_class), audit=audit)
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: Path):
     recorded_run(tmp_path, as_kernel(RELU))
     done = evolve("best", "demo", "-o", "out/relu_kernel")
@@ -48,6 +49,7 @@ def test_a_folder_becomes_an_operator_whose_tests_have_passed(evolve, tmp_path: 
     assert "not empty" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_failed_check_ends_with_1_is_named_and_keeps_the_folder(evolve, tmp_path: Path):
     recorded_run(tmp_path, WRONG, audit=[WEAK])
     done = evolve("best", "demo", "--as", "torch-op")
@@ -68,6 +70,7 @@ def test_a_module_is_written_where_a_file_is_named_or_nothing(evolve, tmp_path: 
     assert evolve("best").stdout == text
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("words", "device_class", "said"),
     [

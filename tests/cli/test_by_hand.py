@@ -140,6 +140,7 @@ def test_prompts_before_any_verdict_say_how_to_have_better_ones(evolve, database
     assert "first gives" not in evolve("ask", "demo", "-n", "1", "--out", "other").stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_prompts_before_any_verdict_know_the_device_of_the_configuration(evolve, tmp_path, device):
     words = ("task=softmax", "operators=llm", f"device={device}", "--create", "name=new")
@@ -169,6 +170,7 @@ def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, da
     assert len(states(database)) == 3
 
 
+@pytest.mark.slow
 def test_replies_in_any_order_and_any_number_of_times_give_the_same(evolve, asked, database):
     first, second, third = stems(asked)
     reply(asked, third, 3)
@@ -198,6 +200,7 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         assert "no_code" in store.step(store.run("demo").id, sequence).failure
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -230,6 +233,7 @@ def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
     assert "1 program proposed" in evolve("tell", "demo", "out").stdout
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "value"),
     [("sequence", "x"), ("round", None), ("run", 3), ("round", 7), ("round", -1), ("sequence", -1)],

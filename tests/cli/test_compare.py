@@ -92,6 +92,7 @@ def test_words_for_parts_that_only_the_presets_have_are_taken():
     assert (limits["evaluations"], limits["proposals"], limits["stagnation"]) == (4, None, None)
 
 
+@pytest.mark.slow
 def test_the_same_command_again_repeats_nothing_and_a_larger_budget_goes_on(capsys):
     assert search(planned()) == 0
     with Store.open(DB, read_only=True) as store:
@@ -108,6 +109,7 @@ def test_the_same_command_again_repeats_nothing_and_a_larger_budget_goes_on(caps
         assert all(store.next_sequence(run.id) > before[run.name] for run in store.runs())
 
 
+@pytest.mark.slow
 def test_methods_with_the_same_settings_and_the_time_are_said_before_the_first_run():
     same = planned(methods=("greedy", "greedy selection=greedy", "greedy selection=tournament"))
     alike, time = plan_notes(same)

@@ -173,6 +173,7 @@ def test_a_task_of_one_file_is_searched_without_a_seed_and_without_a_model(tmp_p
         assert store.progress(stored.id).best is not None
 
 
+@pytest.mark.slow
 def test_a_reference_that_is_one_call_of_a_library_is_refused_with_the_remedies(tmp_path):
     done = run(tmp_path, PRODUCT)
     assert done.returncode == 2

@@ -94,6 +94,7 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
     assert operators["mine"].weight == 1.0
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(
     ("word", "says"),
     [
@@ -221,6 +222,7 @@ def test_a_constructor_that_refuses_is_quoted_in_its_own_words():
         build({"_target_": "archives.topk.TopK", "capacity": -1}, "archive")
 
 
+@pytest.mark.slow
 def test_hydra_leaves_no_files(evolve, tmp_path: Path):
     assert evolve("run", "task=softmax", "--cfg", "job").returncode == 0
     assert evolve("run", "-m", "task=nothing", "seed=1,2").returncode == 2

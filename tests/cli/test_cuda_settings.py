@@ -37,6 +37,7 @@ def test_what_a_worker_refuses_comes_back_in_the_words_of_the_setting(asked, sai
         asyncio.run(start_local("cpu", **asked))
 
 
+@pytest.mark.slow
 def test_a_worker_takes_what_is_allowed(tmp_path):
     async def version(**asked):
         judge = await start_local("cpu", **asked)

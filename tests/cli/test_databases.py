@@ -59,6 +59,7 @@ def test_a_copy_has_the_same_dump_and_a_second_one_is_refused(
     assert "copy.db holds runs already" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_replay_on_a_server_is_the_recorded_run_again(evolve, url: str, tmp_path: Path) -> None:
     done = replay(evolve, tmp_path, "name=again", store_word(url))
     assert done.returncode == 0, done.stderr

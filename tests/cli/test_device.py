@@ -180,7 +180,7 @@ def interpreter(tmp_path: Path, monkeypatch) -> Iterator[Any]:
 def test_auto_takes_a_gpu_that_the_workers_interpreter_sees(interpreter, tmp_path: Path):
     config = settings("device=auto", f"device.python={interpreter(HEALTHY)}")
     assert kind_of(config) == kind_of(config) == "cuda"
-    assert (tmp_path / "asked").read_text() == "host --glance\n"  # once is enough
+    assert (tmp_path / "asked").read_text() == "host --quick\n"  # once is enough
 
 
 def test_auto_says_why_it_takes_the_cpu_beside_a_driver(interpreter, capsys):

@@ -41,6 +41,7 @@ def abacus(tmp_path: Path) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_a_program_is_judged_on_it(evolve, abacus):
     words = ["eval", str(SEED), "--task", "softmax", "--device", "abacus", "--fidelity", "check"]
     ended = evolve(*words, "--json", packages=(abacus,))
@@ -49,6 +50,7 @@ def test_a_program_is_judged_on_it(evolve, abacus):
     assert verdict["device_class"] == "abacus: ten wires"
 
 
+@pytest.mark.slow
 def test_a_run_takes_its_settings_from_it(evolve, abacus):
     kind = ("device=cpu", "device.kind=abacus")
     ended = evolve("run", "task=softmax", "search=seeds", *kind, "--create", packages=(abacus,))

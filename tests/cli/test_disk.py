@@ -71,6 +71,7 @@ def test_a_run_on_a_read_only_disk_is_not_resumed(shell, recording: Path, tmp_pa
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_a_run_loses_nothing(shell, recording: Path, tmp_path: Path):
     task = synthetic_task()
     (tmp_path / "synthetic.py").write_text(task.source)

@@ -184,6 +184,7 @@ def on_a_terminal(tmp_path: Path, columns: int, *words: str):
         os.close(slave)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("columns", [80, 140])
 def test_what_is_under_way_is_on_the_panel_and_ctrl_c_leaves_it_whole(tmp_path: Path, columns):
     with on_a_terminal(tmp_path, columns, "1.5") as (process, slave, master, shown):

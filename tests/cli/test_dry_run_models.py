@@ -102,6 +102,7 @@ def test_several_gpus_judge_at_once_and_use_up_device_time_sooner():
     }
 
 
+@pytest.mark.slow
 def test_a_dry_run_with_a_model_that_is_down_says_so(task_folder):
     calls, slots = sampled(*words_for("http://127.0.0.1:9/v1"), "llm.deadline_s=1")
     assert not calls[0].is_counted

@@ -91,6 +91,7 @@ def test_a_wrong_kernel_is_told_what_is_wrong(evolve, tmp_path: Path):
     assert checks == ["not run", "not run", "failed"]  # the smallest comes first
 
 
+@pytest.mark.slow
 def test_a_syntax_error_is_shown_with_its_line_whatever_else_is_missing(evolve, tmp_path: Path):
     (tmp_path / "torn.py").write_text("import torch\n\n\ndef forward(x:\n    return x\n")
     done = evolve("eval", "torn.py", *TINY)
@@ -108,6 +109,7 @@ def test_a_class_of_another_name_is_named_with_the_remedy(evolve, tmp_path: Path
     assert "defines no class ModelNew; rename its class Model to ModelNew" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "named"),
     [
@@ -141,6 +143,7 @@ def test_a_folder_that_repro_wrote_is_judged_again(evolve, recorded: Path, tmp_p
     assert json.loads(done.stdout)["status"] == "correct", done.stderr
 
 
+@pytest.mark.slow
 def test_doctor_asks_the_worker_for_each_mechanism_of_the_sandbox(evolve):
     done = evolve("doctor", "--json")
     assert done.returncode == 0, done.stdout
@@ -149,6 +152,7 @@ def test_doctor_asks_the_worker_for_each_mechanism_of_the_sandbox(evolve):
     assert {"landlock", "seccomp", "pid namespace", "limits"} <= {*findings}
 
 
+@pytest.mark.slow
 def test_doctor_says_which_keys_of_models_are_seen_and_never_what_they_are(evolve, monkeypatch):
     monkeypatch.setenv("GROQ_API_KEY", "planted-7f3a9b-key")
     done = evolve("doctor", "--device", "cpu")

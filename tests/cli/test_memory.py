@@ -166,6 +166,7 @@ def test_a_failure_that_was_put_right_says_how(evolve, tmp_path: Path):
     assert "The correct program that was made of one of them: The range is now 128." in rule
 
 
+@pytest.mark.slow
 def test_other_operations_runs_that_go_on_and_a_setting_tell_nothing(evolve, tmp_path: Path):
     past(evolve, tmp_path)
     create(evolve, "scan", "other")
@@ -185,6 +186,7 @@ def test_a_run_that_goes_on_tells_nothing(evolve, tmp_path: Path):
     assert HEADING not in prompt(evolve, "next")
 
 
+@pytest.mark.slow
 def test_failures_of_several_runs_make_a_rule_together(evolve, tmp_path: Path):
     past(evolve, tmp_path, "one", failures=2)
     past(evolve, tmp_path, "two", "logsoft", failures=1)
@@ -192,6 +194,7 @@ def test_failures_of_several_runs_make_a_rule_together(evolve, tmp_path: Path):
     assert "3 of 7 attempts in runs two, one, synthetic" in told(prompt(evolve, "next"))
 
 
+@pytest.mark.slow
 def test_what_a_run_is_told_stays_as_it_was_when_it_began(evolve, tmp_path: Path):
     past(evolve, tmp_path)
     create(evolve, "soft", "next")
@@ -204,6 +207,7 @@ def test_what_a_run_is_told_stays_as_it_was_when_it_began(evolve, tmp_path: Path
     assert "run later" in told(prompt(evolve, "newest"))
 
 
+@pytest.mark.slow
 def test_a_replay_is_told_what_the_run_was_told_that_it_replays(evolve, tmp_path: Path):
     past(evolve, tmp_path)
     create(evolve, "soft", "next")
@@ -234,6 +238,7 @@ def recorded(name: str, server: ModelServer, *words: str) -> None:
         asyncio.run(body(store))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_told_something_is_repeated_offline_byte_for_byte(evolve):
     words = ("initial=[seed.py]", "operators=[seed,rewrite_full]", "termination.evaluations=6")
     with ModelServer(script) as server:

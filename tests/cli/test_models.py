@@ -140,6 +140,7 @@ def replaying(store: Store, name: str, of: str) -> RunRow:
     return store.create_run(name=name, task=synthetic_task(), config=config, seed=0)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("of", ["demo", "again"])
 def test_a_run_does_not_become_a_replay_of_itself(task_folder, of):
     with ModelServer(script) as server:

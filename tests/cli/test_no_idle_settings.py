@@ -59,6 +59,7 @@ def without(config: Mapping[str, Any], leaf: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_the_whole_configuration_starts_a_run(config):
     assert asyncio.run(launch(config)) == 0
 

@@ -45,11 +45,11 @@ def sit(database: Path, latency_s: float, *words: str) -> forked.Forked:
     return process
 
 
-def wait_for_tickets(database: Path) -> None:
+def wait_for_tickets(database: Path, *, evaluated: bool = False) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with Store.open(database, read_only=True) as store:
-            if list(store.steps(store.run("demo").id)):
+            if any(step.status or not evaluated for step in store.steps(store.run("demo").id)):
                 return
         time.sleep(0.05)
     raise AssertionError("the session never asked for anything")
@@ -99,6 +99,7 @@ def test_a_stop_waits_for_no_call_that_is_not_sent_yet(tmp_path: Path, after_s: 
         assert store.progress(store.run("demo").id).calls == 0
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_at_once_and_nothing_is_lost(tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 60)
@@ -195,8 +196,8 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
 
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     database = tmp_path / "evolve.db"
-    process = sit(database, 2.0)  # longer in all than another process takes to start
-    time.sleep(1.5)
+    process = sit(database, 0.5)
+    wait_for_tickets(database, evaluated=True)
     try:
         done = evolve(
             *("resume", "demo", "store.path=evolve.db", "device=replay", "device.run=demo")
@@ -244,6 +245,7 @@ def test_a_search_that_was_started_without_a_place_to_print_to_ends_well(tmp_pat
     assert state(database)[0] == "finished"
 
 
+@pytest.mark.slow
 def test_a_search_whose_terminal_is_closed_goes_on(tmp_path: Path):
     database = tmp_path / "evolve.db"
     main_end, other_end = pty.openpty()
@@ -321,6 +323,7 @@ def get_init_inputs(): ...
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)]

@@ -68,6 +68,7 @@ def test_what_was_not_judged_or_answered_any_more_is_said(store):
     assert "  go on     evolve resume demo" in lines
 
 
+@pytest.mark.slow
 def test_a_model_that_was_never_asked_is_said(tmp_path):
     with Store.open(tmp_path / "other.db", create=True) as opened:
         words = ("operators=llm", "llm.model=openai/x")
@@ -78,6 +79,7 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         assert any(line.startswith("  No model has answered") for line in said(opened))
 
 
+@pytest.mark.slow
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
     assert not [line for line in said(store) if "not judged yet" in line or "go on" in line]
 

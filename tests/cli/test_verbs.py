@@ -249,6 +249,7 @@ def test_by_name_a_run_is_resumed_or_started_beside_the_old_one(evolve, recorded
         assert [run.name for run in store.runs()] == ["demo", "x", "x-1"]
 
 
+@pytest.mark.slow
 def test_a_sweep_makes_one_run_per_combination(evolve, recorded: Path, tmp_path: Path):
     done = replay(evolve, tmp_path, "-m", "name=low,high")
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ def test_an_evaluation_that_takes_long_at_the_end_is_given_up_and_the_winner_ver
     assert code == 0, out
     assert took_s < 4 + GRACE_S
     assert "verified in fresh processes" in out
-    assert "2 programs not judged yet: `evolve resume` goes on" in out
+    assert "2 programs not judged yet: `evolve resume` continues with the rest" in out
     with Store.open(database, read_only=True) as store:
         run = store.run("demo")
         left = store.open_tickets(run.id)
@@ -53,6 +53,7 @@ def test_an_evaluation_that_takes_long_at_the_end_is_given_up_and_the_winner_ver
             assert store.step(run.id, step.sequence) == step
 
 
+@pytest.mark.slow
 def test_a_verification_that_takes_too_long_is_said_and_a_resume_makes_up_for_it(tmp_path):
     database = tmp_path / "evolve.db"
     limit = "termination.wall_time=2s"
@@ -77,6 +78,7 @@ def test_a_verification_that_takes_too_long_is_said_and_a_resume_makes_up_for_it
     assert after == evaluated
 
 
+@pytest.mark.slow
 def test_a_judge_that_answers_nothing_does_not_hold_up_the_end(tmp_path):
     database = tmp_path / "evolve.db"
     code, out, took_s = sit(database, 60.0, "termination.wall_time=1s")
@@ -89,6 +91,7 @@ def test_a_judge_that_answers_nothing_does_not_hold_up_the_end(tmp_path):
         assert [ticket.attempts for ticket in store.open_tickets(run.id)] == [0]
 
 
+@pytest.mark.slow
 def test_time_that_a_verification_has_left_over_is_searched_in(tmp_path):
     database = tmp_path / "evolve.db"
     words = ("verify=0.1", "termination.wall_time=6s", "termination.evaluations=1000")
@@ -115,6 +118,7 @@ def test_a_second_of_wall_time_ends_a_run_of_the_real_judge_within_twenty(evolve
         assert "No program was judged" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_task_whose_audit_takes_longer_than_the_limit_ends_with_a_word_and_stores_nothing(
     evolve, tmp_path: Path
 ):

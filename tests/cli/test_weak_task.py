@@ -43,6 +43,7 @@ def test_every_verb_says_that_it_does_not_count(evolve, words: list[str]):
     assert FOUND["detail"] in shown or words == ["list"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("weak")
 def test_machines_get_what_was_found(evolve):
     (listed,) = json.loads(evolve("list", "--json").stdout)

@@ -70,9 +70,13 @@ def warn() -> None:
     sys.stderr.flush()
 
 
+def phase(number: int, text: str) -> None:
+    say(json.dumps({"v": 1, "id": number, "phase": text}))
+
+
 def phases(number: int) -> None:
     """Say what the call is at, and stay there until a file `go` is there."""
-    say(json.dumps({"v": 1, "id": number, "phase": "timing, 3 of 7 pairs"}))
+    phase(number, "timing, 3 of 7 pairs")
     while not Path("go").exists():
         time.sleep(0.02)
 
@@ -176,6 +180,8 @@ def main() -> None:
             reply(request["id"], HELLO | KINDS.get(mode, {}))
         elif request["method"] in OTHERS:
             task = request["params"].get("task", {"name": ""})["name"]
+            phase(request["id"], "waiting for another judge on this machine")
+            phase(request["id"], "")  # as before the wait
             OTHERS[request["method"]](request["id"], task, mode)
     if mode in ("leaves_a_child", "stays"):
         child()

@@ -14,9 +14,9 @@ import pytest
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.evaluation import Deadlines
-from evolve.evaluation.faults import CallFailed, PlaceLost, WorkerDied
-from evolve.evaluation.place import Place
-from evolve.evaluation.pool import Pool
+from evolve.worker.service.dispatch.faults import CallFailed, PlaceLost, WorkerDied
+from evolve.worker.service.dispatch.place import Place
+from evolve.worker.service.dispatch.pool import Pool
 
 HELLO = {"device_class": "stub", "evaluator_version": "1", "slots": 2}
 
@@ -142,7 +142,7 @@ def test_a_candidate_that_kills_workers_is_asked_twice_and_its_places_stay():
 
 
 def test_a_call_waits_for_the_first_place_and_says_so_after_some_time(monkeypatch):
-    monkeypatch.setattr("evolve.evaluation.pool.PATIENCE_S", 0.05)
+    monkeypatch.setattr("evolve.worker.service.dispatch.pool.PATIENCE_S", 0.05)
 
     async def run():
         pool, said = await elastic([])
@@ -159,7 +159,7 @@ def test_a_call_waits_for_the_first_place_and_says_so_after_some_time(monkeypatc
 
 
 def test_calls_go_on_when_all_places_were_lost_and_others_come(monkeypatch):
-    monkeypatch.setattr("evolve.evaluation.pool.PATIENCE_S", 0.0)
+    monkeypatch.setattr("evolve.worker.service.dispatch.pool.PATIENCE_S", 0.0)
 
     async def run():
         a, b = hosts("ab")

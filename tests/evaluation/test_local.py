@@ -23,7 +23,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
 from evolve.evaluation.local import package_path, worker_environment
-from evolve.evaluation.process import MAX_LINE
+from evolve.worker.service.dispatch.process import MAX_LINE
 from tests.worker.serving import alive, family_of
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")
@@ -400,6 +400,16 @@ def test_abandoning_before_the_first_call_is_nothing():
         async with evaluator() as judge:
             judge.abandon()
             assert (await judge.evaluate(request("fine one"))).feedback == "one"
+
+    asyncio.run(run())
+
+
+def test_the_end_of_a_wait_is_no_answer():
+    async def run() -> None:
+        async with evaluator() as judge:
+            task = Task(name="sound", source="")
+            assert await judge.audit(task) == []
+            assert await judge.conditions(task) == []
 
     asyncio.run(run())
 

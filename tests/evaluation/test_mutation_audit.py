@@ -113,6 +113,7 @@ def test_every_mutant_gets_the_fate_that_it_deserves(audited):
     }
 
 
+@pytest.mark.slow
 def test_what_the_oracle_has_examined_leaves_no_build_behind(audited, cache):
     assert [found.name for found in cache.iterdir() if found.name != "inductor"] == []
 

@@ -6,7 +6,7 @@ Invariant: variables are named, their values never.
 import pytest
 
 from evolve.llm import ModelSettings
-from evolve.llm.doctor import findings, key_finding, price_finding
+from evolve.llm.doctor import findings, key_finding
 from evolve.llm.secrets import KEY_VARIABLES
 
 KEY = "planted-7f3a9b-key"
@@ -16,10 +16,6 @@ KEY = "planted-7f3a9b-key"
 def no_keys(monkeypatch):
     for variable in KEY_VARIABLES.values():
         monkeypatch.delenv(variable, raising=False)
-
-
-def model_findings(settings):
-    return key_finding(settings), price_finding(settings)
 
 
 def said(found) -> str:
@@ -35,14 +31,12 @@ def test_keys_are_listed_by_the_names_of_their_variables(monkeypatch):
     assert KEY not in text
 
 
-def test_a_model_without_its_key_or_a_price_is_told_what_it_needs(monkeypatch):
-    text = said(model_findings(ModelSettings(model="openai/my-own")))
+def test_a_model_without_its_key_is_told_what_it_needs(monkeypatch):
+    text = said([key_finding(ModelSettings(model="openai/my-own"))])
     assert "note | openai/my-own | no key found: export OPENAI_API_KEY" in text
-    assert "note | openai/my-own price | no price known: USD budgets need llm.price.prompt" in text
     monkeypatch.setenv("MINE", KEY)
-    text = said(model_findings(ModelSettings(model="openai/gpt-4o-mini", key_variable="MINE")))
+    text = said([key_finding(ModelSettings(model="openai/gpt-4o-mini", key_variable="MINE"))])
     assert "ok | openai/gpt-4o-mini | key in MINE" in text
-    assert "at most 0.15 and 0.6 USD per million tokens of prompt and answer" in text
     assert KEY not in text
 
 
@@ -52,6 +46,5 @@ def test_a_server_of_ones_own_needs_no_key():
         api_base="http://localhost:8000/v1",
         price={"prompt": 0, "completion": 0},
     )
-    text = said(model_findings(settings))
+    text = said([key_finding(settings)])
     assert "ok | openai/my-own | at http://localhost:8000/v1, without a key" in text
-    assert "at most 0 and 0 USD per million tokens of prompt and answer, as you gave it" in text

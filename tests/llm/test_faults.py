@@ -22,6 +22,7 @@ from tests.llm.conftest import ask, endpoint, request
 NOBODY = "http://127.0.0.1:9/v1"  # the discard port: nobody listens
 
 
+@pytest.mark.slow
 def test_an_answer_comes_with_its_tokens_and_its_model(serve):
     answer = Answer("here you are", reasoning="let me see", cached_tokens=1)
     server = serve(answer)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import asyncio, sys
 from dataclasses import replace
@@ -28,6 +30,7 @@ print(sorted(loaded["seen"] - loaded["committed"]))
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_between_committing_a_call_and_sending_it():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr[-2000:] + done.stdout

@@ -36,7 +36,7 @@ def python(code: str, cwd: Path = ROOT) -> str:
         "from evolve.llm import *; from evolve.core.model import *; "  # noqa: ISC004
         "m = LiteLLM(model='openai/gpt-4o-mini'); m.reserve(m.resolve(ModelRequest(messages=())))",
         "from evolve.llm.doctor import *; from evolve.llm import *; print(*findings()); "  # noqa: ISC004
-        "print(price_finding(ModelSettings(model='openai/b')))",
+        "print(key_finding(ModelSettings(model='openai/b')))",
         "from evolve.cli.main import main; main(['--help'])",
         "from evolve.cli.main import main; main(['tasks'])",
     ],
@@ -46,6 +46,7 @@ def test_nothing_imports_litellm_before_a_call(code, tmp_path):
     assert said.split()[-1] == "False"
 
 
+@pytest.mark.slow
 def test_importing_litellm_reaches_no_network_and_reads_no_env_file(tmp_path):
     (tmp_path / ".env").write_text("PLANTED_VARIABLE=1\n")
     code = """

@@ -80,6 +80,15 @@ def test_what_is_broken_is_broken(serve):
     assert sum(server.log.replies.values()) == len(Broken)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_completion_that_has_been_read_is_counted_already(serve, stream):
+    server = serve("x" * 1000)
+    connection = connect(server)
+    for number in range(1, 201):
+        post(connection, stream=stream).read()
+        assert server.deliveries == number
+
+
 def test_a_completion_that_nobody_waited_for_is_not_delivered(serve):
     server = serve(Answer("late", delay_s=0.3))
     connection = connect(server)

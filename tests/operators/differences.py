@@ -5,8 +5,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+def collected(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
+    """The values of a parameter in those tests of the module that are run with the fixture."""
+    here = (item for item in request.session.items if item.path == request.path)
+    users = (item for item in here if request.fixturename in getattr(item, "fixturenames", ()))
+    params = (item.callspec.params for item in users if hasattr(item, "callspec"))
+    return {each[parameter] for each in params if parameter in each}
 
 
 def differences_by(

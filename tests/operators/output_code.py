@@ -1,8 +1,9 @@
 """Output code as Inductor writes it, of tensors on `meta`, and programs that are made of it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import torch
 
@@ -76,6 +77,22 @@ def room(name: str, tensor: torch.Tensor) -> str:
     return f"{name} = empty_strided_cpu({shape}, {stride}, {tensor.dtype})"
 
 
+class Case(dict[str, Any]):
+    """Its "source" is written when it is asked for: to collect tests writes none."""
+
+    def __init__(self, written: Callable[[], str], **facts: Any) -> None:
+        super().__init__(facts)
+        self._written = written
+
+    def __or__(self, others: Mapping[str, Any]) -> "Case":
+        return Case(lambda: self["source"], **{**self, **others})
+
+    def __missing__(self, key: str) -> str:
+        if key != "source":
+            raise KeyError(key)
+        return self.setdefault(key, self._written())
+
+
 def case(
     name: str,
     arguments: dict[str, torch.Tensor],
@@ -85,18 +102,21 @@ def case(
     kernels: str = "",
     **options: int | str,
 ):
-    source = program(arguments, lines, out, kernels, **options)
-    assert "_kernel[" in source
-    assert "torch.ops" not in source
+    def written() -> str:
+        source = program(arguments, lines, out, kernels, **options)
+        assert "_kernel[" in source
+        assert "torch.ops" not in source
+        return source
+
     views = [(max(extent(t), 1), (tuple(t.shape), t.stride())) for t in arguments.values()]
-    return {
-        "name": name,
-        "names": list(arguments),
-        "tensors": views,
-        "dtypes": [str(tensor.dtype) for tensor in arguments.values()],
-        "source": source,
-        "reference": reference,
-    }
+    return Case(
+        written,
+        name=name,
+        names=list(arguments),
+        tensors=views,
+        dtypes=[str(tensor.dtype) for tensor in arguments.values()],
+        reference=reference,
+    )
 
 
 def extent(tensor: torch.Tensor) -> int:

@@ -95,6 +95,7 @@ def run_python(
 # The documents that ship
 
 
+@pytest.mark.slow
 def test_python_and_triton_code_in_the_documents_runs(tmp_path: Path):
     texts = snippets("python")
     assert len(texts) > 25
@@ -108,6 +109,7 @@ def test_code_for_gpus_runs_compiled(tmp_path: Path):
     assert run_python(texts | snippets("python", "gpu"), tmp_path, 300, "cuda") == {}
 
 
+@pytest.mark.slow
 def test_a_snippet_that_fails_would_be_seen(tmp_path: Path):
     failed = run_python({"wrong": "assert 1 + 1 == 3\n"}, tmp_path, 30)
     assert "AssertionError" in failed[str(tmp_path / "wrong.py")]

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.timeout(300)  # one process interprets all programs bef
 CASES = [*PACKED_CASES, *WIDE_CASES]
 
 
-@pytest.fixture(scope="module")
-def differences() -> dict[str, float]:
-    return answers([drawn(case) for case in CASES], "cpu", TRITON_INTERPRET="1")
-
-
 def drawn(case):
     """With blocks of any size, and of the precisions the one that it begins with."""
     chosen = quick(tunables.parse(case["source"]), random.Random(case["name"]))
@@ -36,10 +31,12 @@ def drawn(case):
     return case | {"source": tunables.render(case["source"], kept)}
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("name", [each["name"] for each in CASES])
-def test_parts_make_up_float32(differences, name):
-    assert differences[name] < 2e-6  # those of up to three products add up
+@pytest.mark.slow
+def test_parts_make_up_float32():
+    found = answers([drawn(case) for case in CASES], "cpu", TRITON_INTERPRET="1")
+    assert len(found) == len(CASES)
+    # Differences of up to three products add up.
+    assert {name: far for name, far in found.items() if not far < 2e-6} == {}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

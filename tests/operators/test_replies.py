@@ -153,6 +153,7 @@ def test_no_prefix_of_a_reply_is_taken_for_the_whole(length):
     assert read_program(reply[:length], cut=True).status is not ReplyStatus.PROGRAM
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "reply",
     [

@@ -12,6 +12,7 @@ import json
 import random
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,7 @@ def templates():
     yield from ((case["name"], case) for case in WHOLE_CASES if case["name"] in wanted)
 
 
+@cache
 def programs():
     """Source of each program, and of its task, by name."""
     found = {"chain": (CHAIN, CHAIN_TASK), "row sums": (row_sums.SOURCE, row_sums.TASK)}
@@ -172,13 +174,11 @@ def programs():
     return found
 
 
-PROGRAMS = programs()
-
-
+@cache
 def rewritten():
     """All rewrites that can be made, by name, each with its program's."""
     found = {}
-    for name, (source, _) in PROGRAMS.items():
+    for name, (source, _) in programs().items():
         program = TritonProgram(source)
         for rewrite, function in REWRITES.items():
             for kernel in program.kernels:
@@ -189,15 +189,12 @@ def rewritten():
     return found
 
 
-REWRITTEN = rewritten()
-
-
-@pytest.fixture(scope="module")
-def differences():
+def differences(names):
     rng = random.Random(1)
     lines = []
-    for name, (origin, source) in REWRITTEN.items():
-        before, task = PROGRAMS[origin]
+    for name in names:
+        origin, source = rewritten()[name]
+        before, task = programs()[origin]
         chosen = quick(tunables.parse(source), rng)
         interpreted = {n: v for n, v in chosen.items() if not n.endswith("INPUT_PRECISION")}
         instance = tunables.render(source, interpreted)
@@ -206,22 +203,28 @@ def differences():
     return differences_by("structure_running", given="\n".join(lines), TRITON_INTERPRET="1")
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("name", REWRITTEN)
-def test_a_rewritten_program_computes_what_it_did(differences, name):
-    assert differences[name] < 2e-6
+def test_a_rewritten_program_computes_what_it_did():
+    name = "chain: fuse_pointwise of scaled_kernel"
+    assert differences([name])[name] < 2e-6
+
+
+@pytest.mark.slow
+def test_every_rewritten_program_computes_what_it_did():
+    found = differences(rewritten())
+    assert found.keys() == rewritten().keys()
+    assert {name: far for name, far in found.items() if not far < 2e-6} == {}
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
 def test_every_rewrite_can_be_made_of_some_program(rewrite):
-    assert any(f": {rewrite} of " in name for name in REWRITTEN)
+    assert any(f": {rewrite} of " in name for name in rewritten())
 
 
-@pytest.mark.parametrize("name", REWRITTEN)
-def test_what_it_declares_is_what_it_has(name):
-    space = tunables.parse(REWRITTEN[name][1])
-    assert all(len(tunable.choices) > 1 for tunable in space)
-    assert all(tunable.default in tunable.choices for tunable in space)
+def test_what_it_declares_is_what_it_has():
+    for name, (_, source) in rewritten().items():
+        for tunable in tunables.parse(source):
+            assert len(tunable.choices) > 1, name
+            assert tunable.default in tunable.choices, name
 
 
 def test_elementwise_neighbours_become_one_kernel_and_what_passed_between_is_gone():
@@ -288,27 +291,27 @@ def joined(source: str) -> str:
 
 
 def test_a_persistent_kernel_loads_parameters_once_and_starts_accumulators_for_each_tile():
-    source = joined(REWRITTEN["layernorm: persistent_grid of native_layer_norm_kernel"][1])
+    source = joined(rewritten()["layernorm: persistent_grid of native_layer_norm_kernel"][1])
     kernel = source[source.index("@triton.jit\ndef native_layer_norm_kernel") :]
     before, inside = kernel.split("for number in tl.range(", 1)
     assert "tl.load(weight_ptr" in before
     assert "tl.load(x_ptr" not in before
     assert "tl.load(x_ptr" in inside
-    looped = REWRITTEN["softmax_online: persistent_grid of softmax_prepare_softmax_kernel"][1]
+    looped = rewritten()["softmax_online: persistent_grid of softmax_prepare_softmax_kernel"][1]
     before, inside = looped.split("for number in tl.range(", 1)
     assert "_sum = tl.zeros(" not in before
     assert "_sum = tl.zeros(" in inside
 
 
 def test_a_held_row_is_read_once_and_has_no_block_to_choose():
-    source = joined(REWRITTEN["softmax_online: hold_rows of softmax_prepare_softmax_kernel"][1])
+    source = joined(rewritten()["softmax_online: hold_rows of softmax_prepare_softmax_kernel"][1])
     assert source.count("tl.load(x_ptr") == 1
     assert "R0_BLOCK: tl.constexpr = 4096" in source
     assert "R0_BLOCK" not in {tunable.name for tunable in tunables.parse(source)}
 
 
 def test_a_row_that_no_mask_bounds_is_not_held_in_a_longer_block():
-    source = PROGRAMS["softmax_online"][0]
+    source = programs()["softmax_online"][0]
     unmasked = source.replace("r0_mask & xmask, eviction", "xmask, eviction")
     assert unmasked != source
     with pytest.raises(NotApplicable, match="no mask along the row"):

@@ -144,7 +144,7 @@ def test_its_options_exist(page: Path, capsys: pytest.CaptureFixture[str]):
         options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
         if not options:
             continue
-        action = [words[0]] if verb in ("db", "tasks", "knowledge") and words else []
+        action = [words[0]] if verb in ("db", "tasks", "knowledge", "team") and words else []
         with pytest.raises(SystemExit):
             raise SystemExit(main([verb, *action, "--help"]))
         shown = capsys.readouterr().out
@@ -152,13 +152,14 @@ def test_its_options_exist(page: Path, capsys: pytest.CaptureFixture[str]):
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), (verb, option)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_its_settings_exist(page: Path):
     for verb, *words in commands(page):
         if verb != "run":
             continue
         words = [word.replace("llm.model=...", "llm.model=openai/scripted") for word in words]
-        settings = [word for word in words if re.match(r"[+\w@.]+=(?!\.\.\.)", word)]
+        settings = [word for word in words if re.match(r"[+\w@./]+=(?!\.\.\.)", word)]
         sweeps = "-m" in words
         mine = [word for word in settings if not re.search(r"mine|abacus|\$\{", word)]
         compose([word.split(",")[0] if sweeps else word for word in ("task=softmax", *mine)])

@@ -49,6 +49,7 @@ def test_importing_the_package_brings_in_nothing_heavy():
     assert python(code).split() == []
 
 
+@pytest.mark.slow
 def test_every_name_of_the_library_is_there_and_none_imports_torch():
     code = (
         "import sys, evolve; print(*[getattr(evolve, name) for name in evolve.__all__ "
@@ -67,12 +68,14 @@ def test_a_verb_that_needs_nothing_heavy_imports_nothing_heavy(words: list[str])
     assert python(code, *words).rpartition("loaded:")[2].split() == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", ["list", "show", "report", "lineage", "db"])
 def test_a_verb_with_flags_imports_neither_hydra_nor_torch(verb: str, tmp_path: Path):
     words = {"db": ["db", "size"], "lineage": ["lineage", "-o", "x.dot"]}.get(verb, [verb])
     assert not {"hydra", "omegaconf", "torch"} & loaded_by(*words, "--store", str(tmp_path / "x"))
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_run_are_built_without_torch():
     code = (
         "import sys; from evolve.app.components import *; from evolve.app.config.compose import *; "

@@ -136,6 +136,7 @@ def test_doctor_says_what_is_missing_from_an_empty_folder(installed: Path, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["tasks"], ["eval", "--help"]])
 def test_verbs_that_need_nothing_work_without_the_dependencies(
     installed: Path, tmp_path: Path, words: list[str]

@@ -14,7 +14,6 @@ import pytest
 from evolve.core.evaluation import Evaluation, Status
 from tests.redteam.conftest import RIVAL
 from tests.redteam.corpus import ACCEPTED, HONEST_SCORE, NOT_CUSTOM, Entry, corpus, marked
-from tests.redteam.tasks import TASKS
 from tests.worker.serving import HONEST_CPP, alive, family_of
 
 CHEATS = corpus("cheats")
@@ -74,15 +73,6 @@ def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
     while left := alive(family_of(court.worker.process.pid) - before):
         assert time.monotonic() < until, left
         time.sleep(0.05)
-
-
-@pytest.mark.slow  # a verification; the entry of the same program shows what others find
-@pytest.mark.timeout(400)
-def test_what_is_wrong_when_loaded_again_is_not_custom_in_a_verification(court):
-    cheat = next(entry for entry in CHEATS if entry.name == "n44_wrong_when_loaded_again")
-    task = TASKS[cheat.task].to_json()
-    sent = court.worker.send("evaluate", task=task, source=cheat.source, fidelity="verify")
-    assert Evaluation.from_json(sent.result(390)["result"]).custom is False
 
 
 @pytest.mark.parametrize("kind", ["checked", pytest.param("timed", marks=pytest.mark.quiet)])

@@ -95,6 +95,7 @@ def test_a_directory_with_too_many_bytes_or_files_is_excessive(tmp_path):
     assert not disk_quota.excessive(str(tmp_path), 1 << 22)
 
 
+@pytest.mark.slow
 def test_a_build_that_fills_the_disk_is_stopped(launcher):
     source = """
 import time

@@ -45,7 +45,7 @@ def in_sequence(terms: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(sums.copy())
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["scaled_up", "far_below"])
 def test_keys_that_nearly_tie_are_no_mistake_of_a_sequential_attention(family):
     """Scores near 10^5, so that a rounding of one moves a weight by percents."""

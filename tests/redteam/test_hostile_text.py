@@ -54,6 +54,7 @@ def test_labels_are_few_and_their_evidence_is_short():
     assert all(len(label.evidence) <= 200 for label in found)
 
 
+@pytest.mark.slow
 def test_a_source_nested_too_deeply_gets_an_ordinary_verdict(court):
     source = "class ModelNew: pass\n" + DEEP["attributes"]
     verdict = court.worker.evaluate(source, fidelity="check")

@@ -45,6 +45,7 @@ def page(searched: Filling, tmp_path: Path) -> Path:
     return write_report(searched.store, searched.name, tmp_path / "report.html")
 
 
+@pytest.mark.slow
 def test_the_console_is_silent_and_our_script_runs(page: Path, tmp_path: Path) -> None:
     shown = browse(tmp_path, page, "--dump-dom")
     assert "CONSOLE" not in shown.stderr
@@ -53,6 +54,7 @@ def test_the_console_is_silent_and_our_script_runs(page: Path, tmp_path: Path) -
     assert not [button for button in buttons if "hidden" in button]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("width", [360, 390, 400, 640])
 def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
     """Nor for what is placed out of sight in a table that is wider than the screen."""
@@ -70,6 +72,7 @@ def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path, width: int
     assert f"<title>width {width}, 0 loose</title>" in shown.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_a_picture_comes_out(page: Path, tmp_path: Path, scheme: int) -> None:
     picture = tmp_path / "report.png"

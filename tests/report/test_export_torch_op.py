@@ -81,6 +81,7 @@ def failed_tests(folders: list[Path], chosen: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^FAILED (\w+)/test_op\.py::(\w+)", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_a_cpp_winner_becomes_an_operator_that_passes_its_own_tests(tmp_path: Path):
     task, source = shipped("rmsnorm", "two_pass.py", {"TOKENS": 3, "FEATURES": 7})
     folder = exported(tmp_path / "rmsnorm_kernel", task, source, ROWS_PER_TASK=16, LANES=64)

@@ -303,6 +303,18 @@ def test_a_run_that_has_only_just_begun_has_a_report(store: Store, tmp_path: Pat
     assert [name for name in page.ids if name in NAMES] == NAMES
 
 
+def test_a_program_that_waits_for_its_judge_is_not_drawn_as_a_wrong_one(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = one_program(store, 0.3)
+    assert "not judged" not in report(filled, tmp_path)
+    ticket = store.ask(filled.run.id, "improve", ())
+    store.propose(ticket, Proposal(program=Program(source(1, 1))))
+    drawn = [a["class"] for _, a in read(report(filled, tmp_path)).tags if "data-node" in a]
+    assert drawn == ["node winner way", "node unjudged"]
+    assert ">not judged</span>" in report(filled, tmp_path)
+
+
 def test_an_archive_without_axes_is_a_ranked_list(store: Store, tmp_path: Path) -> None:
     page = read(report(Filling(store=store, axes=False).search(40), tmp_path))
     assert any(found.get("class") == "ranked" for _, found in page.tags)

@@ -129,6 +129,7 @@ def test_a_restart_of_the_server_is_not_noticed(tmp_path):
     assert [outcome.speedup[0] for outcome in found] == [n + 0.5 for n in range(1, 7)]
 
 
+@pytest.mark.slow
 def test_jobs_that_a_server_has_lost_are_submitted_again(tmp_path):
     found = []
     with serving(tmp_path, slots=1, latency_s=0.5) as first:
@@ -145,6 +146,7 @@ def test_jobs_that_a_server_has_lost_are_submitted_again(tmp_path):
     assert [outcome.status for outcome in found] == ["correct"] * 3
 
 
+@pytest.mark.slow
 def test_a_full_queue_only_takes_time(tmp_path):
     with serving(tmp_path, slots=2, latency_s=0.05, queue=64) as server:
         client = Client(server.url, rewards=["kevin@1"])

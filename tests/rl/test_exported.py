@@ -29,6 +29,7 @@ def rows(search: Searched, tmp_path: Path) -> list[dict]:
     return list(load_dataset(tmp_path / "out", "prompt"))
 
 
+@pytest.mark.slow
 def test_an_exported_prompt_is_scored_over_the_program_it_goes_on_from(rows, tmp_path):
     """The stub judge takes a program that says nothing of its speed for 1.5 times as fast."""
     with serving(tmp_path, references="any") as server:

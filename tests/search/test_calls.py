@@ -360,6 +360,7 @@ def test_what_waits_for_the_judge_when_the_time_is_over_waits_for_a_resume(store
     assert len(model.asked) == asked
 
 
+@pytest.mark.slow
 def test_a_call_that_outlasts_the_wall_time_is_given_up_and_stays_charged(store, run):
     class Slow(ScriptedModel):
         async def complete(self, request, sample, commit):

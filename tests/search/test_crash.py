@@ -116,6 +116,7 @@ def test_eight_kills_lose_and_repeat_nothing(tmp_path):
     check_kills(tmp_path, 8)
 
 
+@pytest.mark.slow
 def test_kills_of_a_search_and_its_server_lose_and_repeat_nothing(tmp_path):
     with running_server() as server:
         check_kills(tmp_path, 6, server.new_database(), server)

@@ -61,6 +61,7 @@ def test_a_prompt_shows_programs_of_the_parents_island_only(preset: str, store: 
     assert len({*islands.values()}) == PRESETS[preset]
 
 
+@pytest.mark.slow
 def test_adaevolve_shows_the_best_of_all_islands(store: Store):
     model = ScriptedModel(script=other_speeds)
     searched(

@@ -228,6 +228,7 @@ def test_without_measuring_again_it_stays_unlucky(store, run):
     assert search.leader.sequence != 0
 
 
+@pytest.mark.slow
 def test_polca_judges_no_program_twice_and_none_that_is_nearly_another(store):
     search = searched(store, family(1)["noisy"], preset("polca"), seed=3, evaluations=80)
     asked = list(store.steps(search.run.id))

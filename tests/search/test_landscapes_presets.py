@@ -25,6 +25,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_scripted_model_climbs_behind_real_operators(engine: str, store):
     landscape = family(2)["noisy"]

@@ -13,6 +13,7 @@ Invariants:
 import asyncio
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -52,7 +53,7 @@ def summarised(request: ModelRequest, number: int) -> ModelReply:
     return answer("- nothing yet") if is_summary else other_programs(request, number)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "every", "least"), [("shinka", 10, 4), ("polca", 10, 10)])
 def test_a_summary_comes_at_its_interval(preset: str, every: int, least: int, store: Store):
     """Of Shinka's summaries two came in place of five: at steps 15 and 36, or 29 and 41."""
@@ -103,7 +104,7 @@ def longer(request: ModelRequest | None, number: int) -> ModelReply:
     return answer("- nothing yet" if is_summary else f"```python\n{SEED_SOURCE}\n{text}\n```")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["polca", "polca_ucb"])
 def test_polca_measures_the_head_of_its_queue_again(preset: str, store: Store):
     """Of 55 measurements 8 were outside of the head by upper bounds, and its fifth was left out."""
@@ -127,6 +128,7 @@ def geak(store: Store, failures: float) -> Counter[str]:
     return Counter(step.operator for step in steps)
 
 
+@pytest.mark.slow
 def test_geak_debugs_what_failed_while_nothing_passes(store: Store):
     """Of 84 tickets 4 were repairs, although 73 of 80 programs failed."""
     found = geak(store, 1.0)
@@ -145,6 +147,7 @@ def test_geak_reflects_on_most_failures_where_nine_of_ten_fail(store: Store):
 # KernelPro's tree search
 
 
+@pytest.mark.slow
 def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts(store: Store):
     """The largest count of steps without a rise was 60, at the root, which is never left."""
     without_tuning(store, "mcts")
@@ -170,6 +173,7 @@ class Profiled(SyntheticEvaluator):
         return replace(verdict, feedback=words, descriptors={**verdict.descriptors, **facts})
 
 
+@pytest.mark.slow
 def test_what_tools_find_in_the_tree_search_goes_by_what_limits_the_program(store: Store):
     model = ScriptedModel(script=other_programs)
     without_tuning(store, "mcts", model=model, judge=Profiled())
@@ -223,9 +227,11 @@ def test_every_mechanism_of_a_preset_can_fire_within_its_budget(preset: str):
 def test_a_mechanism_that_the_run_cannot_come_to_is_named_with_the_limit(words, setting):
     (line,) = said(*words, *MODEL)
     assert line.startswith(f"{setting} has no effect")
-    assert "proposals used" in line
+    used, limit = re.search(r"\((\d+) of (\d+) proposals used\)", line).groups()
+    assert used == limit
 
 
+@pytest.mark.slow
 def test_a_run_says_so_before_its_first_step(store: Store):
     heard: list[tuple[str, int]] = []
     words = ("search=mcts", "selection.dead_stale=100", *MODEL)
@@ -297,6 +303,7 @@ def trees(model: ScriptedModel) -> list[dict[str, Intent]]:
     return [loads(str(each.memo["tree"])) for each in plans]
 
 
+@pytest.mark.slow
 def test_intents_are_planted_followed_and_left_within_the_budget_of_k_search(store: Store):
     """Each has a window of attempts that improve nothing, and one more that was the best.
 
@@ -347,6 +354,7 @@ def towards(request: ModelRequest, number: int) -> ModelReply:
     return answer("- nothing yet") if request.purpose == "summarise" else reply(found.text)
 
 
+@pytest.mark.slow
 def test_only_what_is_as_fast_as_the_best_enters_the_lineage_of_avo(store: Store):
     model = ScriptedModel(script=towards)
     steps = without_tuning(store, "avo", 100, model=model)

@@ -102,6 +102,7 @@ def check_against(server: ModelServer, store: Store, run: int) -> None:
     assert {reply["status"] for reply in stored} <= {"completed", "unknown", "empty", "failed"}
 
 
+@pytest.mark.slow
 def test_stored_replies_and_charges_are_what_the_server_delivered(store, run):
     with ModelServer(faulty(0.3)) as server:
         search_under_faults(store, run, server, 24)
@@ -256,6 +257,7 @@ def check_early_kills(folder: Path, kills: int) -> None:
         assert len(seen) >= kills / 2
 
 
+@pytest.mark.slow
 def test_calls_are_charged_that_were_sent_whenever_a_search_is_killed(tmp_path):
     check_early_kills(tmp_path, 4)
 

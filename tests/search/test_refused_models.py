@@ -50,11 +50,12 @@ def test_a_window_that_holds_no_prompt_ends_the_run_with_the_settings_name(store
     with ModelServer([WINDOW]) as server:
         with pytest.raises(UsageError, match=r"llm\.context_tokens=64.*evolve resume"):
             search(store, run, server, 40)
-        assert len(server.log.requests) <= 16  # two in a row, and what its slots had under way
+        assert len(server.log.requests) < 30  # of the forty: two in a row, and what was under way
     progress = store.progress(run.id)
     assert (progress.tokens, progress.usd, progress.tokens_reserved) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_only_what_was_generated_is_charged(store, run):
     """Half of the requests are refused first, with status 200 or inside of a choice."""
 

@@ -39,7 +39,7 @@ class Watching:
         return other_programs(request, number)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", BATCHES)
 def test_an_answer_knows_what_came_of_all_rounds_before_it(preset: str, store: Store):
     """With eight calls at once the lineage of Dr. Kernel was three deep in place of six."""
@@ -53,6 +53,7 @@ def test_an_answer_knows_what_came_of_all_rounds_before_it(preset: str, store: S
     assert store.progress(store.run("demo").id).tunings > 0
 
 
+@pytest.mark.slow
 def test_a_batch_is_asked_for_at_once(store: Store):
     watching = Watching(store)
     model = ScriptedModel(script=watching, slots=8, latency_s=0.002)

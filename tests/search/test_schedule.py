@@ -16,13 +16,7 @@ from evolve.core.model import ModelCard
 from evolve.core.randomness import stream
 from evolve.search.schedule import Bandit, Choice, Scheduled, Shares, choices
 from evolve.search.termination import (
-    DeviceTime,
-    Evaluations,
-    Proposals,
-    TargetSpeedup,
-    Tokens,
-    Usd,
-    WallTime,
+    Limit,
 )
 from evolve.store import Arm
 from evolve.testing.synthetic import SyntheticEvaluator
@@ -106,19 +100,25 @@ def test_the_bandit_begins_with_the_weights_and_moves_to_what_pays():
         arm("write", "dear", usd=20.0, gain=1.0),
         arm("tune", device_time_s=3600.0, gain=0.0),
     ]
-    learnt = firsts(Bandit(explore=0.0, limit=Usd(25)), OPTIONS, arms)
+    learnt = firsts(Bandit(explore=0.0, limit=Limit("usd", 25)), OPTIONS, arms)
     assert learnt["write", "cheap"] > 380
 
 
 LIMITS = {
-    "evaluations": (Evaluations(40), "write"),
-    "proposals": (Proposals(40), "write"),
-    "device time": (DeviceTime(60), "write"),
-    "dollars": (Usd(0.3), "tune"),
-    "tokens": (Tokens(30_000), "tune"),
-    "dollars first": (Evaluations(400) | WallTime(3600) | Usd(0.3), "tune"),
-    "dollars last": (Evaluations(40) | WallTime(3600) | Usd(20), "write"),
-    "only a target": (TargetSpeedup(2.0), "write"),
+    "evaluations": (Limit("evaluations", 40), "write"),
+    "proposals": (Limit("proposals", 40), "write"),
+    "device time": (Limit("device_time", 60), "write"),
+    "dollars": (Limit("usd", 0.3), "tune"),
+    "tokens": (Limit("tokens", 30_000), "tune"),
+    "dollars first": (
+        Limit("evaluations", 400) | Limit("wall_time", 3600) | Limit("usd", 0.3),
+        "tune",
+    ),
+    "dollars last": (
+        Limit("evaluations", 40) | Limit("wall_time", 3600) | Limit("usd", 20),
+        "write",
+    ),
+    "only a target": (Limit("target_speedup", 2.0), "write"),
 }
 
 
@@ -158,7 +158,7 @@ def test_the_bandit_learns_as_fast_whatever_an_ask_costs(usd: float):
         arm("write", "dear", usd=10 * usd),
         arm("tune", usd=10 * usd),
     ]
-    bandit = Bandit(explore=0.0, limit=Usd(100))
+    bandit = Bandit(explore=0.0, limit=Limit("usd", 100))
     assert firsts(bandit, OPTIONS, arms)["write", "cheap"] > 320
 
 
@@ -167,7 +167,7 @@ def test_an_unpriced_model_is_compared_by_its_tokens():
         arm("write", "cheap", tokens=1_000_000, unpriced_tokens=1_000_000, gain=1.0),
         arm("write", "dear", tokens=50_000_000, unpriced_tokens=50_000_000, gain=1.0),
     ]
-    short = Bandit(explore=0.0, usd_per_million_tokens=1.0, limit=Tokens(60_000_000))
+    short = Bandit(explore=0.0, usd_per_million_tokens=1.0, limit=Limit("tokens", 60_000_000))
     learnt = firsts(short, OPTIONS[:2], arms)
     assert learnt["write", "cheap"] > 380
 

@@ -16,16 +16,8 @@ from evolve.core.errors import UsageError
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Progress
 from evolve.search.termination import (
-    DeviceTime,
-    Evaluations,
-    Proposals,
-    SpeedOfLight,
-    Stagnation,
+    Limit,
     StopRequested,
-    TargetSpeedup,
-    Tokens,
-    Usd,
-    WallTime,
     format_duration,
     from_config,
     parse_duration,
@@ -38,52 +30,57 @@ BEST = Ratio(2.0, 1.9, 2.1)
     ("rule", "before", "after", "reason"),
     [
         (
-            Evaluations(400),
+            Limit("evaluations", 400),
             Progress(evaluations=399, screens=900),
             Progress(evaluations=400),
             "400 of 400 evaluations used",
         ),
-        (Proposals(9), Progress(proposals=8), Progress(proposals=9), "9 of 9 proposals used"),
-        (Tokens(10), Progress(tokens=9), Progress(tokens=12), "12 of 10 tokens used"),
         (
-            WallTime(9000),
+            Limit("proposals", 9),
+            Progress(proposals=8),
+            Progress(proposals=9),
+            "9 of 9 proposals used",
+        ),
+        (Limit("tokens", 10), Progress(tokens=9), Progress(tokens=12), "12 of 10 tokens used"),
+        (
+            Limit("wall_time", 9000),
             Progress(wall_time_s=8999),
             Progress(wall_time_s=9001),
             "2h30m1s of 2h30m wall time used",
         ),
         (
-            DeviceTime(60),
+            Limit("device_time", 60),
             Progress(device_time_s=59, wall_time_s=999),
             Progress(device_time_s=60.5),
             "1m of 1m device time used",
         ),
-        (Usd(20), Progress(usd=19.99), Progress(usd=20.004), "20.00 of 20.00 USD used"),
+        (Limit("usd", 20), Progress(usd=19.99), Progress(usd=20.004), "20.00 of 20.00 USD used"),
         (
-            Usd(20),
+            Limit("usd", 20),
             Progress(usd=0.0),
             Progress(usd=None),
             "cost unknown: a model has no price, and termination.usd=20 is set",
         ),
         (
-            Stagnation(50),
+            Limit("stagnation", 50),
             Progress(evaluations=149, evaluations_at_best=100),
             Progress(evaluations=150, evaluations_at_best=100),
             "50 evaluations without a clear gain",
         ),
         (
-            TargetSpeedup(1.9),
+            Limit("target_speedup", 1.9),
             Progress(best=Ratio(2.0, 1.89, 2.1)),
             Progress(best=BEST),
             "speedup 1.9 or more reached, target 1.9",
         ),
         (
-            TargetSpeedup(1.9),
+            Limit("target_speedup", 1.9),
             Progress(),
             Progress(best=BEST),
             "speedup 1.9 or more reached, target 1.9",
         ),
         (
-            SpeedOfLight(0.9),
+            Limit("speed_of_light", 0.9),
             Progress(speed_of_light=0.89),
             Progress(speed_of_light=0.93),
             "93% of the speed of light reached, target 90%",
@@ -100,12 +97,12 @@ def test_a_rule_fires_at_its_limit_with_its_reason(rule, before, after, reason):
 
 def test_any_fires_with_its_first_rule_and_all_with_its_last():
     many, long = Progress(evaluations=5), Progress(evaluations=5, wall_time_s=60)
-    any_of = Evaluations(5) | WallTime(60) | Tokens(7)
-    all_of = Evaluations(5) & WallTime(60)
+    any_of = Limit("evaluations", 5) | Limit("wall_time", 60) | Limit("tokens", 7)
+    all_of = Limit("evaluations", 5) & Limit("wall_time", 60)
     assert any_of.check(many) == "5 of 5 evaluations used"
     assert all_of.check(many) is None
     assert all_of.check(long) == "5 of 5 evaluations used and 1m of 1m wall time used"
-    assert (Tokens(7) | all_of).check(long) == all_of.check(long)
+    assert (Limit("tokens", 7) | all_of).check(long) == all_of.check(long)
 
 
 def test_usage_tells_which_limit_comes_first():
@@ -113,7 +110,9 @@ def test_usage_tells_which_limit_comes_first():
     usage = rule.usage(Progress(evaluations=100, wall_time_s=1800))
     assert usage == {"evaluations": 0.25, "wall_time": 0.5, "stop": 0.0}
     assert rule.used(Progress(evaluations=100, wall_time_s=1800)) == 0.5
-    assert (Evaluations(4) & Tokens(2)).used(Progress(evaluations=4, tokens=1)) == 0.5
+    assert (Limit("evaluations", 4) & Limit("tokens", 2)).used(
+        Progress(evaluations=4, tokens=1)
+    ) == 0.5
 
 
 def test_limits_that_end_a_run_only_together_are_configured_under_all_of():

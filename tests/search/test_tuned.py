@@ -140,7 +140,7 @@ def test_an_answer_whose_values_were_only_screened_is_measured_in_full(store, ru
     assert "was tried with the same values" in again.failure
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("serial", [True, False])
 def test_a_run_of_forty_answers_gets_forty_answers(serial: bool, store: Store):
     """The program to start from is none of Kernel-Smith's 40 rounds, nor is a tuning."""

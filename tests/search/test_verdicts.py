@@ -170,6 +170,7 @@ JUNK = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), junk=JUNK, remove=st.booleans())
 @settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -15,11 +15,11 @@ from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines
-from evolve.evaluation.faults import CallFailed
-from evolve.evaluation.place import Place
 from evolve.serve.pull.client import SearchClient
 from evolve.serve.pull.evaluator import PullEvaluator
 from evolve.serve.pull.worker import PullWorker
+from evolve.worker.service.dispatch.faults import CallFailed
+from evolve.worker.service.dispatch.place import Place
 from tests.forked import Forked, start
 from tests.serve.serving import candidate
 

@@ -11,7 +11,9 @@ from evolve.serve.app import create_app
 from evolve.serve.catalogue import Catalogue
 from evolve.serve.http import listen, run
 from evolve.serve.jobs import Jobs
+from evolve.serve.quota import DeviceQuota
 from evolve.serve.service import Service, Settings
+from evolve.store import Store
 from evolve.trajectories.rewards import reward, reward_names
 
 WORKER = Path(__file__).with_name("stub_worker.py")
@@ -30,7 +32,9 @@ async def serve(options: dict) -> None:
     own = reward("own.py:worth")
     rewards = {name: reward(name) for name in reward_names()} | {own.name: own}
     jobs = Jobs(Path("serve.db"))
-    service = Service(jobs, start, rewards, Settings(**options["settings"]), print)
+    location = options["settings"].pop("quotas", None)
+    quota = DeviceQuota(Store.open(location), "training") if location else None
+    service = Service(jobs, start, rewards, Settings(**options["settings"]), print, quota)
     catalogue = Catalogue(
         options["tasks"], size="tiny", any_reference=options["references"] == "any"
     )

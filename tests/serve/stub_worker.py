@@ -2,10 +2,10 @@
 
 `# speedup 2.5`, `# wrong`, `# compile_error`, `# die` (the worker ends), `# die_once` (only the
 first time), `# fail` (it says that it cannot), `# fail_once`, `# untimed` (correct, without a
-time), `# untimed_once`, `# slow 0.5` (seconds), `# nan` (a verdict with one), `# unprofiled`. An
-opponent with a speedup of its own is that much faster. Every evaluation that is answered adds its
-marker (or a digest of the question) to the file `judged`, every audit the task's name to `audited`,
-every start a line to `starts`.
+time), `# untimed_once`, `# slow 0.5` (seconds), `# takes 9` (device seconds), `# nan` (a verdict
+with one), `# unprofiled`. An opponent with a speedup of its own is that much faster. Every
+evaluation that is answered adds its marker (or a digest of the question) to the file `judged`,
+every audit the task's name to `audited`, every start a line to `starts`.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def verdict(params: dict) -> dict:
         "environment": {},
         "samples": {},
         "durations_s": {},
-        "device_time_s": 0.0,
+        "device_time_s": float((re.search(r"# takes ([\d.]+)", source) or "00")[1]),
         "feedback": f"stub: {status}" if status else "",
         "descriptors": {"coverage": float("nan") if "# nan" in source else 0.5}
         if not status and "# unprofiled" not in source

@@ -181,6 +181,7 @@ def _most_memory(pid: int) -> int:
     return int(found[1]) << 10
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def _rows(folder) -> list[tuple[str, str]]:
         return db.execute("SELECT id, state FROM jobs").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("jobs", [150, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_jobs_at_once_are_answered_once_each_while_a_tenth_kills_its_worker(tmp_path, jobs):
@@ -63,6 +64,7 @@ def test_jobs_at_once_are_answered_once_each_while_a_tenth_kills_its_worker(tmp_
     assert sorted(_rows(tmp_path)) == sorted((body["id"], "done") for body in bodies)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_clients_get_every_answer_of_a_server_that_is_killed_twice_under_load(tmp_path):
     bodies = [submission(id=f"job{n}", marker=f"job{n}") for n in range(100)]

@@ -208,6 +208,7 @@ def test_a_call_that_was_lost_on_the_way_is_given_again_and_its_answer_taken_onc
     run(test())
 
 
+@pytest.mark.slow
 def test_what_was_under_way_or_finished_when_a_search_was_killed_is_not_judged_again():
     async def test():
         port, one, other = free_port(), Judge(slots=2), Judge(slots=2)

@@ -151,6 +151,7 @@ async def wait_for(condition, seconds: float = 60.0) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_kills_of_the_search_and_short_cuts_repeat_nothing_and_lose_nothing(tmp_path):
     async def test():
         chance = random.Random(7)
@@ -239,6 +240,7 @@ def test_thirty_random_kills_and_cuts_lose_nothing(tmp_path):
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_worker_leaves_at_once_on_a_signal_and_its_work_is_done_by_another(tmp_path):
     async def test():
         async with lab(tmp_path, evaluations=4) as (there, _):
@@ -271,6 +273,7 @@ WORK = ("work", "device=cpu", "--token-file", "token")
 RUN = ("run", "task=rmsnorm", "device=cpu", "cluster=pull", "cluster.token_file=token")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

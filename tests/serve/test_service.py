@@ -303,6 +303,7 @@ def test_a_batch_that_never_fits_is_told_so(tmp_path):
         assert "never fit" in response.json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_too_long_expires_without_a_verdict(tmp_path):
     with serving(tmp_path, slots=1) as server:
         server.ask.post("/v1/jobs", json=submission("slow 30"))
@@ -310,6 +311,7 @@ def test_a_job_that_waits_too_long_expires_without_a_verdict(tmp_path):
         assert (answer["state"], answer["fault"], answer["rewards"]) == ("failed", "expired", {})
 
 
+@pytest.mark.slow
 def test_waiting_for_the_judge_counts_against_nobody(tmp_path):
     """The time in the queue is over the deadline of no stage; the verdict is as it would be."""
     with serving(tmp_path, slots=1) as server:
@@ -320,6 +322,7 @@ def test_waiting_for_the_judge_counts_against_nobody(tmp_path):
         assert answer["judged_s"] < 1
 
 
+@pytest.mark.slow
 def test_a_queued_job_that_pinned_a_judge_is_not_judged_by_its_successor(tmp_path):
     with serving(tmp_path, slots=1) as server:
         server.ask.post("/v1/jobs", json=submission("slow 30"))
@@ -330,6 +333,7 @@ def test_a_queued_job_that_pinned_a_judge_is_not_judged_by_its_successor(tmp_pat
         assert (answer["state"], answer["fault"]) == ("failed", "pin")
 
 
+@pytest.mark.slow
 def test_one_file_of_jobs_has_one_server(tmp_path):
     with (
         serving(tmp_path),
@@ -367,6 +371,7 @@ def test_a_candidate_that_ends_every_server_is_given_up(tmp_path):
         assert (answer["state"], answer["fault"]) == ("failed", "infra")
 
 
+@pytest.mark.slow
 def test_a_clean_stop_is_no_attempt(tmp_path):
     with serving(tmp_path, attempts=1) as server:
         server.ask.post("/v1/jobs", json=submission("slow 30", id="patient"))
@@ -395,6 +400,7 @@ def test_what_became_known_while_a_job_waited_is_its_answer(tmp_path):
         assert server.judged() == ["twin"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_is_waited_for(tmp_path):
     """The verdict is not lost, nobody else is turned away for good, and health tells no secrets."""
     with serving(tmp_path, slots=2) as server:

@@ -7,6 +7,8 @@
 
 import random
 
+import pytest
+
 from evolve.core.protocols import AddStatus, Offer, Proposal
 from evolve.store import Store
 from tests.store.facts import (
@@ -35,6 +37,7 @@ def test_slots_equal_the_archive_and_a_replay_of_its_offers(store: Store) -> Non
     assert list(store.slots(run)) == sorted(archive.held)
 
 
+@pytest.mark.sample(1)
 def test_offers_come_back_in_order_over_many_pages(store: Store) -> None:
     run = new_run(store).id
     archive, told = SmallArchive(), []

@@ -8,6 +8,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from evolve.core.evaluation import Status
 from evolve.core.protocols import Failed
 from evolve.store import Store
@@ -38,6 +40,7 @@ def search(store: Store, name: str, *, pace: float) -> int:
     return run
 
 
+@pytest.mark.sample(1)
 def test_the_same_search_gives_the_same_canonical_dump(store: Store, tmp_path: Path) -> None:
     first = search(store, "first", pace=1.0)
     second = search(store, "second", pace=2.0)
@@ -55,6 +58,7 @@ def test_another_search_gives_another_canonical_dump(store: Store) -> None:
     assert list(store.dump(first, canonical=True)) != list(store.dump(second, canonical=True))
 
 
+@pytest.mark.sample(1)
 def test_a_dump_holds_everything_once(store: Store) -> None:
     run = search(store, "first", pace=1.0)
     lines = [json.loads(line) for line in store.dump(run)]

@@ -4,7 +4,8 @@
 2. The tables of an upgraded database are those of a new one; without a new number they stay.
 3. A step that fails leaves everything as it was; nothing is upgraded under a live search.
 
-`schema_N.sql` holds a small database as version N made it, `schema_N.jsonl` its dump then.
+`schema_N.sql` holds a small database as version N made it, `schema_N.jsonl` its dump then;
+`postgresql_N.sql` is the same database on a server.
 """
 
 import json
@@ -19,7 +20,9 @@ from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply
 from evolve.store import Store, TicketState
 from evolve.store.database import migrations, schema
+from evolve.store.postgresql.schema import FIRST as first_on_a_server
 from tests.store.facts import SmallArchive, new_run, recount, replay, take_step
+from tests.store.servers import Server
 
 STORED = Path(__file__).with_name("databases")
 VERSIONS = sorted(int(path.stem.partition("_")[2]) for path in STORED.glob("schema_*.sql"))
@@ -28,6 +31,18 @@ VERSIONS = sorted(int(path.stem.partition("_")[2]) for path in STORED.glob("sche
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> int:
     return int(request.param)
+
+
+SERVERS = sorted(int(path.stem.partition("_")[2]) for path in STORED.glob("postgresql_*.sql"))
+_COLUMNS = """
+    SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name
+    FROM information_schema.columns WHERE table_schema = current_schema()
+"""
+_INDEXES = "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
+_TRIGGERS = """
+    SELECT trigger_name, event_manipulation FROM information_schema.triggers
+    WHERE trigger_schema = current_schema()
+"""
 
 
 @pytest.fixture
@@ -67,9 +82,13 @@ def test_an_older_database_is_refused_with_the_command_that_upgrades_it(
 
 
 def test_an_upgraded_database_has_lost_nothing(old: Path, version: int) -> None:
-    said = Store.upgrade(old)
+    check_nothing_is_lost(str(old), version)
+
+
+def check_nothing_is_lost(location: str, version: int) -> None:
+    said = Store.upgrade(location)
     assert (f"had schema {version}" in said) or (version == schema.VERSION)
-    with Store.open(old) as store:
+    with Store.open(location) as store:
         run = store.run().id
         dumped = [json.loads(line) for line in store.dump(run)]
         stored = [json.loads(line) for line in (STORED / f"schema_{version}.jsonl").open()]
@@ -98,6 +117,28 @@ def test_an_upgraded_database_has_the_tables_of_a_new_one(old: Path, tmp_path: P
     new = tmp_path / "new.db"
     Store.open(new, create=True).close()
     assert tables(old) == tables(new)
+
+
+def test_the_stored_servers_reach_from_the_oldest_to_the_one_before_this() -> None:
+    assert list(range(first_on_a_server, schema.VERSION)) == SERVERS
+
+
+@pytest.mark.parametrize("version", SERVERS)
+def test_a_server_of_an_older_schema_is_brought_up_to_date(version: int, server: Server) -> None:
+    old, new = server.new_database(), server.new_database()
+    server.execute((STORED / f"postgresql_{version}.sql").read_text(), old)
+    with pytest.raises(UsageError, match=f"schema {version}.*`evolve db upgrade"):
+        Store.open(old)
+    check_nothing_is_lost(old, version)
+    Store.open(new, create=True).close()
+    for query in (_COLUMNS, _INDEXES, _TRIGGERS):
+        found = [in_schema(server.execute(query, url)) for url in (old, new)]
+        assert found[0] == found[1] != []
+
+
+def in_schema(rows: list[tuple]) -> list[tuple]:
+    """Rows in one order, without the schema in names of sequences."""
+    return sorted(tuple(re.sub(r"searches_\d+\.", "", str(each)) for each in row) for row in rows)
 
 
 def test_upgrading_again_has_nothing_to_do(old: Path) -> None:
@@ -132,7 +173,8 @@ def test_a_step_to_the_next_schema_is_taken_whole_or_not_at_all(
     next_schema(monkeypatch, added)
     with pytest.raises(UsageError, match=re.escape(f"evolve db upgrade --store {location}")):
         Store.open(location)
-    assert "had schema 6 and has 7 now" in Store.upgrade(location)
+    now = schema.VERSION
+    assert f"had schema {now - 1} and has {now} now" in Store.upgrade(location)
     with Store.open(location) as store:
         assert list(store.dump(run)) == before
 

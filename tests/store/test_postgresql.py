@@ -98,6 +98,7 @@ def test_sixteen_searches_that_write_at_once_lose_nothing(url: str) -> None:
         assert len(dumps) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_under_searches_loses_nothing_and_they_go_on(
     own_server: Server,
 ) -> None:

@@ -6,6 +6,8 @@ Counted in instructions of SQLite's virtual machine, which no other work on the 
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from evolve.core.program import instance_digest
 from evolve.store import Store
 from tests.store.facts import SmallArchive, new_run, program, take_step
@@ -33,6 +35,7 @@ def grow(store: Store, run: int, archive: SmallArchive, numbers: range) -> None:
         take_step(store, run, archive, number, parents=(program(max(1, number - 1)).digest,))
 
 
+@pytest.mark.slow
 def test_a_step_and_its_questions_cost_the_same_late_in_a_run(store: Store) -> None:
     run, archive = new_run(store).id, SmallArchive()
     take_step(store, run, archive, 1)

@@ -117,6 +117,7 @@ def end(process: forked.Forked, database: Path) -> str:
     return said
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "take_away", [delete, delete_the_folder, move_the_folder, replace, delete_the_log]
 )
@@ -140,6 +141,7 @@ def test_what_was_taken_away_is_copied_and_goes_on_from_there(
             path.unlink()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "overwritten_by",
     [overwrite, overwrite_with_noise, go_back_to_a_backup, truncate, cut_in_half],
@@ -159,6 +161,7 @@ def test_what_was_overwritten_is_said_to_be_lost(
     assert "go back to a backup" in said
 
 
+@pytest.mark.slow
 def test_pruning_and_backups_of_other_runs_end_no_search(tmp_path: Path):
     database = tmp_path / "runs" / "evolve.db"
     with session(database) as process, Store.open(database) as store:

@@ -247,6 +247,7 @@ class Tickets(RuleBasedStateMachine):
             assert progress.evaluations == sum(t.evaluation is not None for t in self.tickets)
 
 
+@pytest.mark.slow
 def test_any_order_of_calls_keeps_the_states_and_counters(tmp_path: Path) -> None:
     machine = type("TicketsHere", (Tickets,), {"directory": tmp_path})
     run_state_machine_as_test(

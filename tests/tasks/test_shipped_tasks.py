@@ -81,6 +81,7 @@ def test_every_task_has_a_cpp_seed_with_tunables(name):
     assert all(len(parse(seed)) for seed in seeds)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("task", "seed"), cpp_seeds(["rmsnorm"]))
 def test_the_default_tasks_seeds_are_correct(task, seed, tmp_path):
     assert faults(task, module_of(seed, tmp_path)) == []
@@ -97,6 +98,7 @@ def test_every_seed_is_correct_at_each_choice_of_each_tunable(task, seed, tmp_pa
     assert {choice: wrong for choice, wrong in found.items() if wrong} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rmsnorm", pytest.param("softmax", marks=pytest.mark.slow)])
 def test_triton_seeds_are_correct_under_the_interpreter(name, tmp_path):
     pytest.importorskip("triton", reason="triton is not installed")

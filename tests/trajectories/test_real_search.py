@@ -92,6 +92,7 @@ def shown_programs(text: str, known: dict[str, str]) -> set[str]:
     return {program[:8] for source, program in known.items() if own <= set(source.splitlines())}
 
 
+@pytest.mark.slow
 def test_every_program_in_a_prompt_is_found_by_its_name(told: list[Step]) -> None:
     known, asked = sources(told), 0
     for step in told:

@@ -81,6 +81,7 @@ def test_gains_and_first_correct_versions_are_counted_apart(told: Searched, tmp_
     assert made.outcomes == {"labelled": {"first correct version": 1, "gain": 5, "repair": 1}}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", FORMATS)
 def test_every_format_takes_every_recipe_that_fits_it(target: str, told: Searched, tmp_path: Path):
     for recipe in RECIPES:
@@ -401,6 +402,7 @@ def test_a_shard_that_was_cut_off_does_not_load(told: Searched, tmp_path: Path):
         load_dataset(tmp_path / "out", "sft")
 
 
+@pytest.mark.slow
 def test_rows_are_split_by_family(store: Store, tmp_path: Path):
     searches = [
         run_on(
@@ -427,6 +429,7 @@ def test_rows_are_split_by_family(store: Store, tmp_path: Path):
     assert made.rows == {"supervised": {"train": 6, "test": 2}}
 
 
+@pytest.mark.slow
 def test_what_computes_the_same_is_not_split_however_it_is_spelled(store: Store, tmp_path: Path):
     searches = [
         run_on(store, "one", SOFTMAX),

@@ -46,6 +46,7 @@ def tracer() -> Iterator[Tracer]:
         yield started
 
 
+@pytest.mark.slow
 def test_one_computation_has_one_graph_however_it_is_spelled(tracer: Tracer):
     one = task("return torch.softmax(self.linear(x), dim=-1)")
     other = task("y = self.linear(x)\n        return y.softmax(-1)")

@@ -12,6 +12,7 @@ from evolve.worker.runner.baselines import _OF_INDUCTOR
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "message"), [("eagre", "choose of eager_ieee"), ("eager_tf32", "no TF32")]
 )
@@ -21,6 +22,7 @@ def test_a_baseline_that_cannot_be_is_refused(worker, name, message):
     assert message in reply["error"]["message"]
 
 
+@pytest.mark.slow
 def test_an_opponent_that_makes_no_sense_on_the_device_is_refused(worker):
     task = RELU_TASK.to_json()
     opponents = {"eager_ieee": ""}

@@ -24,6 +24,7 @@ from evolve.core.evaluation import DEVICE_OOM, Evaluation, Fidelity, Label, Stag
 from evolve.worker.service import batch_loop
 from evolve.worker.service.batch_costs import Costs
 from evolve.worker.service.batch_files import Answers, BatchRequest, read_answers, request_lines
+from evolve.worker.service.dispatch.place import Place
 from evolve.worker.service.shards import Shards
 from tests.worker.serving import HONEST_CPP, RELU_TASK, ROOT, alive, family_of, forward
 from tests.worker.test_batch_files import begun, evaluate
@@ -81,6 +82,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 def test_requests_of_every_kind_are_answered(folder):
     requests = [
@@ -114,6 +116,7 @@ def test_two_judges_share_one_queue(folder):
     assert sorted(answered) == [request.id for request in requests]
 
 
+@pytest.mark.slow
 def test_after_kill_9_only_what_was_under_way_is_judged_again(folder):
     requests = [evaluate(f"a:{i}", f"{WRONG}\n# {i}\n") for i in range(12)]
     folder.ask(requests)
@@ -177,28 +180,26 @@ def test_sigterm_while_the_judge_starts_ends_it_in_order_too(folder):
 class FailingJudge:
     """Has a fault of its own under whatever it is asked, with labels that say why."""
 
-    slots, ended = 1, False
+    alive, phases = True, {}
 
     def __init__(self, labels, asked):
-        self.hello = {}
         self._labels, self._asked = labels, asked
 
-    def __call__(self, words, replies):
-        self._replies = replies
-        return self
-
-    def greet(self, patience_s, is_stopped):
-        self.hello = {"device_class": "cpu", "evaluator_version": "1"}
-
-    def send(self, number, method, params):
-        self._asked.append(number)
+    async def ask(self, method, params, deadline_s, about=""):
+        known = {"device_class": "cpu", "evaluator_version": "1"}
+        if method == "hello":
+            return {**known, "slots": 1}
+        self._asked.append(about)
         infra = Evaluation(
             status=Status.INFRA, stage=Stage.NONE, fidelity=Fidelity.SEARCH, task_revision="",
-            labels=self._labels, **self.hello,
+            labels=self._labels, **known,
         )  # fmt: skip
-        self._replies.put({"id": number, "result": infra.to_json()})
+        return infra.to_json()
 
-    def end(self):
+    def kill(self, why):
+        pass
+
+    async def close(self, close_s):
         pass
 
 
@@ -211,12 +212,16 @@ def start(folder, monkeypatch):
 
     def start(labels, requests, has_worked=True):
         asked = []
-        monkeypatch.setattr(batch_loop, "JudgeProcess", FailingJudge(labels, asked))
+
+        async def start_judge():
+            return FailingJudge(labels, asked)
+
         monkeypatch.setattr(batch_loop.Batch, "_has_worked", lambda self: has_worked)
         answers = read_answers(folder.out) if folder.out.exists() else Answers()
         with contextlib.closing(Shards(folder.out)) as shards:
             try:
-                return batch_loop.Batch(requests, answers, shards).run(), len(asked)
+                places = [Place("judge", start_judge, batch_loop.DEADLINES)]
+                return batch_loop.Batch(requests, answers, shards, places).run(), len(asked)
             except EvaluatorUnavailable:
                 return "unavailable", len(asked)
 
@@ -259,14 +264,14 @@ def test_a_candidate_that_ends_the_judge_is_given_up_after_all_others_are_judged
     assert process.returncode == 0, said
     assert [folder.final(request).status for request in requests] == [
         Status.WRONG_VALUE, Status.INFRA, Status.CORRECT]  # fmt: skip
-    assert "the judge ended" in folder.final(requests[1]).feedback
+    assert "worker ended by signal 9" in folder.final(requests[1]).feedback
     begun = [line["begun"] for line in folder.lines() if "begun" in line]
     assert begun == ["a:0", "a:1", "a:2", "a:1", "a:1"]
 
 
 @pytest.mark.slow
 def test_a_judge_that_fails_whatever_it_is_given_costs_no_request_its_verdict(folder):
-    requests = [evaluate("a:0", WRONG), evaluate("a:1", RIGHT)]
+    requests = [evaluate(f"a:{i}", f"{RIGHT}\n# {i}\n") for i in range(2)]
     folder.ask(requests)
     process = folder.start()
     while process.poll() is None:

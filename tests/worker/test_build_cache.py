@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evolve.worker.build.cache import BUILD, BuildCache, BuildError
+from evolve.worker.session.candidate_session import Candidate
 
 pytest.importorskip("triton.runtime.cache")
 
@@ -52,6 +53,13 @@ def kept(cache: BuildCache, folder: Path) -> Path:
         return Path(cache.keep("key", descriptor))
 
 
+def test_another_environment_does_not_take_a_build_that_may_name_folders_of_this_one(monkeypatch):
+    here = Candidate("import tvm_ffi.cpp").build_key("cpu")
+    assert here == Candidate("import tvm_ffi.cpp").build_key("cpu")
+    monkeypatch.setattr(sys, "prefix", "/another/.venv")
+    assert here != Candidate("import tvm_ffi.cpp").build_key("cpu")
+
+
 @pytest.mark.slow
 def test_kernels_that_triton_has_compiled_are_found_in_the_next_process(tmp_path: Path) -> None:
     run(KEEPS, str(tmp_path / BUILD), tmp_path / "first")
@@ -59,6 +67,7 @@ def test_kernels_that_triton_has_compiled_are_found_in_the_next_process(tmp_path
     assert run(FINDS, str(build), tmp_path / "next") == "k.cubin k.cubin\nk.json k.json\n"
 
 
+@pytest.mark.slow
 def test_a_note_that_is_none_hinders_nobody(tmp_path: Path) -> None:
     run(KEEPS, str(tmp_path / BUILD), tmp_path / "first")
     build = kept(BuildCache(tmp_path / "cache"), tmp_path)
@@ -100,6 +109,7 @@ def test_a_build_that_is_a_link_or_gone_is_an_empty_one(tmp_path: Path) -> None:
         assert not list(Path(cache.keep("link", descriptor)).iterdir())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["deep", "large", "files", "folders"])
 def test_a_build_without_end_is_refused_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     build = tmp_path / BUILD

@@ -117,7 +117,7 @@ def neighbour(judge):
         judge._budget._queue.append(None)  # where nobody ever waited
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("free", "is_theirs"), [("357.88 MiB", False), ("64.00 GiB", True)])
 def test_who_finds_no_memory_on_a_device_that_others_fill_is_judged_again_alone(
     judge, neighbour, free, is_theirs

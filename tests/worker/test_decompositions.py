@@ -342,6 +342,7 @@ def run(model, x):
 FEW = ("lstm, both ways, in layers, batch first", "gru", "tanh", "relu")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in FEW else [pytest.mark.slow]) for n in LAYERS]
 )

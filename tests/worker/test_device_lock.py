@@ -148,6 +148,7 @@ def test_who_keeps_a_device_busy_that_others_use_too_is_convicted_when_it_is_alo
     assert "others were there" in first.evidence
 
 
+@pytest.mark.slow
 def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(
     verdicts, monkeypatch
 ):

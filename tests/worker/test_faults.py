@@ -57,6 +57,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_gets_its_status(worker, name):
     body, status = FAULTS[name]
@@ -138,6 +139,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "body",
     [

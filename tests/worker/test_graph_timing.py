@@ -15,7 +15,7 @@ import math
 import pytest
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import Fidelity, GraphSamples, Status
 from evolve.core.task import Task
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build.cache import BuildCache
@@ -25,13 +25,14 @@ from evolve.worker.judge.stages import check
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.plan import PLANS
 from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.timing.graph_timing import (
     GraphTimes,
     Measured,
     drop_wrong,
+    graph_samples,
     judge_graphs,
-    stored,
     time_graphs,
 )
 from evolve.worker.timing.interleaved_blocks import PairTimes
@@ -72,14 +73,14 @@ def test_a_side_given_up_has_no_times_and_a_reason():
     recorded.give_up("case", "candidate", "it waits for the device")
     one = Measured(PairTimes(blocks={"case": PLAIN}), recorded)
     assert not one.has_graph("case", "eager")
-    assert stored([one], "case") == {
-        "ms": {"eager": [[0.008]]},
-        "why_not": {"candidate": "it waits for the device"},
-    }
+    assert graph_samples([one], "case", {}) == GraphSamples(
+        ms={"eager": [[0.008]]}, why_not={"candidate": "it waits for the device"}
+    )
 
 
 def test_nothing_is_stored_of_a_case_that_was_not_recorded():
-    assert stored([Measured(PairTimes(blocks={"case": PLAIN}), GraphTimes())], "case") == {}
+    plain = Measured(PairTimes(blocks={"case": PLAIN}), GraphTimes())
+    assert graph_samples([plain], "case", {}) == GraphSamples()
 
 
 @pytest.mark.parametrize(("extra", "rule"), [("", "calls"), ("TIMING = 'graph'", "graph")])
@@ -111,13 +112,13 @@ def recorded(launcher, tmp_path, monkeypatch):
     device = TurnsDevice()
     device_lock = DeviceLock(device, HostLock("cpu"))
     session = CandidateSession(device, launcher, BuildCache(tmp_path / "cache"), device_lock, 5.0)
-    warm = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    warm = PreparedTasks(device).get(RELU_TASK)
 
     def record(**sources):
         sides = {name: Candidate(source) for name, source in sources.items()}
         checked = Candidate(RIGHT)  # the others make outputs like it, but only for some calls
         with session.interruptible(checked, warm.cases) as runner:
-            check(session, runner, checked, warm, Fidelity.CHECK)
+            check(session, runner, checked, warm, PLANS[Fidelity.CHECK])
         layouts = dict.fromkeys(sides, checked.layouts["default"])
         case = TimedCase(
             warm=warm.timed[0], calls=CALLS, layouts=layouts, blocks=device.blocks, recorded=True

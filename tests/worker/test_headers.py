@@ -56,6 +56,7 @@ def built(folder: Path, cache: Path, headers: str, flags: list[str]) -> bytes:
     return made.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_build_with_the_headers_is_the_one_without(tmp_path, cache, headers):
     [made] = Path(headers).rglob("*.gch")
     assert made.stat().st_size > 1 << 20
@@ -63,6 +64,7 @@ def test_a_build_with_the_headers_is_the_one_without(tmp_path, cache, headers):
     assert with_them == built(tmp_path / "without", cache, str(tmp_path / "none"), USUAL)
 
 
+@pytest.mark.slow
 def test_with_other_flags_a_build_reads_the_headers_themselves(tmp_path, cache, headers):
     assert built(tmp_path / "other", cache, headers, ["-O1"])
 

@@ -21,7 +21,7 @@ int cuDriverGetVersion(int* version) { *version = VERSION; return 0; }
 TORCH = "from typing import Optional\n__version__ = '2.13.0'\ncuda: Optional[str] = {cuda}\n{rest}"
 
 
-def glance(folder: Path, torch: str | None, **driver: int) -> bool:
+def seen_at_once(folder: Path, torch: str | None, **driver: int) -> bool:
     """What an interpreter says that has this torch (the text of its version file) and driver."""
     if torch is not None:
         (folder / "torch").mkdir()
@@ -35,7 +35,7 @@ def glance(folder: Path, torch: str | None, **driver: int) -> bool:
         subprocess.run(command, check=True)
     paths = {"PYTHONPATH": f"{folder}:{ROOT}", "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "evolve.worker", "host", "--glance"],
+        [sys.executable, "-S", "-m", "evolve.worker", "host", "--quick"],
         env=os.environ | paths, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return json.loads(done.stdout)["gpu"]
@@ -46,7 +46,7 @@ CUDA = TORCH.format(cuda="'13.0'", rest="hip: Optional[str] = None")
 
 
 def test_a_gpu_is_promised_by_torchs_version_file_and_the_driver(tmp_path):
-    assert glance(tmp_path, CUDA, **GOOD)
+    assert seen_at_once(tmp_path, CUDA, **GOOD)
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_gpu_is_promised_by_torchs_version_file_and_the_driver(tmp_path):
          "a driver that fails", "a driver that is too old"],
 )  # fmt: skip
 def test_where_anything_speaks_against_it_none_is_promised(tmp_path, torch, driver):
-    assert not glance(tmp_path, torch, **driver)
+    assert not seen_at_once(tmp_path, torch, **driver)

@@ -19,9 +19,9 @@ from evolve.core.measurement import CLEARLY_SLOWER
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.judge.judge import Judge
+from evolve.worker.session.plan import PLANS
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.results import merged
-from evolve.worker.timing.statistics import interim_pairs
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, Worker, forward
 
 pytestmark = pytest.mark.quiet
@@ -45,7 +45,7 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
     sides = verdict.samples["default"]["ms"]
     pairs = len(sides["candidate"])
     assert pairs == len(sides["eager"])
-    assert pairs in interim_pairs(Fidelity.SEARCH)
+    assert pairs in PLANS[Fidelity.SEARCH].pairs
     assert pairs > 1 or ratio.high < CLEARLY_SLOWER  # whose width is of no interest
     assert {"compile", "smoke", "correctness", "labels", "timing"} <= set(verdict.durations_s)
     assert 0 <= verdict.descriptors["error"] <= 1
@@ -168,6 +168,7 @@ def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     assert "timing_mismatch" in [label.name for label in verdict.labels]
 
 
+@pytest.mark.slow
 def test_threads_that_spin_while_the_baseline_is_timed_are_found(worker):
     before = """
 def spin():
@@ -207,6 +208,7 @@ def test_a_candidate_that_is_very_slow_is_timed_briefly(worker):
     assert verdict.samples["default"]["calls_per_block"] <= 10
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
     # Every call of the checks would cost the test seconds: only the last ones are that slow.
     body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 12: time.sleep(3.2)\nreturn right(x)"
@@ -215,6 +217,7 @@ def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
     assert verdict.stage is Stage.CORRECTNESS
 
 
+@pytest.mark.slow
 def test_an_opponent_is_timed_in_the_same_run(worker):
     slow = forward("time.sleep(0.0003); return right(x)")
     verdict = worker.evaluate(HONEST_CPP, opponents={"file:slow.py": slow})
@@ -267,6 +270,7 @@ class ModelNew(torch.nn.Module):
     assert "interpreted" in verdict.feedback
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "body, candidate, status",
     [
@@ -290,6 +294,7 @@ def test_a_reference_that_returns_its_input_is_judged_with_its_effect(
     assert "eager" in verdict.ratios or status is not Status.CORRECT
 
 
+@pytest.mark.slow
 def test_who_judges_with_wider_intervals_is_another_judge(worker, tmp_path):
     content = Worker(tmp_path / "content", "--half-width", "0.5")
     try:

@@ -115,6 +115,7 @@ def runner(launcher):
 INPUTS = [torch.ones(4)]
 
 
+@pytest.mark.slow
 def test_while_a_kernel_is_compiled_another_can_have_the_device_alone(runner, lock, tmp_path):
     body = "\n".join(
         (
@@ -196,6 +197,7 @@ def test_a_program_that_tunes_itself_is_not_called_in_vain():
     assert not precompile.is_worth_it(f"{MANY_KERNELS}\n@triton.autotune(configs=[])")
 
 
+@pytest.mark.slow
 def test_while_a_process_stands_no_deadline_comes_nearer(runner, lock):
     with runner("triton.compiler.compile(0.5)\nreturn right(x)") as started, lock.shared():
 

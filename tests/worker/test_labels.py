@@ -7,6 +7,7 @@ counted, whatever asks for it, or named where it cannot be; probes leave no trac
 import threading
 import time
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -16,6 +17,7 @@ from evolve.worker.base.operation_cost import Work
 from evolve.worker.evidence.static_checks import static_labels
 from evolve.worker.runner.probes import count_aten, stub_custom
 
+imported_before = numpy.from_dlpack  # as a candidate has it by `from numpy import from_dlpack`
 CANDIDATE = """
 import torch
 from torch import nn
@@ -131,6 +133,8 @@ def test_what_torch_computes_is_counted_and_done(compute, name, elements_moved, 
         (lambda: torch.cdist(X, X), "aten::_cdist_forward"),
         (lambda: torch.nn.LSTM(6, 6)(X)[0], "aten::mkldnn_rnn_layer"),
         (lambda: X.numpy(), "numpy::numpy"),
+        (lambda: numpy.from_dlpack(X), "numpy::from_dlpack"),
+        (lambda: imported_before(X), "numpy::from_dlpack"),
         (lambda: X.to_sparse(), "aten::_to_sparse"),
         (lambda: torch.ops.prims.sum(X, [0]), "prims::sum"),
     ],
@@ -233,6 +237,7 @@ def loaded(library):
     return tvm_ffi.load_module(library)
 
 
+@pytest.mark.slow
 def test_a_custom_kernel_is_no_work_of_torch(library):
     x, y = torch.randn(8), torch.zeros(8)
     with count_aten() as account:

@@ -10,7 +10,6 @@ Invariants:
 import pytest
 import torch
 
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import extent_of
@@ -41,7 +40,7 @@ def extent(outcome: str, inputs: str, precision: str = "task", place: str = "cpu
 
 def warm_case(outcome: str, inputs: str, **more: str):
     task = Task(name="probe", source=task_source(outcome, inputs, **more))
-    (case,) = PreparedTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(CpuDevice()).get(task).cases
     return case
 
 

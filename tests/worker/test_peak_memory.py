@@ -29,6 +29,7 @@ from evolve.worker.processes.launcher import Launcher
 from evolve.worker.sandbox.policy import Mechanism
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.plan import PLANS
 from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
@@ -79,6 +80,7 @@ def weighed(judge: Judge, source: str, task: Task = RELU_TASK) -> int | None:
 # --- memory -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_weights_inputs_outputs_and_code_of_the_service_are_not_the_candidates(judge):
     """Weights, inputs and outputs of 12 MB each."""
     setup = "self.weight = nn.Parameter(torch.randn(3, 1 << 20))"
@@ -174,7 +176,7 @@ def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
     launcher.probe()
     device_lock = DeviceLock(device, HostLock("cpu-without-landlock"))
     session = CandidateSession(device, launcher, BuildCache(tmp_path), device_lock, 5.0)
-    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK)
     launcher.close()  # nor is a process started to find that out
     assert scratch_bytes(session, Candidate(forward("return right(x)")), task) is None
 
@@ -200,7 +202,7 @@ WEIGHED = "any(kind.__name__ == 'ModelNew' for kind in nn.Module.__subclasses__(
 def test_who_stalls_only_where_it_is_weighed_holds_nobody_up(judge, source, monkeypatch):
     task, candidate = judge.warm(RELU_TASK), Candidate(source)
     with judge.session.interruptible(candidate, task.cases) as runner:
-        assert check(judge.session, runner, candidate, task, Fidelity.CHECK)
+        assert check(judge.session, runner, candidate, task, PLANS[Fidelity.CHECK])
     start = time.monotonic()
     monkeypatch.setattr(judge.session, "call_s", 60.0)
     assert scratch_bytes(judge.session, candidate, task) is None
@@ -243,6 +245,7 @@ def test_the_terms_of_the_longest_sum_are_told_with_the_error(worker):
     assert verdict.descriptors["longest_sum"] == 2400.0  # that of the mean
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 def test_errors_of_timed_calls_count_too(worker):
     """Right in every check, and in a timed block as wrong as is allowed and no more."""

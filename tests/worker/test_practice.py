@@ -111,6 +111,7 @@ def all_judged(worker, pairs):
     return {name: Evaluation.from_json(one.result(200)["result"]) for name, one in asked.items()}
 
 
+@pytest.mark.slow
 def test_the_reference_itself_is_a_correct_candidate(worker):
     tasks = [INPLACE, RESIDUAL, SLOTS, CACHE, REPLACED, STEP, NORM, GRADIENT, OUTPUT, ROUTER,
              ORDER, CODES, MASKED, HIDDEN, DROPPED]  # fmt: skip
@@ -168,6 +169,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_candidate_that_does_something_else_is_refused(worker):
     pairs = {name: (task, own_text(task, *change)) for name, (task, *change, _) in WRONG.items()}
     found = all_judged(worker, pairs)
@@ -291,6 +293,7 @@ def test_effects_are_timed_and_judged_in_every_call_of_a_block(worker, task):
     assert verdict.ratios["eager"].value > 0
 
 
+@pytest.mark.slow
 def test_an_effect_that_is_left_out_only_when_timed_is_found_out(worker):
     write = "cache.index_copy_(0, slots, k)"
     lazy = own_text(SLOTS, (write, f"{write} if not timed() else 0"), ("class Model(", WHEN_TIMED))

@@ -40,6 +40,7 @@ from evolve.worker.session.memory_model import (
     trusted_bytes,
     working_bytes,
 )
+from evolve.worker.session.plan import PLANS, plan_for
 from evolve.worker.session.prepared_task import PreparedTasks, usual_number
 from evolve.worker.timing.interleaved_blocks import MeasurementRound, PairTimes, judge_samples
 from tests.worker.judging import task_source
@@ -67,27 +68,25 @@ for _ in range(6000):
     time.sleep(0.01)
 """
     tasks = PreparedTasks(CpuDevice())
-    warm = tasks.get(RELU_TASK, Fidelity.SEARCH)
+    warm = tasks.get(RELU_TASK)
     held = Task(name="held", source=source + RELU_TASK.source)
-    loading = threading.Thread(target=tasks.get, args=(held, Fidelity.SEARCH))
+    loading = threading.Thread(target=tasks.get, args=(held,))
     loading.start()
     try:
         while not begun.exists():
             time.sleep(0.01)
-        assert tasks.get(RELU_TASK, Fidelity.SCREEN) is warm
+        assert tasks.get(RELU_TASK) is warm
         assert loading.is_alive()
     finally:
         may_end.touch()
         loading.join()
 
 
+@pytest.mark.slow
 def test_a_task_asked_for_by_several_is_loaded_once():
     tasks = PreparedTasks(CpuDevice())
     found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(tasks.get(SLOW, Fidelity.SEARCH)))
-        for _ in range(3)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(tasks.get(SLOW))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -97,23 +96,23 @@ def test_a_task_asked_for_by_several_is_loaded_once():
 
 def test_a_task_is_loaded_once_for_search_and_verification_which_have_other_secrets():
     tasks = PreparedTasks(CpuDevice())
-    search, verify = (tasks.get(RELU_TASK, one) for one in (Fidelity.SEARCH, Fidelity.VERIFY))
+    search, verify = (tasks.get(RELU_TASK, one) for one in ("search", "verify"))
     assert search.loaded is verify.loaded
     assert search.cases[0].model_seed != verify.cases[0].model_seed
 
 
 def test_the_task_used_longest_ago_gives_way():
     tasks = PreparedTasks(CpuDevice(), tasks=2)
-    first = tasks.get(RELU_TASK, Fidelity.SEARCH)
-    tasks.get(RELU_TASK, Fidelity.VERIFY)
-    assert tasks.get(RELU_TASK, Fidelity.SEARCH) is first
-    tasks.get(Task(name="other", source=RELU_TASK.source + "\n# other\n"), Fidelity.SEARCH)
-    assert tasks.get(RELU_TASK, Fidelity.SEARCH) is first
+    first = tasks.get(RELU_TASK)
+    tasks.get(RELU_TASK, "verify")
+    assert tasks.get(RELU_TASK) is first
+    tasks.get(Task(name="other", source=RELU_TASK.source + "\n# other\n"))
+    assert tasks.get(RELU_TASK) is first
 
 
 def test_where_memory_is_short_what_is_warm_gives_way():
     tasks = PreparedTasks(CpuDevice())
-    check = tasks.get(RELU_TASK, Fidelity.SEARCH).cases[0].check("task", 0)
+    check = tasks.get(RELU_TASK).cases[0].check("task", 0)
     tries = []
 
     def greedy():
@@ -123,7 +122,7 @@ def test_where_memory_is_short_what_is_warm_gives_way():
         return "made"
 
     assert tasks.made(greedy) == "made"
-    assert tasks.get(RELU_TASK, Fidelity.SEARCH).cases[0].check("task", 0) is not check
+    assert tasks.get(RELU_TASK).cases[0].check("task", 0) is not check
 
 
 def test_what_never_fits_is_refused_and_ends_nothing(worker):
@@ -265,7 +264,7 @@ def judge(tmp_path, monkeypatch):
     judge.close()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 3], ids=["before", "while"])
 def test_memory_that_is_short_once_changes_no_verdict(judge, first):
     """Whether it is before a candidate is there or while it is judged."""
@@ -304,6 +303,7 @@ def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_
     assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS)
 
 
+@pytest.mark.slow
 def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(judge):
     kept = weakref.ref(judge.warm(RELU_TASK).timed[0].check("task", 0).expected)
     assert kept() is not None
@@ -312,6 +312,7 @@ def test_who_takes_all_of_the_room_finds_nothing_kept_for_others(judge):
     assert kept() is None
 
 
+@pytest.mark.slow
 def test_of_a_candidate_that_is_checked_there_is_one_process_at_a_time(judge, monkeypatch):
     launched, alive, most = CandidateSession.launched, [], []
 
@@ -349,7 +350,7 @@ def test_a_task_that_never_fits_is_refused_whatever_is_asked_of_it(judge):
 
 
 def loaded_case(device=None):
-    (case,) = PreparedTasks(device or CpuDevice()).get(RELU_TASK, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(device or CpuDevice()).get(RELU_TASK).cases
     return case
 
 
@@ -398,7 +399,7 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
     monkeypatch.setattr(torch, "calls_of_reference", 0, raising=False)
     device = CpuDevice()
     device.warm_bytes = 0
-    (warm,) = PreparedTasks(device).get(short_of_memory(0, 0), Fidelity.SEARCH).cases
+    (warm,) = PreparedTasks(device).get(short_of_memory(0, 0)).cases
     case = TimedCase(warm=warm, calls=4, layouts={}, blocks=2, recorded=False, unshortened_s=0.0)
 
     def sitting(change=lambda y: y):
@@ -424,12 +425,14 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
 def test_a_new_task_has_room_for_being_measured_until_it_is(processes):
     device = CpuDevice()
     device.pool_bytes = device.process_bytes = 0
-    task = PreparedTasks(device).get(RELU_TASK, Fidelity.VERIFY)
+    task = PreparedTasks(device).get(RELU_TASK, "verify")
     new = room_to_check(task, device, processes)
     task.layouts = {"default": ()}
     known = room_to_check(task, device, processes)
     assert known == room_for(task.cases, device, processes)
-    block, outputs = (of(task, device, Fidelity.VERIFY) for of in (largest_block, block_outputs))
+    block, outputs = (
+        of(task, device, PLANS[Fidelity.VERIFY]) for of in (largest_block, block_outputs)
+    )
     needed = block + outputs + room_for(task.cases, device, 1) - task.cases[0].input_bytes
     assert new == max(known, needed)
     assert (new > known) == (processes == 1)
@@ -440,7 +443,7 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
     device.pool_bytes = device.block_bytes = 0
     asking = "(x[:, None] * x) if float(x[0]) < 2 else x"  # so that it takes a call to know more
     task = Task(name="outer", source=task_source(asking, "[torch.rand(256)]"))
-    (case,) = PreparedTasks(device).get(task, Fidelity.SEARCH).cases
+    (case,) = PreparedTasks(device).get(task).cases
     unseen = room_for([case], device, 2)
     assert case.output_bytes == 256 * case.input_bytes
     seen = room_for([case], device, 2)
@@ -454,7 +457,7 @@ def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_out
 def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usual):
     device = CpuDevice()
     device.pool_bytes = usual
-    cases = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    cases = PreparedTasks(device).get(RELU_TASK).cases
     before = max(usual, trusted_bytes(cases, device))
     assert require_more(cases, device)
     assert working_bytes(cases, device) >= trusted_bytes(cases, device) >= 2 * before
@@ -462,7 +465,7 @@ def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usu
 
 def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
     device = CpuDevice()
-    cases = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH).cases
+    cases = PreparedTasks(device).get(RELU_TASK).cases
     of_its_own = room_for(cases, device, 1)
     device.expecting_bytes = 1 << 40
     assert room_for(cases, device, 1) < of_its_own
@@ -472,26 +475,28 @@ def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
 def test_blocks_are_short_where_intervals_may_be_wide():
     device = CpuDevice()
     device.half_width, device.reward_bytes = 0.1, 1 << 10
-    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK)
     (case,) = task.timed
     task.calls[case.index], task.reference_s[case.index] = 64, 1.0
-    assert largest_block(task, device, Fidelity.SEARCH) == case.known_bytes
-    assert largest_block(task, device, Fidelity.VERIFY) > case.known_bytes
+    assert largest_block(task, device, plan_for(Fidelity.SEARCH, device)) == case.known_bytes
+    assert largest_block(task, device, plan_for(Fidelity.VERIFY, device)) > case.known_bytes
     device.half_width = 0.01
-    assert largest_block(task, device, Fidelity.SEARCH) > case.known_bytes
+    assert largest_block(task, device, plan_for(Fidelity.SEARCH, device)) > case.known_bytes
 
 
 def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recording():
     device = CpuDevice()
     device.block_bytes, device.has_profiler = 1 << 30, True
-    task = PreparedTasks(device).get(RELU_TASK, Fidelity.SEARCH)
+    task = PreparedTasks(device).get(RELU_TASK)
     (case,) = task.timed
     one, calls = case.output_bytes, 64
     task.calls[case.index] = calls
 
     def for_outputs(reference_s):
         task.reference_s[case.index] = reference_s
-        return working_bytes(task.timed, device) + block_outputs(task, device, Fidelity.SEARCH)
+        return working_bytes(task.timed, device) + block_outputs(
+            task, device, plan_for(Fidelity.SEARCH, device)
+        )
 
     assert for_outputs(1.0) > 1.4 * calls * one
     assert for_outputs(50e-6) > calls * (case.input_bytes + 2.4 * one)

@@ -59,6 +59,7 @@ def test_a_name_of_memory_is_not_taken_for_a_mapping(end):
     os.close(own)
 
 
+@pytest.mark.slow
 def test_processes_that_end_while_they_are_looked_for_disturb_nobody():
     with subprocess.Popen(["sh", "-c", "while :; do (:) & (:) & wait; done"]) as busy:
         try:

@@ -235,6 +235,7 @@ def test_whatever_a_process_sends_is_read_or_dropped(data):
     assert profile is None or 0 <= profile.coverage <= 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_profiled_is_no_error_of_ours(launcher):
     with launcher.start(Language.TORCH) as runner:
         runner.load("candidate", forward("return right(x)"), 20.0)

@@ -126,6 +126,7 @@ def test_any_line_is_a_request_or_a_protocol_error(line):
         assert str(error)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
                     lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))  # fmt: skip
 def test_any_json_is_a_request_or_a_protocol_error(value):

@@ -64,6 +64,7 @@ def judged(tmp_path_factory):
     judge.close()
 
 
+@pytest.mark.slow
 def test_programs_in_one_stream_are_timed_with_one_queue(judged):
     assert judged(HONEST_CPP) == {False}
 

@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 import pytest
 
-from evolve.core.evaluation import Fidelity
 from evolve.core.program import Language
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.runner_process import Needs, close_all
@@ -40,7 +39,7 @@ def references(launcher):
 
 @pytest.fixture
 def task():
-    return PreparedTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(RELU_TASK)
 
 
 def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references, task):
@@ -54,7 +53,7 @@ def test_one_that_was_given_back_is_taken_again_and_one_in_use_is_not(references
 
 def test_of_a_later_load_for_larger_blocks_or_more_queues_it_is_another(references, task):
     kept, started = references
-    again = PreparedTasks(CpuDevice()).get(RELU_TASK, Fidelity.SEARCH)
+    again = PreparedTasks(CpuDevice()).get(RELU_TASK)
     kept.give_back(task, SMALL, kept.take(task, SMALL, WeakSet()))
     kept.give_back(task, Needs(8), kept.take(task, Needs(8), WeakSet()))
     kept.take(again, SMALL, WeakSet())

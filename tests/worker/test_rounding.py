@@ -70,6 +70,7 @@ def test_so_are_those_whose_outcomes_are_small_or_mostly_zero(judge):
     assert said(judge, f"torch.relu({ROUNDED} - 1.5)") == "tf32"
 
 
+@pytest.mark.slow
 def test_other_tasks_have_what_holds_for_the_device(judge):
     linear = {"setup": "self.layer = nn.Linear(8, 16)", "inputs": "[torch.rand(4, 8)]"}
     assert said(judge, "self.layer(x)", **linear) == "tf32"

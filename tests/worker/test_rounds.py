@@ -32,6 +32,7 @@ from evolve.worker.devices.window import TimedCase
 from evolve.worker.ipc.signals import MAX_ADDRESSES
 from evolve.worker.judge.judge import Judge
 from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.plan import PLANS
 from evolve.worker.timing import interleaved_blocks as clock
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.planning import planned, with_blocks
@@ -160,6 +161,7 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
     assert "too busy for a clock" in verdict.feedback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
     pytest.param(0.0, marks=pytest.mark.slow), 0.001,
 ])  # fmt: skip
@@ -220,7 +222,7 @@ def test_long_blocks_are_few_whatever_a_candidate_takes(
     device.few_blocks = 4
     try:
         sides = {CANDIDATE: candidate, EAGER: None}
-        (of_case,) = planned(task, sides, own, device, Fidelity.SEARCH)
+        (of_case,) = planned(task, sides, own, device, PLANS[Fidelity.SEARCH])
     finally:
         task.layouts = {}  # measured anew by whoever comes next
         del device.few_blocks
@@ -279,7 +281,7 @@ def test_blocks_are_more_where_the_reference_is_unsteady_and_a_side_close(
     pair = PairTimes(blocks={warm.case.name: {CANDIDATE: candidate, EAGER: eager}})
     monkeypatch.setattr(device, "turn_blocks", turn_blocks)
     case = TimedCase(warm=warm, calls=1, layouts={}, blocks=8)
-    (following,) = with_blocks([case], pair, device, Fidelity.SEARCH)
+    (following,) = with_blocks([case], pair, device, PLANS[Fidelity.SEARCH])
     assert following.blocks == blocks
 
 
@@ -405,6 +407,7 @@ def test_who_has_no_memory_without_opponents_has_no_verdict(pliant):
     assert DEVICE_OOM in {label.name for label in verdict.labels}
 
 
+@pytest.mark.slow
 def test_a_task_that_a_device_is_too_small_for_is_refused_when_memory_has_run_out(
     device_judge, pliant, monkeypatch
 ):

@@ -297,6 +297,7 @@ class CannotBePrepared(CpuDevice):
         raise OSError("no more")
 
 
+@pytest.mark.slow
 def test_a_spare_that_cannot_use_the_device_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     tmp_path.chmod(0o755)

@@ -162,6 +162,7 @@ def test_a_path_can_be_opened_on_purpose(tmp_path):
         serving.close()
 
 
+@pytest.mark.sample(1)
 def test_a_runner_starts_works_and_ends_at_every_tier(tiered):
     with tiered.start(Language.CPP) as runner:
         source = forward("return x", "if os.fork() == 0:\n    os.setsid()\n    time.sleep(99)")
@@ -199,6 +200,7 @@ for name in {names}:
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("without", [Mechanism(0), Mechanism.OWN_UID], ids=["own uid", "root"])
 def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(without, observed):
@@ -287,6 +289,7 @@ def test_every_evaluation_records_its_tier(worker):
     assert verdict.environment["sandbox"] == worker.ask("hello")["sandbox"]
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is not installed")
 def test_a_user_without_privileges_gets_a_worker_too(tmp_path):

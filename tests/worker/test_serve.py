@@ -120,7 +120,7 @@ def test_the_end_of_input_leaves_no_process_behind(own_worker):
     assert own_worker.process.wait(10) == 0
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_no_process_behind(own_worker, kind):
     family = busy(own_worker)

@@ -100,6 +100,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_whatever_a_process_sends_is_read_or_dropped(data):
     account = read(json.dumps(data))

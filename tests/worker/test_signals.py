@@ -101,6 +101,7 @@ def runner(path):
     runner.process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spin_s", [0.0, 20.0])
 def test_a_window_that_one_process_begins_is_seen_and_answered_by_another(
     library, wait, runner, spin_s
@@ -115,6 +116,7 @@ def test_a_window_that_one_process_begins_is_seen_and_answered_by_another(
         assert signals.answer() == (pytest.approx(0.5), (sequence, 7))
 
 
+@pytest.mark.slow
 def test_a_window_of_another_number_is_not_the_one_that_is_waited_for(library, runner):
     signals, other = runner
     library.evolve_signal(signals.go, 1)
@@ -123,6 +125,7 @@ def test_a_window_of_another_number_is_not_the_one_that_is_waited_for(library, r
     assert signals.answer() == (0.0, ())
 
 
+@pytest.mark.slow
 def test_who_sleeps_for_a_window_uses_no_core(library, runner):
     signals, other = runner
     other.awaits(1)

@@ -8,7 +8,7 @@ Invariants:
 
 import pytest
 
-from evolve.core.evaluation import CaseResult, Fidelity, Status
+from evolve.core.evaluation import CaseResult, CaseSamples, Status
 from evolve.core.measurement import Interval
 from evolve.core.task import Task
 from evolve.worker.base.faults import CandidateFault
@@ -31,7 +31,7 @@ PRODUCT = task_source("a @ b", f"[torch.randn({N}, {N}), torch.randn({N}, {N})]"
 
 @pytest.fixture(scope="module")
 def warm():
-    return PreparedTasks(CpuDevice()).get(Task(name="product", source=PRODUCT), Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(Task(name="product", source=PRODUCT))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def judged(speed_of_light, warm, seconds):
     row = CaseResult(
         name=name, weight=1.0, timed=True, passed=True, times_ms={"candidate": time_ms}
     )
-    timing = Timing(cases={name: row}, samples={name: {"calls_per_block": 64}})
+    timing = Timing(cases={name: row}, samples={name: CaseSamples(calls_per_block=64)})
     return speed_of_light.judge(warm, candidate, timing), timing
 
 

@@ -119,6 +119,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_calls_them_of_the_library_is_not_seen_in_the_library(tmp_path: Path):
     source, program = tmp_path / "exp.cpp", tmp_path / "exp"
     source.write_text(SLEEF)

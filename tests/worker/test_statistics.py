@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
+from evolve.core.measurement import WIDE
 from evolve.worker.base.faults import CANDIDATE, EAGER
+from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.session.plan import PLANS, plan_for
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.statistics import (
     PRIOR_PAIRS,
-    alpha_at,
+    alpha_of,
     enough,
-    interim_pairs,
     median_interval,
     ratio_interval,
     student_t,
@@ -50,7 +52,7 @@ def between_processes(rng, shape):
     return process + np.median(blocks, axis=-1)
 
 
-PLANS = [Fidelity.SCREEN, Fidelity.REWARD, Fidelity.SEARCH]  # that begin with one pair
+SHORT = [Fidelity.SCREEN, Fidelity.REWARD, Fidelity.SEARCH]  # that begin with one pair
 NOISE = [normal, heavy_tailed, contaminated, between_processes]
 
 
@@ -60,10 +62,9 @@ def spread_of(noise):
 
 
 def excluded_at_any_look(log_ratios, truth, fidelity, spread):
-    plan = enumerate(interim_pairs(fidelity))
     return any(
-        ratio_interval(log_ratios[:pairs], look, fidelity, spread).excludes(math.exp(truth))
-        for look, pairs in plan
+        ratio_interval(log_ratios[: interim.pairs], interim, spread).excludes(math.exp(truth))
+        for interim in PLANS[fidelity].interims
     )
 
 
@@ -75,36 +76,48 @@ def most_wrong(trials):
 def search(log_ratios, spread=SPREAD):
     """The interval of a search, or of a reward, after as many pairs."""
     count = len(log_ratios)
-    plan = Fidelity.SEARCH if count in interim_pairs(Fidelity.SEARCH) else Fidelity.REWARD
-    return ratio_interval(log_ratios, interim_pairs(plan).index(count), plan, spread)
+    interims = *PLANS[Fidelity.SEARCH].interims, *PLANS[Fidelity.REWARD].interims
+    (interim, *_) = (interim for interim in interims if interim.pairs == count)
+    return ratio_interval(log_ratios, interim, spread)
 
 
 def half_in_logs(ratio):
     return math.log(ratio.high / ratio.low) / 2
 
 
-@pytest.mark.parametrize("fidelity", [*PLANS, Fidelity.VERIFY])
+@pytest.mark.parametrize("fidelity", [*SHORT, Fidelity.VERIFY])
 def test_the_looks_share_five_percent(fidelity):
-    plan = interim_pairs(fidelity)
-    assert list(plan) == sorted(set(plan))
-    assert sum(alpha_at(fidelity, look) for look in range(len(plan))) <= 0.05
+    plan = PLANS[fidelity]
+    assert list(plan.pairs) == sorted(set(plan.pairs))
+    assert sum(map(alpha_of, plan.interims)) <= 0.05
 
 
 def test_a_search_may_end_after_one_two_and_four_pairs_and_a_verification_after_eight():
-    assert interim_pairs(Fidelity.SCREEN) == (1, 3)
-    assert interim_pairs(Fidelity.SEARCH)[:3] == (1, 2, 4)
-    assert interim_pairs(Fidelity.REWARD) == (1, 3, 7)
-    assert interim_pairs(Fidelity.VERIFY)[0] == 8
+    assert PLANS[Fidelity.SCREEN].pairs == (1, 3)
+    assert PLANS[Fidelity.SEARCH].pairs[:3] == (1, 2, 4)
+    assert PLANS[Fidelity.REWARD].pairs == (1, 3, 7)
+    assert PLANS[Fidelity.VERIFY].pairs[0] == 8
+
+
+def test_where_wide_intervals_will_do_a_search_has_the_looks_of_a_screen_and_short_blocks():
+    device = CpuDevice()
+    assert plan_for(Fidelity.SEARCH, device) == PLANS[Fidelity.SEARCH]
+    device.half_width = WIDE
+    assert plan_for(Fidelity.SEARCH, device).pairs == PLANS[Fidelity.SCREEN].pairs
+    assert plan_for(Fidelity.REWARD, device) == PLANS[Fidelity.REWARD]
+    assert plan_for(Fidelity.SCREEN, device).is_brief
+    assert plan_for(Fidelity.VERIFY, device) == PLANS[Fidelity.VERIFY]
 
 
 def test_the_share_of_a_look_by_ranks_is_what_counting_all_signs_gives():
-    pairs = interim_pairs(Fidelity.VERIFY)[0]
+    pairs = PLANS[Fidelity.VERIFY].pairs[0]
     sizes = np.linspace(1, 2, pairs) ** 2
     signs = 1 - 2 * ((np.arange(2**pairs)[:, None] >> np.arange(pairs)) & 1)
     excluded = sum(
-        ratio_interval(row, 0, Fidelity.VERIFY, SPREAD).excludes(1.0) for row in signs * sizes
+        ratio_interval(row, PLANS[Fidelity.VERIFY].interims[0], SPREAD).excludes(1.0)
+        for row in signs * sizes
     )
-    assert excluded / 2**pairs == pytest.approx(alpha_at(Fidelity.VERIFY, 0))
+    assert excluded / 2**pairs == pytest.approx(alpha_of(PLANS[Fidelity.VERIFY].interims[0]))
 
 
 @pytest.mark.parametrize("noise", NOISE)
@@ -113,7 +126,7 @@ def test_stopping_at_any_look_is_wrong_in_five_percent_at_most(noise, fidelity):
     rng = np.random.default_rng(7)
     truth, spread = 0.3, spread_of(noise)
     trials = TRIALS if fidelity is Fidelity.SEARCH else TRIALS // 3
-    draws = truth + noise(rng, (trials, interim_pairs(fidelity)[-1]))
+    draws = truth + noise(rng, (trials, PLANS[fidelity].pairs[-1]))
     wrong = sum(excluded_at_any_look(row, truth, fidelity, spread) for row in draws)
     assert wrong <= most_wrong(trials)
 
@@ -131,22 +144,22 @@ def test_a_screen_covers_the_truth_in_nineteen_of_twenty(noise):
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_a_verification_does_not_depend_on_what_the_device_is_said_to_vary_by(noise):
-    rows = noise(np.random.default_rng(7), (20, interim_pairs(Fidelity.VERIFY)[0]))
+    rows = noise(np.random.default_rng(7), (20, PLANS[Fidelity.VERIFY].pairs[0]))
     for row in rows:
-        assert ratio_interval(row, 0, Fidelity.VERIFY, 1e-9) == ratio_interval(
-            row, 0, Fidelity.VERIFY, 1.0
-        )
+        first = PLANS[Fidelity.VERIFY].interims[0]
+        assert ratio_interval(row, first, 1e-9) == ratio_interval(row, first, 1.0)
 
 
-@pytest.mark.parametrize("fidelity", PLANS)
+@pytest.mark.parametrize("fidelity", SHORT)
 def test_one_pair_has_the_wide_interval_that_the_devices_spread_gives(fidelity):
-    ratio = ratio_interval([0.1], 0, fidelity, SPREAD)
+    first = PLANS[fidelity].interims[0]
+    ratio = ratio_interval([0.1], first, SPREAD)
     assert ratio.value == pytest.approx(math.exp(0.1))
     assert half_in_logs(ratio) == pytest.approx(
-        student_t(1 - alpha_at(fidelity, 0) / 2, PRIOR_PAIRS) * SPREAD
+        student_t(1 - alpha_of(first) / 2, PRIOR_PAIRS) * SPREAD
     )
     assert half_in_logs(ratio) >= 3 * SPREAD
-    twice = ratio_interval([0.1], 0, fidelity, 2 * SPREAD)
+    twice = ratio_interval([0.1], first, 2 * SPREAD)
     assert half_in_logs(twice) == pytest.approx(2 * half_in_logs(ratio))
 
 
@@ -202,7 +215,7 @@ def test_more_pairs_of_the_same_noise_give_a_narrower_interval():
     rng = np.random.default_rng(3)
     widths = [
         np.median([search(row).half_width for row in normal(rng, (200, pairs))])
-        for pairs in interim_pairs(Fidelity.SEARCH)
+        for pairs in PLANS[Fidelity.SEARCH].pairs
     ]
     assert widths == sorted(widths, reverse=True)
 
@@ -235,7 +248,7 @@ def test_a_ratio_lies_in_its_interval_and_turns_with_its_sides(log_ratios):
 @pytest.mark.parametrize("log_ratios", [[0.1], [0.1] * 3, [], [0.1, float("nan")]])
 def test_a_look_takes_its_own_number_of_finite_pairs(log_ratios):
     with pytest.raises(ValueError, match=r"pairs|finite"):
-        ratio_interval(log_ratios, 1, Fidelity.SEARCH, SPREAD)
+        ratio_interval(log_ratios, PLANS[Fidelity.SEARCH].interims[1], SPREAD)
 
 
 @pytest.mark.parametrize("count", [6, 9, 15, 30, 101])

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Case, Task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import Alive
@@ -105,7 +104,7 @@ def test_a_model_is_made_within_the_memory_that_is_planned_for_it(dtype, precisi
         "self.layer(x)", f"[torch.randn(4, 256).to(torch.{dtype})]", setup=f"self.layer = {layer}"
     )
     task = Task(name="t", source=source, precision=precision)
-    (warm,) = PreparedTasks(CpuDevice()).get(task, Fidelity.SEARCH).cases
+    (warm,) = PreparedTasks(CpuDevice()).get(task).cases
     with Alive(()) as alive:
         warm.case.model(1)
     assert alive.most < 1.02 * weights_bytes([warm])

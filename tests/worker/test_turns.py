@@ -86,6 +86,7 @@ def test_a_call_that_is_done_when_it_is_over_counts(page):
     assert judge.give(1, is_over)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.parametrize(("fault", "status"), [
     ("raise ValueError('in the middle')", Status.RUNTIME_EXCEPTION),

@@ -257,6 +257,7 @@ def windows(run):
     return run(DRIVER + WRITES)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["honest", "spinning", "late"])
 def test_a_window_begins_with_its_inputs_and_ends_with_pieces_of_its_outputs(windows, kind):
     found = windows[kind]

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.correctness import compare
 from evolve.worker.correctness import oracle as expected
@@ -27,7 +26,7 @@ from tests.worker.judging import task_source
 
 
 def warm(source):
-    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source), Fidelity.SEARCH)
+    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source))
 
 
 def working_bytes(cases, device=None):
@@ -56,6 +55,7 @@ def test_a_large_reference_gets_what_it_is_known_to_use_and_two_tensors_more():
     assert 3 * size <= trusted_bytes(cases, full) < 3.1 * size < working_bytes(cases)
 
 
+@pytest.mark.slow
 @given(
     sizes=st.tuples(*3 * [st.integers(1, 1 << 34)]),
     is_known=st.booleans(),

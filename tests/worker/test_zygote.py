@@ -153,6 +153,7 @@ class ModelNew""",
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "is_there"), [
     pytest.param(HONEST_CPP, False, marks=pytest.mark.slow), (OPERATOR, True),
 ])  # fmt: skip
@@ -226,6 +227,7 @@ def test_its_environment_is_an_allow_list(monkeypatch):
     assert given["TRITON_INTERPRET"] == "1"
 
 
+@pytest.mark.slow
 def test_nothing_that_it_imports_asks_for_devices(tmp_path):
     """The driver starts threads in who asks it, and a process with threads cannot fork."""
     code = (

@@ -17,6 +17,7 @@ from evolve.app.bench.plan import Entry, Plan
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.inputs import load_task
 from evolve.app.session import is_done, keep
+from evolve.app.team import quotas
 from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
@@ -147,6 +148,7 @@ class Bench:
     async def _take(self, entry: Entry, *, alone: bool = False) -> None:
         """All remaining work of one task; a failure beside others is repeated alone."""
         start = time.monotonic()
+        quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
         try:
             run, config = await self._begun(entry, alone=alone)
             if not is_done(run, config):
@@ -258,8 +260,9 @@ class Bench:
         pipeline = Pipeline(
             engine,
             self._evaluator,
-            components.build_termination(config),
+            quotas.termination(self._store, run, config),
             listeners=[feed],
+            heard=feed.answered,
             say=_nothing,
             serial=config["deterministic"],
             drain_s=DRAIN_S,

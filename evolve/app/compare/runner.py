@@ -18,6 +18,7 @@ from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
 from evolve.app.recall import refuse_recall
 from evolve.app.session import is_done, search
+from evolve.app.team import quotas
 from evolve.app.validation import Request, read_request
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -242,6 +243,7 @@ async def _search(
     if entry.is_done:
         frontend.say(f"run {run.name} is finished: {run.reason}")
         return True
+    quotas.refuse_over_quota(recorded, run)
     frontend.say(f"run {run.name} in {store.location}")
     # Compared runs have to be verified, however late: the limit applies to the search only.
     return (await search(store, run, recorded, judge, frontend, late_s=math.inf)).finished

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +30,13 @@ from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
 from evolve.app.config.presets import preset_of, search_of, without_retyped
 from evolve.app.config.schema import RunConfig
+from evolve.app.config.submission import (
+    PlainJob,
+    Returned,
+    launcher_of,
+    results,
+    with_defaults,
+)
 from evolve.app.config.suggest import option_meant, setting_meant
 from evolve.core.errors import EvolveError, UsageError
 
@@ -105,8 +113,12 @@ def _hydra_to_itself() -> Iterator[None]:
         GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
 
-def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> int:
+def run_with_hydra(
+    words: Sequence[str], job: Callable[[DictConfig], int], submitted: PlainJob | None = None
+) -> int:
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
+
+    With `hydra/launcher=` other processes execute `submitted`, a function of a module, instead.
 
     Returns:
         The highest exit status of the jobs; 0 if Hydra only printed something.
@@ -120,6 +132,10 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
         with _our_words(words):  # Hydra itself composes twice: 0.2 s more
             return job(compose(words))
     register_schema()
+    if launcher := launcher_of(words):
+        if submitted is None:
+            raise UsageError(f"hydra/launcher={launcher} is for searches; leave it out")
+        return _submit(words, launcher, submitted)
     codes = [0]
     errors: list[EvolveError | OSError] = []
 
@@ -150,6 +166,21 @@ def run_with_hydra(words: Sequence[str], job: Callable[[DictConfig], int]) -> in
     if errors:
         raise errors[0]
     return max(codes)
+
+
+def _submit(words: Sequence[str], launcher: str, job: PlainJob) -> int:
+    """Let a launcher execute the jobs of a sweep; the highest of their exit statuses."""
+    overrides = _opened([word for word in words if "=" in word and not word.startswith("-")])
+    overrides = with_defaults(overrides, launcher)
+    with (
+        _our_words(words),
+        _hydra_to_itself(),
+        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
+    ):
+        initialised = GlobalHydra.instance().hydra
+        assert initialised is not None
+        sweep = partial(initialised.multirun, with_log_configuration=False)
+        return max(results(lambda: sweep("config", Returned(job), overrides)))
 
 
 def _opened(words: Sequence[str]) -> list[str]:

@@ -10,8 +10,8 @@ from evolve.store import RunRow
 
 # Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
 # device and sandbox, and trackers.
-MAY_DIFFER = ("termination", "llm", "device", "cluster", "sandbox", "store", "trackers")
-KEPT = ("termination", "llm", "trackers")  # of these, a resume's changes persist
+MAY_DIFFER = ("termination", "llm", "agent", "device", "cluster", "sandbox", "store", "trackers")
+KEPT = ("termination", "llm", "agent", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names
 APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
 

@@ -125,10 +125,11 @@ class Cluster:
 
 
 class ModelKind(Enum):
-    """Who answers operators: a model, several, or the recorded answers of a run."""
+    """The source of answers: a model, several, a program, or the recorded answers of a run."""
 
     single = "single"
     ensemble = "ensemble"
+    command = "command"
     replay = "replay"
 
 
@@ -145,7 +146,8 @@ class ModelPrice:
 class Models:
     """One model by `model`, or several by `models`; `run` (whose answers) is for replay.
 
-    See `evolve.llm.ModelSettings` for the others.
+    `command` and `environment` are of `evolve.llm.CommandModel`; see `evolve.llm.ModelSettings`
+    for the others.
     """
 
     kind: ModelKind = ModelKind.single
@@ -153,6 +155,8 @@ class Models:
     models: dict[str, Any] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     run: str | None = None
+    command: list[str] | None = None
+    environment: list[str] = field(default_factory=list)
     api_base: str | None = None
     key_variable: str | None = None
     price: ModelPrice = field(default_factory=ModelPrice)
@@ -208,12 +212,26 @@ class StoreSettings:
 
 
 @dataclass
+class AgentSettings:
+    """A coding agent that answers the operator `agent`, with the limits of an episode."""
+
+    command: str | None = None
+    verdicts: int = 8
+    deadline: str = "20m"
+    usd: float | None = None
+    slots: int = 1
+    environment: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+
+@dataclass
 class RunConfig:
     """The root. `evolve run --help` prints it composed."""
 
     task: str = MISSING
     task_config: TaskSettings = field(default_factory=TaskSettings)
     name: str | None = None
+    project: str | None = None
     on_exists: OnExists = OnExists.error
     seed: int = 0
     deterministic: bool = False
@@ -225,6 +243,7 @@ class RunConfig:
     operators: dict[str, Any] = field(default_factory=dict)
     schedule: Any = MISSING
     llm: Models = field(default_factory=Models)
+    agent: AgentSettings = field(default_factory=AgentSettings)
     knowledge: Any = MISSING
     memory: Recall = field(default_factory=Recall)
     methods: dict[str, Any] = field(default_factory=dict)

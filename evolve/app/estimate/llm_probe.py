@@ -75,11 +75,13 @@ async def sample_calls(
 ) -> tuple[list[Sample], int] | None:
     """Ask every model as a run would ask after its seeds were judged; None without a model.
 
+    None for a run with a coding agent too.
+
     The second part is how many calls may be under way at once. Calls are committed, charged and
     kept as those of a run, in a database of their own (`FILE`), and stay within the run's limits.
     """
-    if not has_model(config):
-        return None
+    if not has_model(config) or config["agent"]["command"]:
+        return None  # an agent's episode takes minutes, and tries programs as steps of a run
     path = folder_of(location_of(config)) / FILE
     with Store.open(path, create=True) as store:
         names = {run.name for run in store.runs()}

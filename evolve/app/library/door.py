@@ -9,7 +9,7 @@ from typing import Any
 
 from evolve.app.config.compose import compose, to_plain
 from evolve.app.database import place
-from evolve.app.device import device_words, kind_here, require_language
+from evolve.app.device import device_words, kind_here
 from evolve.app.launch import launch
 from evolve.app.library.blocking import blocking
 from evolve.app.library.evaluation import Place, judge, request_for
@@ -133,7 +133,6 @@ async def evaluate_async(
     _require("device", device, device_words())
     place = Place(device=kind_here(device))
     text = _program(source)
-    require_language(text, "source", place.device)
     with tempfile.TemporaryDirectory(prefix="evolve-task-") as folder:
         request = request_for(
             text,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.app.database import open_store
-from evolve.app.device import start_local
+from evolve.app.device import require_language, start_local
 from evolve.app.frontend import Frontend
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
@@ -97,7 +97,12 @@ def recorded(
 
 
 async def judge(
-    request: EvaluationRequest, place: Place, frontend: Frontend, store: str | None = None
+    request: EvaluationRequest,
+    place: Place,
+    frontend: Frontend,
+    store: str | None = None,
+    *,
+    name: str = "source",
 ) -> Verdict:
     """Judge a program, and audit its task first.
 
@@ -106,11 +111,13 @@ async def judge(
         place: where.
         frontend: shows progress.
         store: a database that may know the verdict; None: it is judged in any case.
+        name: of the program in messages.
 
     Raises:
-        UsageError: a device or sandbox that this host does not offer, or a bad task.
+        UsageError: a language, device or sandbox that this host does not offer, or a bad task.
         EvaluatorUnavailable: the judge does not come up, or ends.
     """
+    require_language(request.source, name, place.device)
     with frontend.doing("starting the judge", plain=False):
         evaluator = await start_local(
             place.device,

@@ -21,6 +21,7 @@ from evolve.core.model import (
     ModelRequest,
     Reservation,
     Usage,
+    conversation,
     not_committed,
 )
 from evolve.report.text import write_text
@@ -134,13 +135,6 @@ def _refuse_stale(folder: Path, stem: str, key: str) -> None:
 
 def _replies(folder: Path, stem: str) -> list[Path]:
     return [path for suffix in _REPLIES if (path := folder / (stem + suffix)).exists()]
-
-
-def conversation(request: ModelRequest) -> str:
-    """The messages as one text, each under its role."""
-    return "\n\n".join(
-        f"<!-- {message.role} -->\n\n{message.content.strip()}" for message in request.messages
-    ) + ("\n")
 
 
 def is_requests(path: Path) -> bool:

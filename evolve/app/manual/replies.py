@@ -24,7 +24,7 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
         if isinstance(answer, str):
             yield f"not told: {answer}"
             continue
-        if wrong := _misplaced(search, answer):
+        if wrong := misplaced(search, answer):
             yield f"not told: {answer.path.name}: {wrong}"
             continue
         ticket = search.store.ticket(search.run.id, answer.sequence)
@@ -44,7 +44,7 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
     yield f"next        evolve resume {name}, or evolve batch {name} -o in.jsonl"
 
 
-def _misplaced(search: "Search", answer: Answer) -> str:
+def misplaced(search: "Search", answer: Answer) -> str:
     """Why an answer cannot be told to this ticket; empty if it can."""
     if answer.run != search.run.name:
         return f"it is of run {answer.run}, not of {search.run.name}; tell that run"

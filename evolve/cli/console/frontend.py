@@ -11,7 +11,7 @@ from evolve.cli.console.progress import doing
 from evolve.cli.console.summary import summary
 from evolve.cli.console.terminal import notify, wrapped
 from evolve.cli.exit_status import INTERRUPTED
-from evolve.cli.signals import handling
+from evolve.cli.signals import handling, reason_of
 from evolve.core.errors import UsageError
 from evolve.core.run_store import RunStore
 from evolve.report.run.facts import RunFacts, gather
@@ -67,7 +67,7 @@ class Terminal:
                     self._leave(leave)
                 self.say(f"{number.name}: finishing what is under way; Ctrl-C again leaves at once")
             stopping = True
-            stop(f"stopped by {number.name}")
+            stop(reason_of(number))
 
         with handling(on_signal):
             yield

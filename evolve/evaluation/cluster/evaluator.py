@@ -19,11 +19,11 @@ from evolve.evaluation.cluster.connection import (
 from evolve.evaluation.cluster.judge import SEATS
 from evolve.evaluation.cluster.remote import answer
 from evolve.evaluation.cluster.seat import LEAVE_S, Seat
-from evolve.evaluation.faults import PlaceLost
 from evolve.evaluation.local import worker_options
-from evolve.evaluation.place import Deadlines
-from evolve.evaluation.pool import PATIENCE_S, Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
+from evolve.worker.service.dispatch.faults import PlaceLost
+from evolve.worker.service.dispatch.place import Deadlines
+from evolve.worker.service.dispatch.pool import PATIENCE_S, Pool
 
 BEAT_S = 2.0
 RETRY_S = 1.0

@@ -12,9 +12,9 @@ from typing import Any
 
 import evolve
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.evaluation.faults import FAULTS, PlaceLost
 from evolve.evaluation.local import package_path, worker_environment
-from evolve.evaluation.process import WorkerProcess
+from evolve.worker.service.dispatch.faults import FAULTS, PlaceLost
+from evolve.worker.service.dispatch.process import WorkerProcess
 
 SEATS = 4  # searches with a worker on one GPU: each holds a few GB of its memory
 SILENCE_S = 60.0  # after which a search that does nothing here has gone

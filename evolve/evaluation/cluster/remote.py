@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.evaluation.cluster.connection import ray_module, why_lost
-from evolve.evaluation.faults import CLOSED, FAULTS, PlaceLost, WorkerDied
+from evolve.worker.service.dispatch.faults import CLOSED, FAULTS, PlaceLost, WorkerDied
 
 MARGIN_S = 60.0  # the node keeps deadlines itself
 

@@ -7,9 +7,9 @@ import evolve
 from evolve.core.errors import UsageError
 from evolve.evaluation.cluster.connection import gpus_of
 from evolve.evaluation.cluster.remote import RemoteWorker, answer
-from evolve.evaluation.faults import PlaceLost
-from evolve.evaluation.place import Deadlines, Place
-from evolve.evaluation.pool import Pool
+from evolve.worker.service.dispatch.faults import PlaceLost
+from evolve.worker.service.dispatch.place import Deadlines, Place
+from evolve.worker.service.dispatch.pool import Pool
 
 LOST_S = 30.0  # without an answer, after which a judge is given up
 LEAVE_S = 5.0

@@ -5,7 +5,7 @@ neither seeds, nor processes, nor the way there: a mutant and the reference are 
 is provably wrong if its error is over four times the budget, or if it crashes or hangs, on
 any of its inputs; the first proof ends the search for one. All others are equivalent, or unproven.
 
-JSON lines: the first says what to judge by, each later one names a source, each gets one answer.
+JSON lines: the first holds the task, each later one names a source, each gets one answer.
 """
 
 import json

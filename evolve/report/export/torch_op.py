@@ -22,7 +22,6 @@ from evolve.report.text import make_folder, one_line, printable, write_text
 
 NAMESPACE = "evolve"
 TEMPLATES = Path(__file__).parent / "templates"
-DEVICES = ("cpu", "cuda")
 
 _OPERAND_ROUNDING = {"ieee": 0.0, "tf32": 2.0**-11, "half": 2.0**-8}
 _NEEDS = {

@@ -31,7 +31,7 @@ class Node:
     parent: int | None
     x: float
     y: float
-    shape: str  # winner | elite | kept | failed
+    shape: str  # winner | elite | kept | failed | unjudged
     heat: float | None
     on_path: bool
     title: str
@@ -189,7 +189,9 @@ def _shape(digest: str, data: Mapping[str, Any], path: Sequence[str], held: set[
         return "winner"
     if digest in held:
         return "elite"
-    return "kept" if data.get("status") == "correct" else "failed"
+    if "status" not in data:
+        return "unjudged"
+    return "kept" if data["status"] == "correct" else "failed"
 
 
 def _label(data: Mapping[str, Any]) -> str:

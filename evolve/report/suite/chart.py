@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from evolve.report.comparison.chart import TITLES, Chart, Line, Scale, staircase_path, x_ticks
+from evolve.report.charts import Chart, Line, Scale
+from evolve.report.comparison.chart import TITLES, chart
 from evolve.report.comparison.curves import Curve
-from evolve.report.run.progress_chart import SIDE, Tick, ratio_ticks
 from evolve.report.suite.results import TaskResult
-from evolve.report.text import TIMES
 
 AXES = ("evaluations", "wall_time_s")
 _PLACES = 200  # of a curve; between them nothing is drawn
@@ -29,19 +28,9 @@ def _chart(axis: str, curves: Sequence[Curve]) -> Chart | None:
     steps = [(place, _mean_at(curves, axis, place)) for place in {*chosen, places[-1]}]
     steps = [(0.0, 1.0), *sorted(steps), (end, _mean_at(curves, axis, end))]
     values = [value for _, value in steps]
-    margin = max((max(values) / min(values)) ** 0.06, 1.02)
-    scale = Scale(min(values) / margin, max(values) * margin, end)
-    line = Line(style="line-0", label="", path=staircase_path(steps, scale), band="")
-    return Chart(
-        title=f"{TITLES[axis]} of each task",
-        lines=[line],
-        x_ticks=x_ticks(axis, scale),
-        y_ticks=[
-            Tick(f"{tick:g}{TIMES}", scale.y(tick) / SIDE * 100)
-            for tick in ratio_ticks(scale.low, scale.high)
-        ],
-        one=scale.y(1.0),
-    )
+    scale = Scale.around(min(values), max(values), 0.0, end)
+    line = Line(style="line-0", label="", path=scale.staircase(steps), band="")
+    return chart(f"{TITLES[axis]} of each task", axis, [line], scale)
 
 
 def _mean_at(curves: Sequence[Curve], axis: str, place: float) -> float:

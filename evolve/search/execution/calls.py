@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,19 @@ class Call:
     sent: float = 0.0  # on the clock of `time.monotonic`
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A call that has ended, as trackers get it.
+
+    `ticket` is the step as it stands with the reply; times are on the clock of `time.monotonic`.
+    """
+
+    ticket: Ticket
+    reply: ModelReply
+    began: float
+    ended: float
+
+
 @dataclass(slots=True)
 class Pause:
     """A model that did not accept a call: nothing is asked of it before `until`, then one call."""
@@ -50,6 +63,7 @@ class Calls:
         slots: how many calls may be under way at once.
         say: shows a line to the user.
         pace: hears how long calls take, and whether a program came of them.
+        heard: gets every call that has ended.
     """
 
     def __init__(
@@ -59,12 +73,14 @@ class Calls:
         slots: int,
         say: Callable[[str], None],
         pace: LLMConcurrency,
+        heard: Callable[[Answered], None] = lambda event: None,
     ) -> None:
         self._search = search
         self._model = model
         self._slots = slots
         self._say = say
         self._pace = pace
+        self._heard = heard
         self._waiting: deque[Ticket] = deque()
         self._running: dict[asyncio.Task[ModelReply], Call] = {}
         self._pauses: dict[str, Pause] = {}
@@ -107,7 +123,14 @@ class Calls:
         """The models that a new request would be sent to at once."""
         if self._model is None or self._refused or self.expected >= self._slots:
             return []
-        return [card.name for card in self._model.models if card.name not in self._pauses]
+        running = [call.ticket for call in self._running.values()]
+        asked = Counter(_name(ticket) for ticket in (*self._waiting, *running))
+        return [
+            card.name
+            for card in self._model.models
+            if card.name not in self._pauses
+            and (card.slots is None or asked[card.name] < card.slots)
+        ]
 
     def add(self, ticket: Ticket) -> None:
         """Queue a ticket whose request has no answer.
@@ -155,6 +178,7 @@ class Calls:
                 continue
             answered = self._keep(call, task.result())
             self._note(call.ticket, task.result())
+            self._tell(call, answered, task.result())
             if answered.request is not None:
                 self.add(answered)
                 continue
@@ -162,6 +186,11 @@ class Calls:
                 self._pace.proposed()
             tickets.append(answered)
         return tickets, failures
+
+    def _tell(self, call: Call, ticket: Ticket, reply: ModelReply) -> None:
+        if call.number is not None:
+            ended = call.sent + reply.latency_s
+            self._heard(Answered(ticket=ticket, reply=reply, began=call.sent, ended=ended))
 
     async def settle(self, patience_s: float) -> None:
         """Give running calls so long to end, after another error.

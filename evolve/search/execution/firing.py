@@ -15,9 +15,13 @@ def too_late(parts: Iterable[tuple[str, object]], termination: TerminationRule) 
     """
     for where, part in parts:
         for name, step in getattr(part, "fires_at", {}).items():
-            then = Progress(proposals=step, evaluations=step, evaluations_at_best=step)
-            if reason := termination.check(then):
+            ends = (termination.check(_after(number)) for number in range(1, step + 1))
+            if reason := next(filter(None, ends), None):
                 yield (
                     f"{where}.{name} has no effect: it would first act at step {step}, and the run "
                     f"ends before ({reason}); lower it, or raise the limit"
                 )
+
+
+def _after(steps: int) -> Progress:
+    return Progress(proposals=steps, evaluations=steps, evaluations_at_best=steps)

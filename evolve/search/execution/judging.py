@@ -16,12 +16,16 @@ MAX_ATTEMPTS = 3  # starts of one evaluation before its ticket is closed as our 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One step that was told, as listeners (live display, trackers) get it."""
+    """One step that was told, as listeners (live display, trackers) get it.
+
+    `began` is when its evaluation began on the clock of `time.monotonic`.
+    """
 
     ticket: Ticket
     evaluation: Evaluation
     offer: Offer | None
     progress: Progress
+    began: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +128,11 @@ class Judging:
     def _tell(self, ticket: Ticket, evaluation: Evaluation) -> Told:
         offer = self._search.tell(ticket, evaluation)
         return Told(
-            ticket=ticket, evaluation=evaluation, offer=offer, progress=self._search.progress
+            ticket=ticket,
+            evaluation=evaluation,
+            offer=offer,
+            progress=self._search.progress,
+            began=self._began[ticket.sequence].since,
         )
 
     async def _evaluate(self, ticket: Ticket, request: EvaluationRequest) -> Evaluation:

@@ -12,9 +12,10 @@ from pathlib import Path
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
-from evolve.core.protocols import Evaluator, TerminationRule
+from evolve.core.protocols import Evaluator, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
-from evolve.search.execution.calls import Calls
+from evolve.search.execution.bench import SearchBench
+from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
@@ -60,6 +61,7 @@ class Pipeline:
         evaluator: the judge.
         termination: when to stop, and why.
         listeners: called after every told step, in order; they must not raise.
+        heard: called after every call of a model; it must not raise.
         say: shows a line to the user, such as that an endpoint is down.
         stop_file: the run ends when this file exists.
         drain_s: how long running work may take after `request_stop`. Evaluations that still run
@@ -82,6 +84,7 @@ class Pipeline:
         termination: TerminationRule,
         *,
         listeners: Iterable[Listener] = (),
+        heard: Callable[[Answered], None] = lambda event: None,
         say: Callable[[str], None] = lambda line: None,
         stop_file: Path | None = None,
         drain_s: float = 15.0,
@@ -94,7 +97,10 @@ class Pipeline:
     ) -> None:
         self._search = search
         self._termination = termination
-        self._listeners = tuple(listeners)
+        bench = SearchBench(search, self._take_offered, lambda: self._limits.reason(certain=True))
+        if isinstance(search.model, TriesPrograms):
+            search.model.judged_by(bench)
+        self._listeners = (*listeners, bench.told)
         self._say = say
         self._drain_s = drain_s
         self._verify = verify
@@ -106,7 +112,7 @@ class Pipeline:
         self._rounds = Rounds(search.batch)
         self._reserve = Reserve()
         self._judging = Judging(search, evaluator, self._took)
-        self._calls = Calls(search, search.model, slots, say, self._pace)
+        self._calls = Calls(search, search.model, slots, say, self._pace, heard)
         self._proposed: deque[Ticket] = deque()  # waits for a slot of the judge
         self._limits = Limits(
             search,
@@ -139,6 +145,7 @@ class Pipeline:
         """Leave the run to a resume, for a process that exits right after this."""
         self._judging.withdraw()
         self._beat()
+        self._search.store.log("interrupted", self._search.run.name, reason)
         self._search.store.release(self._search.run.id, "interrupted", reason)
 
     @property
@@ -168,6 +175,8 @@ class Pipeline:
         collect_seldom()
         store, run = self._search.store, self._search.run
         store.claim(run.id)
+        if self._search.progress.wall_time_s:
+            store.log("resumed", run.name)
         outcome = Outcome(reason="the process ended", finished=False)
         try:
             outcome = await self._search_and_verify()
@@ -191,6 +200,7 @@ class Pipeline:
             finally:
                 self._beat()
                 state = "finished" if outcome.finished else "interrupted"
+                store.log(state, run.name, outcome.reason)
                 store.release(run.id, state, outcome.reason)
 
     async def _search_and_verify(self) -> Outcome:
@@ -405,6 +415,11 @@ class Pipeline:
                 self._say(said)
             if number >= MAX_FAILURES:
                 self._gave_up = said
+
+    def _take_offered(self, ticket: Ticket) -> None:
+        """A program that a model tries while it answers: that call has given one."""
+        self._failures[True] = 0
+        self._take(ticket)
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""

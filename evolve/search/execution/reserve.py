@@ -92,5 +92,5 @@ def _usual(numbers: Collection[float]) -> float:
 
 def _pairs(evaluation: Evaluation) -> int:
     """Pairs of processes that were timed."""
-    cases = (case.get("overhead_ms", ()) for case in evaluation.samples.values())
-    return max(map(len, cases), default=1)
+    cases = evaluation.case_samples.values()
+    return max((len(case.overhead_ms) for case in cases), default=1)

@@ -6,11 +6,11 @@ from typing import Any
 
 import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CallFailed, CallOverdue, PlaceLost, WorkerDied
 from evolve.serve.asgi import Receive, Scope, Send, send_json
 from evolve.serve.pull.broker import Session
 from evolve.serve.pull.protocol import VERSION
 from evolve.serve.pull.registry import Registry
+from evolve.worker.service.dispatch.faults import CallFailed, CallOverdue, PlaceLost, WorkerDied
 
 MAX_SLOTS = 256  # of one worker
 MAX_TEXT = 200  # characters of a name

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.evaluation.faults import CLOSED, CallOverdue, PlaceLost, WorkerDied
 from evolve.serve.pull.protocol import POLLS_PER_LEASE, Call, key_of
+from evolve.worker.service.dispatch.faults import CLOSED, CallOverdue, PlaceLost, WorkerDied
 
 MAX_LOST = 1024  # calls of lost workers, which may still be answered
 SLACK_S = 60.0  # behind a call's deadline, which the worker keeps, for the way there and back

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
-from evolve.evaluation.place import Deadlines
-from evolve.evaluation.pool import PATIENCE_S, Pool
 from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.serve.guard import Guard
 from evolve.serve.http import listen, serving, url_of
 from evolve.serve.pull.app import PullApp
 from evolve.serve.pull.client import MAX_PAUSE_S
 from evolve.serve.pull.registry import Registry
+from evolve.worker.service.dispatch.place import Deadlines
+from evolve.worker.service.dispatch.pool import Pool
 
 FAREWELL_S = 1.0  # for workers to hear that the search is over
 GATHER_S = MAX_PAUSE_S + 0.5  # all workers that an earlier search had are back by then
@@ -85,12 +85,6 @@ class PullEvaluator(PooledEvaluator):
 
         No other worker gets the evaluations that those have finished or under way.
         """
-        arrived = self._registry.arrived
         ready = asyncio.get_running_loop().time() + gather_s
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                await arrived.wait()
-        if not arrived.is_set():
-            say(f"no worker has come yet; {MISSING}")
-            await arrived.wait()
+        await self._pool.arrival()
         await asyncio.sleep(max(0.0, ready - asyncio.get_running_loop().time()))

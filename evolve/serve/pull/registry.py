@@ -8,11 +8,11 @@ from typing import Any
 from evolve.core.devices import kind_of_class
 from evolve.core.errors import UsageError
 from evolve.evaluation.checked import read_evaluation
-from evolve.evaluation.faults import CallFailed, WorkerDied
-from evolve.evaluation.place import Deadlines, Place
-from evolve.evaluation.pool import Pool
 from evolve.serve.pull.broker import Broker, Session
 from evolve.serve.pull.protocol import EVALUATE
+from evolve.worker.service.dispatch.faults import CallFailed, WorkerDied
+from evolve.worker.service.dispatch.place import Deadlines, Place
+from evolve.worker.service.dispatch.pool import Pool
 
 
 class RemoteWorker:
@@ -79,12 +79,10 @@ class Registry:
 
     Attributes:
         broker: hands out calls to them.
-        arrived: set as soon as one has come.
     """
 
     def __init__(self, pool: Pool, kind: str, lease_s: float) -> None:
         self.broker = Broker(lease_s, self._dismiss)
-        self.arrived = asyncio.Event()
         self._pool = pool
         self._kind = kind
         self._places: dict[str, Place] = {}  # by session
@@ -118,7 +116,6 @@ class Registry:
                     await self._pool.add(place)
                     on_failure.pop_all()
             session.holds.update(holds)
-            self.arrived.set()
             return session
 
     def look(self, session: Session) -> None:

@@ -2,18 +2,19 @@
 
 import asyncio
 import json
+import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import evolve
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CallFailed
-from evolve.evaluation.place import Place
 from evolve.serve.pull.client import Gone, SearchClient, TooLarge
-from evolve.serve.pull.protocol import POLLS_PER_LEASE, VERSION, Call, may_be_kept
+from evolve.serve.pull.protocol import EVALUATE, POLLS_PER_LEASE, VERSION, Call, may_be_kept
+from evolve.worker.service.dispatch.faults import CallFailed
+from evolve.worker.service.dispatch.place import Place
 
 MAX_KEPT = 32  # answers, for a search that comes back and has lost them
 LEAVE_S = 2.0
@@ -32,6 +33,15 @@ class UnderWay:
     abandoned: bool = False
 
 
+@dataclass
+class Counts:
+    """A worker's evaluations by status, calls that failed, and seconds with the judge."""
+
+    evaluations: Counter[str] = field(default_factory=Counter)
+    failures: int = 0
+    busy_s: float = 0.0
+
+
 class PullWorker:
     """Fetches calls for one judge, and answers them.
 
@@ -47,7 +57,8 @@ class PullWorker:
     ) -> None:
         self._client = client
         self._place = place
-        self._name = name
+        self.name = name
+        self.counts = Counts()
         self._say = say
         self._instance = uuid.uuid4().hex
         self._session = ""
@@ -56,6 +67,16 @@ class PullWorker:
         self._under_way: dict[str, UnderWay] = {}  # by key
         self._undelivered: set[str] = set()  # ids of calls with an answer on the way
         self._kept: OrderedDict[str, Any] = OrderedDict()  # answers by key
+
+    @property
+    def busy(self) -> int:
+        """How many calls the judge is at, or has to come to."""
+        return len(self._under_way)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a search knows this worker."""
+        return bool(self._session)
 
     async def run(self) -> None:
         """Serve the search, and the next one at its address, until cancelled.
@@ -83,14 +104,14 @@ class PullWorker:
             {
                 "protocol": VERSION,
                 "version": evolve.__version__,
-                "name": self._name,
+                "name": self.name,
                 "instance": self._instance,
                 "facts": {**self._place.hello, "slots": self._place.slots},
                 "holds": [*self._kept, *self._under_way],
             },
         )
         self._session, self._lease_s = told["session"], told["lease_s"]
-        self._say(f"{self._name} takes evaluations from {self._client.url}")
+        self._say(f"{self.name} takes evaluations from {self._client.url}")
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
         """Follow the search until it ends, or does not know this worker any more."""
@@ -108,7 +129,7 @@ class PullWorker:
             for data in told.get("calls", ()):
                 self._take(Call.from_json(data), group)
             if told.get("out"):
-                raise PutOut(f"{self._name} gets no more evaluations: {told['out']}")
+                raise PutOut(f"{self.name} gets no more evaluations: {told['out']}")
             if told.get("bye"):
                 await self._rest()
                 return
@@ -153,7 +174,9 @@ class PullWorker:
     async def _judge(self, one: UnderWay) -> None:
         call = one.call
         async with self._slots:
+            start = time.monotonic()
             outcome = {} if one.abandoned else await self._outcome(call)
+            self.counts.busy_s += time.monotonic() - start
         if one.abandoned:
             return
         del self._under_way[call.key]
@@ -164,7 +187,10 @@ class PullWorker:
         try:
             result = await self._place.ask(call.method, call.params, call.deadline_s, call.about)
         except (CallFailed, UsageError) as error:
+            self.counts.failures += 1
             return {"error": {"kind": type(error).__name__, "message": str(error)}}
+        if call.method == EVALUATE:
+            self.counts.evaluations[str(result["status"])] += 1
         if may_be_kept(call.method, result):
             self._kept[call.key] = result
             while len(self._kept) > MAX_KEPT:

@@ -3,12 +3,15 @@
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     ColumnElement,
     Integer,
+    Table,
     Text,
     TypeDecorator,
     cast,
+    event,
     func,
 )
 from sqlalchemy.dialects.postgresql import insert as _insert
@@ -64,3 +67,30 @@ def total(value: ColumnElement[Any]) -> ColumnElement[Any]:
 def unindexed(column: ColumnElement[str]) -> ColumnElement[str]:
     """The column in a condition that no index is to be used for."""
     return column.op("||")("")
+
+
+_REFUSED = "%(table)s is append-only"
+_ON_SQLITE = (
+    "CREATE TRIGGER %(table)s_no_{0} BEFORE {0} ON %(table)s "
+    f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
+)
+_FUNCTION = (
+    "CREATE FUNCTION %(table)s_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_REFUSED}'; END $$"
+)
+_TRIGGER = (
+    "CREATE TRIGGER %(table)s_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %(table)s "
+    "FOR EACH STATEMENT EXECUTE FUNCTION %(table)s_refuse()"
+)
+_APPEND_ONLY = {
+    "sqlite": [_ON_SQLITE.format("update"), _ON_SQLITE.format("delete")],
+    "postgresql": [_FUNCTION, _TRIGGER],
+}
+
+
+def append_only(table: Table) -> None:
+    """Let the database refuse to change or delete rows of this table, from its creation on."""
+    for dialect, statements in _APPEND_ONLY.items():
+        for statement in statements:
+            ddl = DDL(statement)  # type: ignore[no-untyped-call]
+            event.listen(table, "after_create", ddl.execute_if(dialect=dialect))

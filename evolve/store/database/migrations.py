@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from sqlalchemy import Connection
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from evolve.core.errors import UsageError
 from evolve.store.database import lease, schema
+from evolve.store.tables import audit_log
 
 Step = Callable[[Connection], None]
 
@@ -37,7 +38,21 @@ def _revisions(connection: Connection) -> None:
         connection.execute(CreateIndex(index))
 
 
-STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions}
+def _teams(connection: Connection) -> None:
+    """Schema 7: who started a run, quotas, and the audit log; of an older run it is not known."""
+    for name in ("started_by", "host", "project"):
+        column = CreateColumn(schema.run.c[name]).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE run ADD COLUMN {column}")
+    for table in (schema.quota, schema.audit_log):
+        table.create(connection)
+
+
+def _charges(connection: Connection) -> None:
+    """Schema 8: device time of servers counts for quotas."""
+    schema.charge.create(connection)
+
+
+STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions, 7: _teams, 8: _charges}
 """The way to each schema from the one before it."""
 
 OLDEST = min(STEPS) - 1
@@ -74,3 +89,4 @@ def migrate(connection: Connection, version: int) -> None:
             raise lease.refusal(holder)
     for number in range(version + 1, schema.VERSION + 1):
         STEPS[number](connection)
+    audit_log.add(connection, "upgraded", detail=f"schema {version} to {schema.VERSION}")

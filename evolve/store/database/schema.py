@@ -22,9 +22,9 @@ from sqlalchemy import (
     text,
 )
 
-from evolve.store.database.dialect import WHOLE, WORDS
+from evolve.store.database.dialect import WHOLE, WORDS, append_only
 
-VERSION = 6
+VERSION = 8
 """Stamped into every database; other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -100,7 +100,7 @@ run = Table(
     _amount("device_time_s"),
     _amount("active_s"),
     _count("calls"),
-    # What calls were charged, and what those under way may come to at most.
+    # The charges of calls, and the most that those under way may come to.
     _count("tokens"),
     _count("tokens_reserved"),
     _amount("usd"),
@@ -110,6 +110,10 @@ run = Table(
     _count("evaluations_at_best"),
     # upper bound of the ratio that the next improvement has to lie above entirely
     Column("best_to_beat", Float),
+    # of the process that created it; "" in runs that are older than these columns
+    _text("started_by", ""),
+    _text("host", ""),
+    _text("project", ""),
 )
 
 run_operator = Table(
@@ -121,7 +125,7 @@ run_operator = Table(
     sqlite_with_rowid=False,
 )
 
-arm = Table(  # what a scheduler chooses between, and what each choice has cost and brought
+arm = Table(  # the choices of a scheduler, with the cost and the gain of each
     "arm",
     metadata,
     _reference("run", "run", primary_key=True),
@@ -237,7 +241,7 @@ request = Table(
     _text("model"),
     _text("parameters"),
     _text("memo"),
-    Column("reading", WORDS),  # what the operator made of the reply
+    Column("reading", WORDS),  # the operator's reading of the reply
     _count("revision"),  # texts of one round, from 0: an open one may be composed anew
     _count("judged"),  # evaluations and screens of the run when it was composed
     # Selected parents (digests) of a text that another one of its round stands for; NULL: it stands
@@ -267,7 +271,7 @@ call = Table(
     Column("usd_reserved", Float),
     Column("tokens", WHOLE),  # charged; NULL while the call is under way
     Column("usd", Float),  # charged; NULL also where the cost is unknown
-    _text("model", ""),  # as the endpoint names what answered
+    _text("model", ""),  # the endpoint's name of the model that answered
     _text("finish_reason", ""),
     _text("error", ""),
     Column("usage", WORDS),
@@ -369,6 +373,41 @@ visit = Table(  # what came of a program as a parent; evolve.core.elites.Visits 
     sqlite_with_rowid=False,
 )
 Index("visit_top", visit.c.run, visit.c.parent, visit.c.top)
+
+quota = Table(
+    "quota",
+    metadata,
+    Column("kind", WORDS, primary_key=True),  # user | project
+    Column("name", WORDS, primary_key=True),
+    Column("usd", Float),
+    Column("device_time_s", Float),
+    _text("since", ""),
+    sqlite_with_rowid=False,
+)
+
+charge = Table(  # device time of servers, which have no runs
+    "charge",
+    metadata,
+    Column("day", WORDS, primary_key=True),  # ISO 8601, UTC
+    Column("user", WORDS, primary_key=True),
+    Column("project", WORDS, primary_key=True),
+    _amount("device_time_s"),
+    sqlite_with_rowid=False,
+)
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    _id(),
+    _text("time"),
+    _text("user"),
+    _text("host"),
+    _text("action"),
+    _text("run", ""),  # a name: the log outlives runs, and tells of more than runs
+    _text("detail", ""),
+)
+Index("audit_log_run", audit_log.c.run, audit_log.c.id)
+append_only(audit_log)
 
 STATISTICS = {
     ("ticket", "ticket_sequence"): "1000000 100000 1",

@@ -241,7 +241,7 @@ class SqliteDatabase(Database):
         return self.read(maintenance.size) | {"log": maintenance.log_size(self.path)}
 
     def prune(self, run: int, owner: str, keep: int | None) -> Pruned:
-        """Drop what is not kept, and make the file smaller."""
+        """Drop samples and feedback beyond `keep`, and make the file smaller."""
         return maintenance.prune(self, run, owner, keep)
 
     def upgrade(self) -> int:

@@ -21,6 +21,8 @@ from evolve.core.task import Task
 from evolve.store.database import blobs, lease, schema
 from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, run, run_operator
+from evolve.store.database.user import current_host, current_user
+from evolve.store.tables import audit_log
 
 _holder = schema.lease
 _ROWS: Select[Any] = (
@@ -97,8 +99,12 @@ def create(
         "baseline": str(config.get("baseline", "eager")),
         "state": "running",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started_by": current_user(),
+        "host": current_host(),
+        "project": str(config.get("project") or ""),
     }
     connection.execute(insert(run), row)
+    audit_log.add(connection, "started", name, f"project {row['project']}" * bool(row["project"]))
     return find(connection, name)
 
 
@@ -325,6 +331,9 @@ def _run_row(row: Row[Any]) -> RunRow:
         state=state,
         reason=reason,
         created=row.created,
+        user=row.started_by,
+        host=row.host,
+        project=row.project,
     )
 
 

@@ -6,9 +6,8 @@ also if a paper's own checker would have let it pass. Every speedup enters as `w
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
 
-from evolve.core.evaluation import sample_sets
+from evolve.core.evaluation import CaseSamples
 from evolve.core.measurement import middle
 from evolve.core.program import launches_triton
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
@@ -142,8 +141,8 @@ def _bucket_means(step: Step, case: str) -> list[float]:
     """Of one case: for every pair of processes the ratio of their blocks' times."""
     means = []
     for judged in step.timings(step.baseline):
-        for found in sample_sets(judged.samples.get(case, {})):
-            times: Mapping[str, Sequence[Sequence[float]]] = found.get("ms", {})
+        samples = CaseSamples.from_json(judged.samples.get(case))
+        for times in (samples.ms, *(other.ms for other in samples.separate)):
             if step.baseline not in times or _CANDIDATE not in times:
                 continue
             pairs = zip(times[step.baseline], times[_CANDIDATE], strict=True)

@@ -5,7 +5,6 @@ Opens no device and needs none, so that it also speaks if nothing can be judged.
 
 import csv
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -16,6 +15,8 @@ import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
+
+from evolve.worker.base.versions import package_version
 
 _PATIENCE_S = 30
 _GPU_FIELDS = {
@@ -44,7 +45,7 @@ def examine_host() -> dict[str, Any]:
     compiler = os.environ.get("CC", "cc")
     return {
         "python": platform.python_version(),
-        "triton": _distribution("triton"),
+        "triton": package_version("triton"),
         "torch": _torch(),
         "driver": {"gpus": _driver_gpus(), "cuda": _driver_cuda(), "slices": _mig_slices()},
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -78,13 +79,6 @@ def major(version: str) -> int:
     """The 12 of `12.8`; 0 if a text does not begin with a number."""
     first = version.partition(".")[0].strip()
     return int(first) if first.isdigit() else 0
-
-
-def _distribution(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _torch() -> dict[str, Any]:

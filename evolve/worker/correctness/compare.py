@@ -38,7 +38,7 @@ class Checked(Protocol):
 class Judgement:
     """`CORRECT`, or what is wrong, with feedback for the kernel's author.
 
-    `margin` is the largest error over what is allowed: at most 1 if values are right; None
+    `margin` is the largest error over the allowed one: at most 1 if values are right; None
     if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
     is exceeded and the outcome is right all the same, so that the more exact never has the larger.
     `rules` name the freedom that a right outcome has used (`freedom`).
@@ -74,7 +74,7 @@ def judge(
     Finding out what a wrong outcome looks like takes longer than judging it; `explain=False` leaves
     it out of the feedback.
 
-    An ill-conditioned task may excuse what is off by more than its own size, which takes four runs
+    An ill-conditioned task may excuse values off by more than their own size, which takes four runs
     of the reference in fp64. `excuse=False` is for who asks whether an outcome is there at all: one
     is wrong then that is off by half of its own size in most of its blocks.
     """
@@ -166,7 +166,7 @@ def _judge_values(
     else:
         output, own, truth = real(output), real(own), real(truth)
         margin, off = _margin(output, own, truth, budget)
-        # What is not finite stays wrong: there the excuse only says which of the others are right.
+        # Values that are not finite stay wrong: the excuse only says which others are right.
         may_help = explain or margin < math.inf
         if margin > 1.0 and may_help and (excuse or off < _NOT_THERE):
             wide = expected.wide_budgets[index]
@@ -203,7 +203,7 @@ def _integers_off(output: Tensor, own: Tensor) -> str:
 def _margin(
     output: Tensor, own: Tensor, truth: Tensor, budget: OutputBudget
 ) -> tuple[float, float]:
-    """The largest error over what is allowed, and that of most blocks over their own size."""
+    """The largest error over the allowed one, and that of most blocks over their own size."""
     if not budget.finite and bool(_unexpected_nonfinite(output, own, truth).any()):
         return math.inf, math.inf
     rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)

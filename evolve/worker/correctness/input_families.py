@@ -1,4 +1,4 @@
-"""Named families of inputs, made from a task's own, to show what its usual values hide.
+"""Named families of inputs, made from a task's own, to show faults that its usual values hide.
 
 A family changes only floating tensors, and keeps what the task's own values look like they keep:
 integral values, rows that sum to one, symmetric and structurally zero matrices, bounded ranges and

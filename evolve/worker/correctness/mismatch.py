@@ -1,4 +1,4 @@
-"""In words: how a wrong output differs from what was expected, without giving values away.
+"""In words: how a wrong output differs from the expected one, without giving values away.
 
 Every explanation is a hypothesis about the mistake that was tested on the numbers: the truth,
 transformed as the mistake would, has to give the output to a thousandth. Tensors may be on any
@@ -27,7 +27,7 @@ def describe_mismatch(output: Tensor, truth: Tensor, wrong: Tensor, margin: floa
         output: The candidate's.
         truth: The right values, same shape and device.
         wrong: Which elements are wrong.
-        margin: Largest error over what is allowed, infinite for integers and NaN.
+        margin: Largest error over the allowed one, infinite for integers and NaN.
     """
     share = int(wrong.sum()) / max(1, wrong.numel())
     parts = [f"{share:.2%} of elements wrong"]

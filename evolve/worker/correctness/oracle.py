@@ -43,7 +43,7 @@ _MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
 _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
-CUT_STEP = 2.0**-11  # half of what may be cut off where an operand is read as TF32
+CUT_STEP = 2.0**-11  # half of the part that is cut off if an operand is read as TF32
 _PRODUCTS = {  # where the first of two operands stands
     _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
     _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,

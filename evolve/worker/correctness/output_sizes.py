@@ -1,7 +1,8 @@
 """Bytes of a reference's outputs and temporaries, found out on tensors that have no values.
 
-A convolution whose outcome is pooled at once may need fifty times what goes in and comes out. Its
-processes have to have room for that, and it has to be known before any of them is started.
+A convolution whose outcome is pooled at once may need fifty times the memory of its inputs and
+outputs. Its processes have to have room for that, and it has to be known before any of them is
+started.
 """
 
 import importlib

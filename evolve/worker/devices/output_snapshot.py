@@ -1,4 +1,4 @@
-"""Taking a candidate's outputs into custody: a copy of their bytes, before anything is compared."""
+"""A candidate's outputs: a copy of their bytes is taken before anything is compared."""
 
 import math
 from collections.abc import Iterable, Sequence

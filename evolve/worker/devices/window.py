@@ -110,7 +110,7 @@ class Window(Protocol):
     ) -> Block:
         """Time block `number`, its calls one by one or (a GPU's only) recorded as a graph.
 
-        With `sample_after_s` (the CPU's only) it is stopped once after so long, for a glance. So
+        With `sample_after_s` (the CPU's only) it is stopped once after so long: a stack sample. So
         many `idles` follow, blocks of no calls. `is_trusted`: `process` runs the judge's code, so
         no outputs need be taken; only there may be any `idles`. With `pause_s` calls that are
         judged get their inputs after a pause of so long, in which the call before has to be done.

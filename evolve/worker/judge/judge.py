@@ -67,6 +67,7 @@ from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for, room_to_check, room_to_compile, writers
+from evolve.worker.session.plan import Plan, Purpose, plan_for
 from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.timing.comparison import Timekeeper
 from evolve.worker.timing.cuda_events import KERNELBENCH_TRIALS
@@ -82,10 +83,7 @@ _VIOLENT = (
     Status.TIMEOUT,
     Status.OOM,
 )
-# A screen decides on no winner, and a check only asks whether the outcome is right.
-_PROFILED = (Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY)
 _INFRA_TEXT = 1000  # characters: a system message may contain a candidate's names
-_WEIGHED = (Fidelity.SEARCH, Fidelity.VERIFY)  # those that archives and final evaluations use
 
 
 class Judge:
@@ -150,7 +148,7 @@ class Judge:
         def audited(warm: PreparedTask) -> tuple[Finding, ...]:
             return self._admission.made(lambda: audit(warm.loaded))
 
-        found = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, audited)
+        found = self._admission.within(task, self._room_to_check, audited)
         return [{"name": f.name, "passed_by": f.passed_by, "detail": f.detail} for f in found]
 
     def conditions(self, task: Task) -> list[str]:
@@ -159,18 +157,18 @@ class Judge:
         def said(warm: PreparedTask) -> list[str]:
             return self._admission.made(lambda: conditions_of(warm.loaded))
 
-        return self._admission.within(task, Fidelity.SEARCH, self._room_to_check, said)
+        return self._admission.within(task, self._room_to_check, said)
 
     def noise(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> dict[str, Any]:
         """The reference timed against itself: the resolution of this host, and the cost."""
-        start = time.monotonic()
+        start, plan = time.monotonic(), plan_for(fidelity, self.device)
 
         def timed(warm: PreparedTask) -> Timing:
             timing = Timing()
-            self._timekeeper.time(warm, None, {}, fidelity, timing, {})
+            self._timekeeper.time(warm, None, {}, plan, timing, {})
             return timing
 
-        timing = self._admission.within(task, fidelity, self._room_to_check, timed)
+        timing = self._admission.within(task, self._room_to_check, timed, plan.purpose)
         rows = timing.cases.values()
         total = [sum(row.times_ms["eager"].to_json()[i] for row in rows) for i in range(3)]
         return {
@@ -193,7 +191,7 @@ class Judge:
         def room(warm: PreparedTask) -> int:
             return room_for(warm.cases, self.device, 1, judges=False)
 
-        return self._admission.within(task, Fidelity.SEARCH, room, self._events)
+        return self._admission.within(task, room, self._events)
 
     def _events(self, warm: PreparedTask) -> dict[str, dict[str, float]]:
         found, call_s = {}, self.session.call_s
@@ -245,7 +243,7 @@ class Judge:
                 for name, found in made.items()
             }
 
-        answers = self._admission.within(task, Fidelity.SEARCH, room, written)
+        answers = self._admission.within(task, room, written)
         return {
             name: {"reason": made} if isinstance(made, str) else {"compiled": made.to_json()}
             for name, made in answers.items()
@@ -257,10 +255,11 @@ class Judge:
 
             def timed(warm: PreparedTask) -> Timing:
                 side, timing = self._rival(warm, name, ""), Timing()
-                self._timekeeper.time(warm, None, {name: side}, Fidelity.SEARCH, timing, {})
+                plan = plan_for(Fidelity.SEARCH, self.device)
+                self._timekeeper.time(warm, None, {name: side}, plan, timing, {})
                 return timing
 
-            timing = self._admission.within(task, Fidelity.SEARCH, self._room_to_check, timed)
+            timing = self._admission.within(task, self._room_to_check, timed)
             ratio = timing.ratios.get(name)  # of eager, which stands for the candidate
             self._baselines[key] = {
                 "ratio": ratio and [1 / ratio.value, 1 / ratio.high, 1 / ratio.low],
@@ -281,13 +280,14 @@ class Judge:
         Raises:
             UsageError: the task cannot be judged.
         """
-        asked = Asked(source, fidelity, opponents, target_speedups or {})
+        plan = plan_for(fidelity, self.device)
+        asked = Asked(source, plan, opponents, target_speedups or {})
 
         def judged(warm: PreparedTask) -> Judged:
             return self._judged(warm, asked)
 
         phases.enter("preparing inputs")
-        found = self._admission.within(task, fidelity, self._room_to_check, judged)
+        found = self._admission.within(task, self._room_to_check, judged, plan.purpose)
         verdict = self._evaluated(asked, found)
         is_final = any(label.name == NOT_INTERPRETED for label in verdict.labels)
         if verdict.status is not Status.INFRA or is_final or self.launcher.closed:
@@ -295,7 +295,7 @@ class Judge:
         # The cause was no neighbour. The judge's user should know of it.
         why = plain(verdict.feedback, 300)
         print(f"evolve: {task.name} judged again, alone: {why}", file=sys.stderr, flush=True)
-        found = self._admission.alone(task, fidelity, judged)
+        found = self._admission.alone(task, judged, plan.purpose)
         return judged_twice(verdict, self._evaluated(asked, found))
 
     def _judged(self, warm: PreparedTask, asked: Asked) -> Judged:
@@ -368,9 +368,9 @@ class Judge:
             return False
         return self._budget.had_concurrent or bool(self.device.others())
 
-    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> PreparedTask:
-        """The task with its hidden inputs, as evaluations of this fidelity use it."""
-        return self._admission.warm(task, fidelity)
+    def warm(self, task: Task, purpose: Purpose = "search") -> PreparedTask:
+        """The task with its hidden inputs, as evaluations for this purpose use it."""
+        return self._admission.warm(task, purpose)
 
     def _room_to_check(self, warm: PreparedTask) -> int:
         return room_to_check(warm, self.device)
@@ -381,7 +381,7 @@ class Judge:
         asked: Asked,
         progress: Progress,
     ) -> tuple[Status, str]:
-        fidelity = asked.fidelity
+        plan = asked.plan
         require_text(asked.source)
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
@@ -400,15 +400,15 @@ class Judge:
             progress.stage = Stage.SMOKE
             phases.enter("checking")
             with self.session.unless_aside():
-                self._check(runner, candidate, task, fidelity, progress)
-        if fidelity is Fidelity.CHECK:
+                self._check(runner, candidate, task, plan, progress)
+        if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
         if not self.device.can_time(candidate.language):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"
             )
-        if self.device.has_memory_mark and progress.custom and fidelity in _WEIGHED:
+        if self.device.has_memory_mark and progress.custom and plan.weighs:
             with self._stage("memory", progress):
                 progress.scratch_bytes = scratch_bytes(self.session, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
@@ -416,21 +416,19 @@ class Judge:
         phases.enter("timing")
         with progress.timed("timing"):
             self._timekeeper.time(
-                task, candidate, rivals, fidelity, progress.timing, asked.target_speedups
+                task, candidate, rivals, plan, progress.timing, asked.target_speedups
             )
         if disowned(progress.timing.labels):
             progress.custom = False
         with progress.timed("speed_of_light"):
             light = self._speed_of_light.judge(task, candidate, progress.timing)
             progress.measured["speed_of_light"] = round(light.share, 4)
-            if light.beats and fidelity is not Fidelity.VERIFY:
+            if light.beats and not plan.is_final:
                 self._check_further(candidate, task)
-        if self.device.has_profiler and fidelity is Fidelity.VERIFY:
+        if self.device.has_profiler and plan.is_final:
             own = {fact.name for fact in progress.facts if fact.is_own}
             progress.tools = self._tools.look(candidate, task, own)
-        progress.stage = {Fidelity.SCREEN: Stage.SCREEN, Fidelity.VERIFY: Stage.VERIFY}.get(
-            fidelity, Stage.TIMING
-        )
+        progress.stage = plan.stage
         return Status.CORRECT, success_feedback(
             progress.timing, light, progress.facts, progress.custom
         )
@@ -440,24 +438,24 @@ class Judge:
         runner: RunnerProcess,
         candidate: Candidate,
         task: PreparedTask,
-        fidelity: Fidelity,
+        plan: Plan,
         progress: Progress,
     ) -> None:
         """Whether it is correct, and the kernels that make it so."""
         profile = None
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
-            progress.suite = check(self.session, runner, candidate, task, fidelity)
+            progress.suite = check(self.session, runner, candidate, task, plan)
         progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):
             probed = count_torch(self.session, runner, task, self._speed_of_light.cost)
-        if self.device.has_profiler and probed.may_be_custom and fidelity in _PROFILED:
+        if self.device.has_profiler and probed.may_be_custom and plan.profiles:
             with progress.timed("profile"):
                 profile = profile_kernels(self.session, runner, candidate, task)
         with progress.timed("labels"):
             progress.custom, labels = probe_custom(
-                self.session, runner, candidate, probed, progress.labels, fidelity
+                self.session, runner, candidate, probed, progress.labels, plan
             )
             progress.labels += labels
             if progress.custom:  # measurements replace guesses from the text
@@ -490,6 +488,7 @@ class Judge:
 
     def _check_further(self, candidate: Candidate, task: PreparedTask) -> None:
         """More seeds, as a verification has them: a time that good is looked at twice."""
-        again = self.warm(task.task, Fidelity.VERIFY)
+        plan = plan_for(Fidelity.VERIFY, self.device)
+        again = self.warm(task.task, plan.purpose)
         with self.session.interruptible(candidate, again.cases) as runner:
-            check(self.session, runner, candidate, again, Fidelity.VERIFY)
+            check(self.session, runner, candidate, again, plan)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
+from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.worker.devices.base import Device
 from evolve.worker.judge.descriptors import describe
 from evolve.worker.judge.progress import Progress
+from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.session.provenance import environment, evaluator_version
 from evolve.worker.timing.results import Timing
@@ -17,7 +18,7 @@ class Asked:
     """A request about a candidate (`EvaluationRequest`)."""
 
     source: str
-    fidelity: Fidelity
+    plan: Plan
     opponents: Mapping[str, str]
     target_speedups: Mapping[str, float]
 
@@ -42,7 +43,7 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
     return Evaluation(
         status=status,
         stage=progress.stage,
-        fidelity=asked.fidelity,
+        fidelity=asked.plan.fidelity,
         task_revision=task.task.revision,
         device_class=device.device_class,
         evaluator_version=evaluator_version(device),
@@ -60,7 +61,7 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
             task.loaded.accumulation,
             task.loaded.timing,
         ),
-        samples=timing.samples,
+        samples={case: found.to_json() for case, found in timing.samples.items()},
         durations_s=progress.all_durations_s,
         device_time_s=timing.device_time_s,
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from evolve.core.evaluation import Fidelity, Label, Status
+from evolve.core.evaluation import Label, Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.correctness.compare import Judgement, judge, judge_by_suite, worst
 from evolve.worker.evidence import torch_share
@@ -28,6 +28,7 @@ from evolve.worker.runner.profiling import (
     read_kernels,
 )
 from evolve.worker.session.candidate_session import BUILD_S, Candidate, CandidateSession, Outcome
+from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import (
     OBSERVED,
     STUBBED,
@@ -35,7 +36,7 @@ from evolve.worker.session.prepared_task import (
     Check,
     PreparedCase,
     PreparedTask,
-    plan,
+    inputs_to_check,
 )
 from evolve.worker.timing.reference_cost import Cost
 
@@ -63,13 +64,13 @@ def check(
     runner: RunnerProcess,
     candidate: Candidate,
     task: PreparedTask,
-    fidelity: Fidelity,
+    plan: Plan,
 ) -> bool:
     """All cases on all hidden inputs, and the last of them again; gives the suite's own verdict.
 
     `runner` has the candidate's models of all cases.
     """
-    suits = [_check_case(session, runner, candidate, case, fidelity) for case in task.cases]
+    suits = [_check_case(session, runner, candidate, case, plan) for case in task.cases]
     return all(suits)
 
 
@@ -78,10 +79,10 @@ def _check_case(
     runner: RunnerProcess,
     candidate: Candidate,
     case: PreparedCase,
-    fidelity: Fidelity,
+    plan: Plan,
 ) -> bool:
     """Calls may take gigabytes: only the current call's memory is held."""
-    *others, last = plan(case, fidelity)
+    *others, last = inputs_to_check(case, plan)
     suits = [_checked(session, runner, candidate, case, *one).suite for one in others]
     checked = _checked(session, runner, candidate, case, *last)
     places, own = checked.places, checked.own
@@ -239,7 +240,7 @@ def probe_custom(
     candidate: Candidate,
     probed: Probed,
     known: Sequence[Label],
-    fidelity: Fidelity,
+    plan: Plan,
 ) -> tuple[bool | None, tuple[Label, ...]]:
     """Whether custom kernels make the outcome, with the evidence for and against.
 
@@ -253,7 +254,7 @@ def probe_custom(
     for run in probed.runs:
         customs.append(run.is_own)
         labels |= dict.fromkeys(run.labels())
-    stubbed = _stubbed_apart if fidelity is Fidelity.VERIFY else _stubbed
+    stubbed = _stubbed_apart if plan.is_final else _stubbed
     for right in stubbed(session, runner, candidate, probed.cases):
         customs.append(None if right is None else not right)
         if right:

@@ -18,7 +18,7 @@ from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 
-_MOST_TOLD = 300  # characters of an error of a task's code
+_MAX_ERROR = 300  # characters of an error of a task's code
 _UNSUITABLE = (  # all that torch raises of a tensor's kind
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(RuntimeError, TypeError, ValueError),
@@ -69,7 +69,7 @@ def task_values(task: str, where: str) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
-    return lines[0][:_MOST_TOLD].rstrip(".")
+    return lines[0][:_MAX_ERROR].rstrip(".")
 
 
 def _remedy(error: BaseException) -> str:

@@ -37,17 +37,18 @@ def abi() -> int:
     return syscalls.syscall(syscalls.LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
 
 
-def restrict(readable: tuple[str, ...], writable: tuple[str, ...]) -> None:
+def restrict(
+    readable: tuple[str, ...], writable: tuple[str, ...], *, network: bool = False
+) -> None:
     """Allow reading and executing below `readable`, everything below `writable`, nothing else.
 
-    Paths that do not exist are left out. Needs `no_new_privs`. TCP, signals to processes outside,
-    and abstract sockets are denied if the kernel can.
+    Paths that do not exist are left out. Needs `no_new_privs`. TCP (unless `network`), signals to
+    processes outside, and abstract sockets are denied if the kernel can.
     """
     version = abi()
     everything = _ALL_BY_ABI.get(version, _ALL_NEWEST)
-    ruleset = _Ruleset(
-        everything, _NET_ALL if version >= 4 else 0, _SCOPE_ALL if version >= 6 else 0
-    )
+    tcp = _NET_ALL if version >= 4 and not network else 0
+    ruleset = _Ruleset(everything, tcp, _SCOPE_ALL if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     fd = syscalls.syscall(
         syscalls.LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0

@@ -7,15 +7,20 @@ under which a judge died are tried again one at a time when all others are done:
 ends the judge takes no neighbour with it.
 """
 
+import math
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.worker.service.batch_files import read_answers, read_requests
-from evolve.worker.service.batch_loop import RESERVE_S, Batch
+from evolve.worker.service.batch_loop import DEADLINES, RESERVE_S, Batch
+from evolve.worker.service.dispatch.place import Place
+from evolve.worker.service.dispatch.process import WorkerProcess
 from evolve.worker.service.shards import Shards
 
 ANSWERED, UNAVAILABLE, USAGE, RESUMABLE = 0, 1, 2, 75
@@ -29,7 +34,7 @@ def judge_batch(
     slots: int | None = None,
     judges: Sequence[Sequence[str]] = ((),),
 ) -> int:
-    """JudgeProcess the file (or folder) `requests` into the folder `answers`; progress on stderr.
+    """Judge the file (or folder) `requests` into the folder `answers`; progress on stderr.
 
     Args:
         requests: the file of `evolve batch`; see `evolve.worker.service.batch_files`.
@@ -42,7 +47,7 @@ def judge_batch(
         The exit status: 0 all is answered, 75 something is left for the next start, 1 the judge
         does not come up, 2 an error for the user to correct.
     """
-    ends_at = None if deadline_s is None else time.monotonic() + deadline_s
+    ends_at = math.inf if deadline_s is None else time.monotonic() + deadline_s
     try:
         if deadline_s is not None and deadline_s <= 2 * RESERVE_S:
             raise UsageError(
@@ -53,15 +58,8 @@ def judge_batch(
         found = read_answers(answers)
         for problem in (*problems, *found.problems):
             _say(f"left out: {problem}")
-        batch = Batch(
-            wanted,
-            found,
-            shards,
-            judges=judges,
-            ends_at=ends_at,
-            slots=slots,
-            say=_say,
-        )
+        places = [_place(number, words, slots) for number, words in enumerate(judges)]
+        batch = Batch(wanted, found, shards, places, ends_at=ends_at, say=_say)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: batch.stop(signal.Signals(number).name))
         left = batch.run()
@@ -73,6 +71,12 @@ def judge_batch(
         return UNAVAILABLE
     _say(f"{len(wanted) - left} of {len(wanted)} requests are answered in {answers}")
     return RESUMABLE if left else ANSWERED
+
+
+def _place(number: int, words: Sequence[str], slots: int | None) -> Place:
+    command = [sys.executable, "-m", "evolve.worker", "serve", *words]
+    start = partial(WorkerProcess.spawn, command, dict(os.environ))
+    return Place(f"judge {number}", start, DEADLINES, slots)
 
 
 def _say(line: str) -> None:

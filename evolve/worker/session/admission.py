@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.base.feedback import plain
 from evolve.worker.base.infra import InfraFault
@@ -15,6 +14,7 @@ from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.session.cache import Made
 from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for
+from evolve.worker.session.plan import Purpose
 from evolve.worker.session.prepared_task import PreparedTask, PreparedTasks
 
 _WHY = 160  # characters of the message
@@ -39,14 +39,14 @@ class Admission:
         self._release = release
         self._tasks = PreparedTasks(device, tasks=max(4, 2 * device.slots))
 
-    def warm(self, task: Task, fidelity: Fidelity = Fidelity.SEARCH) -> PreparedTask:
-        """The task with its hidden inputs, as evaluations of this fidelity use it.
+    def warm(self, task: Task, purpose: Purpose = "search") -> PreparedTask:
+        """The task with its hidden inputs, as evaluations for this purpose use it.
 
         Raises:
             UsageError: the task cannot be used.
         """
         with self._lock.shared(), torch.no_grad():
-            return self._tasks.get(task, fidelity)
+            return self._tasks.get(task, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:
         """The result of `make`, if necessary by evicting warm tasks from memory."""
@@ -56,9 +56,9 @@ class Admission:
     def within(
         self,
         task: Task,
-        fidelity: Fidelity,
         room: Callable[[PreparedTask], int],
         work: Callable[[PreparedTask], Made],
+        purpose: Purpose = "search",
     ) -> Made:
         """The result of `work` with the warm task, and so much memory for it.
 
@@ -68,7 +68,7 @@ class Admission:
             UsageError: the task cannot be used, or does not fit even so.
         """
         try:
-            warm = self.warm(task, fidelity)
+            warm = self.warm(task, purpose)
             if not warm.is_measured:
                 with self._budget.taken(room_for(warm.cases, self._device, 0)):
                     self._measure(warm)
@@ -82,14 +82,16 @@ class Admission:
         except UsageError as error:
             if not is_short_of_memory(error):
                 raise
-        return self.alone(task, fidelity, work)
+        return self.alone(task, work, purpose)
 
-    def alone(self, task: Task, fidelity: Fidelity, work: Callable[[PreparedTask], Made]) -> Made:
+    def alone(
+        self, task: Task, work: Callable[[PreparedTask], Made], purpose: Purpose = "search"
+    ) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
             with self._budget.taken(self._device.room), torch.no_grad():
                 self._let_go()
-                warm = self.warm(task, fidelity)
+                warm = self.warm(task, purpose)
                 self._measure(warm)
                 return work(warm)
         except (torch.OutOfMemoryError, UsageError) as error:

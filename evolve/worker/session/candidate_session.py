@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -86,11 +87,15 @@ class Candidate:
         return self.kind.startswith("compile") or compiler.is_wanted_by(self.source)
 
     def build_key(self, device_class: str) -> str:
-        """Identity of the result of a build on such a device."""
+        """Identity of the result of a build on such a device.
+
+        A source that names a folder of torch, as generated ones do, asks for another library in
+        another environment, and each of its processes would build that anew.
+        """
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"], known["nvcc_flags"],
-                             device_class)  # fmt: skip
+                             sys.prefix, device_class)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +405,7 @@ class CandidateSession:
         limit_s: float | None = None,
         by: Callable[..., Judgement] = judge,
     ) -> Outcome:
-        """One call on hidden inputs, its output taken into custody and judged; takes the lock."""
+        """One call on hidden inputs, its output copied and judged; takes the lock."""
         with self.on_device():
             return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, by)
 

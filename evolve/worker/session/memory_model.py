@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from evolve.core.evaluation import Fidelity
-from evolve.core.measurement import WIDE
 from evolve.worker.devices.base import Device
+from evolve.worker.session.plan import LONG_BLOCKS, Plan
 from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 
 _OUTCOMES = 2  # are alive at once
@@ -156,8 +155,8 @@ def room_to_check(task: PreparedTask, device: Device, processes: int = 1) -> int
     room = room_for(task.cases, device, processes)
     if task.layouts:
         return room
-    block = largest_block(task, device, Fidelity.VERIFY)
-    outputs = block_outputs(task, device, Fidelity.VERIFY)
+    block = largest_block(task, device, LONG_BLOCKS)
+    outputs = block_outputs(task, device, LONG_BLOCKS)
     return max(room, room_for(task.cases, device, 1, block, outputs))
 
 
@@ -176,35 +175,29 @@ def _judging_bytes(cases: Sequence[PreparedCase], device: Device, largest: int) 
     return _JUDGING_SETS * largest + max(0, expecting - device.expecting_bytes)
 
 
-def is_brief(device: Device, fidelity: Fidelity) -> bool:
-    """Whether shorter blocks will do, or fewer long ones: for a reward, or for wide intervals."""
-    is_wide = device.half_width >= WIDE
-    return fidelity is Fidelity.REWARD or (is_wide and fidelity is not Fidelity.VERIFY)
-
-
-def largest_block(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
+def largest_block(task: PreparedTask, device: Device, plan: Plan) -> int:
     """Bytes that the inputs of a timed block take at most, or its outputs."""
-    return max(_block_bytes(task, case, device, fidelity) for case in task.timed)
+    return max(_block_bytes(task, case, device, plan) for case in task.timed)
 
 
-def _block_bytes(task: PreparedTask, case: PreparedCase, device: Device, fidelity: Fidelity) -> int:
+def _block_bytes(task: PreparedTask, case: PreparedCase, device: Device, plan: Plan) -> int:
     """The same of one case; for as many calls as its blocks have, if that is known."""
-    affordable = device.reward_bytes if is_brief(device, fidelity) else device.block_bytes
+    affordable = device.reward_bytes if plan.is_brief else device.block_bytes
     size = case.known_bytes
-    calls = block_calls(task, case, device, fidelity) or device.calls[1]
+    calls = block_calls(task, case, device, plan) or device.calls[1]
     return min(max(affordable, size), calls * size)
 
 
-def block_calls(task: PreparedTask, case: PreparedCase, device: Device, fidelity: Fidelity) -> int:
+def block_calls(task: PreparedTask, case: PreparedCase, device: Device, plan: Plan) -> int:
     """Calls of the reference that a timed block may have; 0 as long as none was measured."""
     calls = task.calls.get(case.index, 0)
-    if not calls or not is_brief(device, fidelity):
+    if not calls or not plan.is_brief:
         return calls
     most = case.most_calls(case.output_bytes, device.reward_bytes, device.reward_bytes)
     return min(calls, usual_number(most))
 
 
-def block_outputs(task: PreparedTask, device: Device, fidelity: Fidelity) -> int:
+def block_outputs(task: PreparedTask, device: Device, plan: Plan) -> int:
     """A process's memory for the outputs of timed blocks, those of one call not counted.
 
     Half as much again as they have: torch takes 20 MiB at a time for tensors of 1 to 10 MiB, so of
@@ -213,8 +206,8 @@ def block_outputs(task: PreparedTask, device: Device, fidelity: Fidelity) -> int
     """
     total = 0
     for case in task.timed:
-        block = _block_bytes(task, case, device, fidelity)
-        calls = block_calls(task, case, device, fidelity)
+        block = _block_bytes(task, case, device, plan)
+        calls = block_calls(task, case, device, plan)
         total += block - case.known_bytes
         if calls and may_record(case, device, task.reference_s[case.index], calls):
             total += 2 * block
@@ -232,15 +225,13 @@ def may_record(case: PreparedCase, device: Device, reference_s: float, calls: in
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
 
 
-def opponents_at_once(
-    task: PreparedTask, device: Device, opponents: int, fidelity: Fidelity
-) -> int:
+def opponents_at_once(task: PreparedTask, device: Device, opponents: int, plan: Plan) -> int:
     """How many opponents sit beside candidate and reference: as many as there is room for.
 
     One at least, or it would never be timed. Outcomes are judged when the processes have ended.
     """
-    block = largest_block(task, device, fidelity)
-    outputs = block_outputs(task, device, fidelity)
+    block = largest_block(task, device, plan)
+    outputs = block_outputs(task, device, plan)
     for count in range(opponents, 1, -1):
         sides = _ALWAYS_THERE + count
         room = room_for(task.cases, device, sides, block, outputs, judges=False)
@@ -249,30 +240,28 @@ def opponents_at_once(
     return 1
 
 
-def rounds_at_once(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+def rounds_at_once(task: PreparedTask, device: Device, sides: int, plan: Plan) -> int:
     """How many of an evaluation's rounds are made ready together.
 
     One, unless there will be many: then as many as the device wants, or fewer if their processes
     would take so much of its memory that no check could run beside them.
     """
-    if fidelity is not Fidelity.VERIFY:
+    if not plan.is_final:
         return 1
     for rounds in range(device.rounds, 1, -1):
-        room = _memory_for_rounds(task, device, rounds * sides, fidelity)
+        room = _memory_for_rounds(task, device, rounds * sides, plan)
         if not device.room or room <= _SHARE_TO_SIT * device.room:
             return rounds
     return 1
 
 
-def room_to_time(task: PreparedTask, device: Device, sides: int, fidelity: Fidelity) -> int:
+def room_to_time(task: PreparedTask, device: Device, sides: int, plan: Plan) -> int:
     """Bytes of the device that the rounds take that are made ready together."""
-    rounds = rounds_at_once(task, device, sides, fidelity)
-    return _memory_for_rounds(task, device, rounds * sides, fidelity)
+    rounds = rounds_at_once(task, device, sides, plan)
+    return _memory_for_rounds(task, device, rounds * sides, plan)
 
 
-def _memory_for_rounds(
-    task: PreparedTask, device: Device, processes: int, fidelity: Fidelity
-) -> int:
-    block = largest_block(task, device, fidelity)
-    outputs = block_outputs(task, device, fidelity)
+def _memory_for_rounds(task: PreparedTask, device: Device, processes: int, plan: Plan) -> int:
+    block = largest_block(task, device, plan)
+    outputs = block_outputs(task, device, plan)
     return room_for(task.cases, device, processes, block, outputs)

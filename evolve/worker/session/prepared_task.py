@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
 from evolve.worker.correctness.oracle import Expected, copied, evaluate_reference
@@ -32,6 +31,7 @@ from evolve.worker.ipc.tensor_buffer import Outline, Packed, TensorBuffer
 from evolve.worker.reference.conditions import Conditions
 from evolve.worker.reference.task_module import task_lock, task_values
 from evolve.worker.session.cache import Made, Store
+from evolve.worker.session.plan import Plan, Purpose
 
 _SAMPLES = 2  # outputs of a timed block that are looked at
 _OTHER_BLOCKS = 2  # with calls of other families among the task's own
@@ -403,13 +403,12 @@ class PreparedTasks:
         self._limit = tasks
         self._lock = threading.Lock()
 
-    def get(self, task: Task, fidelity: Fidelity) -> PreparedTask:
+    def get(self, task: Task, purpose: Purpose = "search") -> PreparedTask:
         """Load the task or take it from the last time.
 
         Raises:
             UsageError: the task's file cannot be used.
         """
-        purpose = "verify" if fidelity is Fidelity.VERIFY else "search"
         key = (task.revision, purpose)
         if (known := self._known(key)) is not None:
             return known
@@ -454,8 +453,8 @@ def usual_number(calls: int) -> int:
     return power + power // 2 if calls >= power + power // 2 else power
 
 
-def plan(case: PreparedCase, fidelity: Fidelity) -> list[tuple[str, int]]:
+def inputs_to_check(case: PreparedCase, plan: Plan) -> list[tuple[str, int]]:
     """Hidden inputs to check a candidate on: several of the task's own, some of each family."""
-    own, other = (5, 2) if fidelity is Fidelity.VERIFY else (3, 1)
-    checks = [("task", number) for number in range(own)]
-    return checks + [(f, n) for f in case.families if f != "task" for n in range(other)]
+    checks = [("task", number) for number in range(plan.own_inputs)]
+    others = [family for family in case.families if family != "task"]
+    return checks + [(f, n) for f in others for n in range(plan.family_inputs)]

@@ -9,7 +9,7 @@ from weakref import WeakSet
 import torch
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import EARLY_STOPPED, OPPONENT_FAILED, Fidelity, Label, Status
+from evolve.core.evaluation import EARLY_STOPPED, OPPONENT_FAILED, Label, Status
 from evolve.core.measurement import UNREACHABLE_SPEEDUP, missed_target
 from evolve.worker.base import phases
 from evolve.worker.base.faults import (
@@ -32,11 +32,11 @@ from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import (
     block_outputs,
-    is_brief,
     opponents_at_once,
     room_to_time,
     rounds_at_once,
 )
+from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.session.reference_processes import References
 from evolve.worker.timing import cuda_events
@@ -70,7 +70,7 @@ from evolve.worker.timing.results import (
     was_stopped_early,
     weighted,
 )
-from evolve.worker.timing.statistics import interim_pairs, is_settled, ratio_interval
+from evolve.worker.timing.statistics import is_settled, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
 _OWN_OUTPUTS = (Status.ALIASED, Status.MUTATED_INPUT)  # a candidate has to make new ones
@@ -137,7 +137,7 @@ class Timekeeper:
         task: PreparedTask,
         candidate: Candidate | None,
         opponents: dict[str, Candidate],
-        fidelity: Fidelity,
+        plan: Plan,
         timing: Timing,
         target_speedups: Mapping[str, float],
     ) -> None:
@@ -153,10 +153,10 @@ class Timekeeper:
             CandidateFault: the candidate failed in a timed run.
         """
         sides = {CANDIDATE: candidate, EAGER: None, **opponents}
-        cases = self._plan(task, sides, fidelity, timing)
-        needs = self._needs(task, sides, fidelity)
+        cases = self._plan(task, sides, plan, timing)
+        needs = self._needs(task, sides, plan)
         rivals = [side for side in sides if side in opponents]
-        count = opponents_at_once(task, self._session.device, len(rivals), fidelity)
+        count = opponents_at_once(task, self._session.device, len(rivals), plan)
         waiting = [rivals[at : at + count] for at in range(0, len(rivals), count)] or [[]]
         while waiting and not was_stopped_early(timing):
             group = waiting.pop(0)
@@ -168,7 +168,7 @@ class Timekeeper:
             }
             timing.crowded = 0
             try:
-                self._interleave(task, present, cases, needs, fidelity, timing, asked)
+                self._interleave(task, present, cases, needs, plan, timing, asked)
             except _MoreMemory:
                 waiting.insert(0, [side for side in group if side in present])
             except (InfraFault, OSError, torch.OutOfMemoryError) as error:
@@ -187,7 +187,7 @@ class Timekeeper:
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
-        fidelity: Fidelity,
+        plan: Plan,
         timing: Timing,
         target_speedups: Mapping[str, float],
     ) -> None:
@@ -197,19 +197,16 @@ class Timekeeper:
         pairs = found.pairs
         served: WeakSet[RunnerProcess] = WeakSet()
         device = self._session.device
-        at_once = rounds_at_once(task, device, len(sides), fidelity)
-        room = room_to_time(task, device, len(sides), fidelity)
-        # A search that is content with wide intervals has the analyses of a screen.
-        is_wide = fidelity is Fidelity.SEARCH and is_brief(device, fidelity)
-        plan = Fidelity.SCREEN if is_wide else fidelity
+        at_once = rounds_at_once(task, device, len(sides), plan)
+        room = room_to_time(task, device, len(sides), plan)
         with contextlib.ExitStack() as ends:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
                 ends.enter_context(self._budget.turn(room))
-            for index, count in enumerate(interim_pairs(plan)):
-                while len(pairs) < count:
-                    phases.enter(f"timing, {len(pairs)} of {count} pairs")
-                    wanted = min(count - len(pairs), at_once)
+            for index, interim in enumerate(plan.interims):
+                while len(pairs) < interim.pairs:
+                    phases.enter(f"timing, {len(pairs)} of {interim.pairs} pairs")
+                    wanted = min(interim.pairs - len(pairs), at_once)
                     too_short = timing.too_short
                     for round_, recorded in self._measure_rounds(
                         task, sides, cases, needs, timing, wanted, served
@@ -222,15 +219,15 @@ class Timekeeper:
                         cases = longer
                         found.forget_times()
                     if pairs:
-                        cases = with_blocks(cases, pairs[-1].pair, device, fidelity)
+                        cases = with_blocks(cases, pairs[-1].pair, device, plan)
                 wrong = drop_wrong(pairs)
                 others = [side for side in sides if side != CANDIDATE]
                 spread = max(device.spread, spread_seen(pairs, cases, others))
-                by = partial(ratio_interval, interim=index, fidelity=plan, spread=spread)
+                by = partial(ratio_interval, interim=interim, spread=spread)
                 ratios = {side: by(weighted(pairs, cases, side, rule)) for side in others}
-                may_lose, is_last = sides[CANDIDATE] is not None, count == interim_pairs(plan)[-1]
+                may_lose, is_last = sides[CANDIDATE] is not None, interim is plan.interims[-1]
                 if is_last or all(
-                    is_settled(ratio, fidelity, index, may_lose, device.half_width)
+                    is_settled(ratio, plan, index, may_lose, device.half_width)
                     for ratio in ratios.values()
                 ):
                     break
@@ -282,12 +279,12 @@ class Timekeeper:
         timing.spend(looking.spent_s)
 
     def _needs(
-        self, task: PreparedTask, sides: Mapping[str, Candidate | None], fidelity: Fidelity
+        self, task: PreparedTask, sides: Mapping[str, Candidate | None], plan: Plan
     ) -> Needs:
         """The same for all sides and rounds: no side has better conditions than another."""
         sources = (task.task.source, *(who.source for who in sides.values() if who))
-        overlap = fidelity is Fidelity.VERIFY or any(map(may_overlap, sources))
-        return Needs(block_outputs(task, self._session.device, fidelity), overlap)
+        overlap = plan.is_final or any(map(may_overlap, sources))
+        return Needs(block_outputs(task, self._session.device, plan), overlap)
 
     def _measure_rounds(
         self,
@@ -464,7 +461,7 @@ class Timekeeper:
         self,
         task: PreparedTask,
         sides: dict[str, Candidate | None],
-        fidelity: Fidelity,
+        plan: Plan,
         timing: Timing,
     ) -> list[TimedCase]:
         """Calls per block, and where each side's outputs lie relative to their address."""
@@ -478,7 +475,7 @@ class Timekeeper:
                     self._leave(side, fault, task, sides, timing)
         own = self._reference_profile.layouts(task)
         with self._beside_others(timing):
-            return planned(task, sides, own, self._session.device, fidelity)
+            return planned(task, sides, own, self._session.device, plan)
 
 
 def _why_no_longer(side: str, target: float) -> str:

@@ -13,10 +13,9 @@ import random
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from evolve.core.evaluation import Status
-from evolve.core.measurement import middle
+from evolve.core.evaluation import GraphSamples, Status
+from evolve.core.measurement import Ratio, middle
 from evolve.worker.base.faults import CANDIDATE, TRUSTED, CandidateFault
 from evolve.worker.correctness.compare import Judgement
 from evolve.worker.devices.base import Device
@@ -184,11 +183,10 @@ class Measured:
         return bool(times.get(side) and times.get(CANDIDATE))
 
 
-def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
-    """A case's stored graph times: raw ms by side, a row for each round; why a side has none.
-
-    Empty if the case is not recorded.
-    """
+def graph_samples(
+    measured: Sequence[Measured], case: str, ratios: Mapping[str, Ratio]
+) -> GraphSamples:
+    """A case's graph times: raw ms by side, a row for each round; why a side has none."""
     rows: dict[str, list[list[float]]] = {}
     reasons: dict[str, str] = {}
     for one in measured:
@@ -196,5 +194,4 @@ def stored(measured: Sequence[Measured], case: str) -> dict[str, Any]:
             rows.setdefault(side, []).append([round(1e3 * seconds, 6) for seconds in times])
         reasons |= {side: text for (name, side), text in one.recorded.why_not.items()
                     if name == case}  # fmt: skip
-    found: dict[str, Any] = {"ms": rows} if rows else {}
-    return found | ({"why_not": reasons} if reasons else {})
+    return GraphSamples(ms=rows, why_not=reasons, ratios=ratios)

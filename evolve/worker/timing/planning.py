@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import Status
 from evolve.core.measurement import middle
 from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import SLOWEST_S, Layout, TimedCase, size_in_bytes
 from evolve.worker.session.candidate_session import Candidate
-from evolve.worker.session.memory_model import LAUNCH_BOUND_S, block_calls, is_brief, may_record
+from evolve.worker.session.memory_model import LAUNCH_BOUND_S, block_calls, may_record
+from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 from evolve.worker.timing.graph_timing import Measured
 from evolve.worker.timing.interleaved_blocks import PairTimes, variation
@@ -25,7 +26,6 @@ _LENGTHENED_S = (
 _STEP = 16  # that calls of blocks grow by, if no more is known than that they are too few
 _HOPELESS_S, _HOPELESS_FACTOR = 3.0, 50.0
 _LARGE_SHARE = 4  # of the memory for warm tasks of a device: larger outputs wait on the host
-_RECORDED = (Fidelity.SEARCH, Fidelity.VERIFY)  # as graphs too, where plain calls decide
 
 
 def planned(
@@ -33,7 +33,7 @@ def planned(
     sides: Mapping[str, Candidate | None],
     own: Mapping[str, Layout],
     device: Device,
-    fidelity: Fidelity,
+    plan: Plan,
 ) -> list[TimedCase]:
     """Calls per block, and where each side's outputs lie relative to their address.
 
@@ -44,7 +44,7 @@ def planned(
         sides: By name; None stands for the reference.
         own: The layouts of the reference's outputs, by case.
         device: That they are timed on.
-        fidelity: Of the evaluation.
+        plan: Of the evaluation.
 
     Raises:
         CandidateFault: the candidate is too slow to be timed.
@@ -53,7 +53,7 @@ def planned(
     for case in task.timed:
         name = case.case.name
         layouts = {side: who.layouts[name] if who else own[name] for side, who in sides.items()}
-        cases.append(_planned(task, case, sides, layouts, device, fidelity))
+        cases.append(_planned(task, case, sides, layouts, device, plan))
         case.prepare_blocks(cases[-1].calls)
     return cases
 
@@ -64,16 +64,16 @@ def _planned(
     sides: Mapping[str, Candidate | None],
     layouts: Mapping[str, Layout],
     device: Device,
-    fidelity: Fidelity,
+    plan: Plan,
 ) -> TimedCase:
     name, reference_s, candidate = case.case.name, task.reference_s[case.index], sides[CANDIDATE]
     _require_worth(candidate, name, reference_s)
     seconds = {side: who.seconds[name] if who else reference_s for side, who in sides.items()}
-    wanted = block_calls(task, case, device, fidelity)
+    wanted = block_calls(task, case, device, plan)
     others = [seconds[side] for side, who in sides.items() if who]
     calls = _affordable(wanted, max(others, default=1e-6))
     by_graph = task.loaded.timing == "graph"
-    is_wanted = by_graph or (candidate is not None and fidelity in _RECORDED)
+    is_wanted = by_graph or (candidate is not None and plan.records)
     is_long = reference_s * wanted >= _LONG_SHARE * device.block_s
     one_by_one = device.gives_calls and reference_s < LAUNCH_BOUND_S
     return TimedCase(
@@ -134,18 +134,18 @@ def _lengthened(case: TimedCase, pairs: Sequence[Measured], is_short: bool) -> T
 
 
 def with_blocks(
-    cases: Sequence[TimedCase], pair: PairTimes, device: Device, fidelity: Fidelity
+    cases: Sequence[TimedCase], pair: PairTimes, device: Device, plan: Plan
 ) -> list[TimedCase]:
     """The cases, with all blocks that there are if a round was unsteady and its sides close.
 
     On a noisy virtual machine the ratio of a round varies by 9 % with 8 blocks and by 4 % with
     24, for twice the time.
     """
-    return [_with_blocks(case, pair, device, fidelity) for case in cases]
+    return [_with_blocks(case, pair, device, plan) for case in cases]
 
 
-def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, fidelity: Fidelity) -> TimedCase:
-    if case.recorded or is_brief(device, fidelity):
+def _with_blocks(case: TimedCase, pair: PairTimes, device: Device, plan: Plan) -> TimedCase:
+    if case.recorded or plan.is_brief:
         return case
     name = case.warm.case.name
     sides = pair.blocks[name]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.base import Device
@@ -12,6 +12,7 @@ from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.session.candidate_session import CandidateSession
 from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.memory_model import block_outputs, require_more, working_bytes
+from evolve.worker.session.plan import LONG_BLOCKS
 from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 
 _TRIALS = 3
@@ -34,7 +35,7 @@ class ReferenceProfile:
         with task.measuring:
             while not task.layouts:
                 device = self._session.device
-                block = block_outputs(task, device, Fidelity.VERIFY)  # long blocks
+                block = block_outputs(task, device, LONG_BLOCKS)
                 start = partial(self._session.reference, task, Needs(block))
                 try:
                     with self._device_lock.only(start) as runner:

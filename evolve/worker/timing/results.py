@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evolve.core.evaluation import EARLY_STOPPED, CaseResult, Label
+from evolve.core.evaluation import EARLY_STOPPED, CaseResult, CaseSamples, GraphSamples, Label
 from evolve.core.measurement import Interval, Ratio, middle
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.stack_sampling import is_undecided, library_label
 from evolve.worker.devices.window import TimedCase
-from evolve.worker.timing.graph_timing import Measured, stored
+from evolve.worker.timing.graph_timing import Measured, graph_samples
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.statistics import median_interval
 
@@ -31,14 +31,14 @@ class Timing:
 
     ratios: dict[str, Ratio] = field(default_factory=dict)
     cases: dict[str, CaseResult] = field(default_factory=dict)
-    samples: dict[str, Any] = field(default_factory=dict)
+    samples: dict[str, CaseSamples] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     device_time_s: float = 0.0
     spent_s: dict[str, float] = field(default_factory=dict)
     _inside_s: float = 0.0  # spent inside of the current measurement
     margin: float | None = None
     self_reported: dict[str, dict[str, Any]] = field(default_factory=dict)  # by case and side
-    # Sittings that were measured again.
+    # Measurement rounds that were repeated.
     too_short: int = 0
     moved: int = 0
     crowded: int = 0
@@ -105,27 +105,23 @@ def fill(
             for side in others
         }
         times_ms = {side: _median_ms(plain, warm.name, side) for side in sides}
-        samples: dict[str, Any] = {
-            "calls_per_block": case.calls,
-            "overhead_ms": [round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
-            "ms": {
+        samples = CaseSamples(
+            calls_per_block=case.calls,
+            overhead_ms=[round(pair.overhead[warm.name] * 1e3, 4) for pair in plain],
+            ms={
                 side: [[round(s * 1e3, 6) for s in pair.blocks[warm.name][side]] for pair in plain]
                 for side in sides
             },
-        }
-        if case.recorded:
-            samples["graph"] = stored(pairs, warm.name) | {
-                "ratios": {
-                    side: interval([p.log_ratio(warm.name, side, "graph") for p in pairs]).to_json()
-                    for side in others
-                    if all(p.has_graph(warm.name, side) for p in pairs)
-                }
-            }
+            graph=_graph(pairs, warm.name, others, interval) if case.recorded else None,
+            self_reported=timing.self_reported.get(warm.name, {}),
+        )
         if (first := timing.cases.get(warm.name)) is not None:
             timing.cases[warm.name] = replace(
                 first, times_ms={**times_ms, **first.times_ms}, ratios={**ratios, **first.ratios}
             )
-            timing.samples[warm.name].setdefault("separate", []).append(samples)
+            known = timing.samples[warm.name]
+            separate = replace(samples, self_reported={})
+            timing.samples[warm.name] = replace(known, separate=(*known.separate, separate))
             continue
         timing.cases[warm.name] = CaseResult(
             name=warm.name,
@@ -135,9 +131,17 @@ def fill(
             times_ms=times_ms,
             ratios=ratios,
         )
-        if warm.name in timing.self_reported:
-            samples["self_reported"] = timing.self_reported[warm.name]
         timing.samples[warm.name] = samples
+
+
+def _graph(
+    pairs: list[Measured], case: str, others: list[str], interval: Callable[[list[float]], Ratio]
+) -> GraphSamples:
+    timed = [side for side in others if all(pair.has_graph(case, side) for pair in pairs)]
+    ratios = {
+        side: interval([pair.log_ratio(case, side, "graph") for pair in pairs]) for side in timed
+    }
+    return graph_samples(pairs, case, ratios)
 
 
 def was_stopped_early(timing: Timing) -> bool:
@@ -177,7 +181,7 @@ def merged(pairs: Sequence[PairTimes], case: str) -> Label | None:
 def library_at_work(
     pairs: Sequence[PairTimes], case: str, seen: Mapping[str, Sequence[str]]
 ) -> Label | None:
-    """A label if a library worked in the candidate's place; `seen` by case, glance by glance."""
+    """A label if a library worked in the candidate's place; `seen` by case, sample by sample."""
     return library_label(case, seen.get(case, ()), _seconds(pairs, case))
 
 

@@ -64,7 +64,7 @@ class SpeedOfLight:
         costs = {case.case.name: self.cost(task, case) for case in task.timed}
         light = Light(share=math.nan)
         for name, cost in costs.items():
-            calls = timing.samples[name]["calls_per_block"]
+            calls = timing.samples[name].calls_per_block
             written = sum(map(size_in_bytes, candidate.layouts[name]))
             self._require_possible(timing.cases[name], written, calls)
             floor = self._roofline.floor(cost, task.loaded.accumulation, calls)

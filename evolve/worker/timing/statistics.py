@@ -24,84 +24,45 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import CLEARLY_SLOWER, FAR_WIDTHS, WIDE, Interval, Ratio
+from evolve.worker.session.plan import Interim, Plan
 
 FAMILY_ALPHA = 0.05
 PRIOR_PAIRS = 4
 CLOSE = 0.2  # log ratio: sides that are farther apart are told apart anyway
-_REWARD_HALF_WIDTH = 0.05
 _SEARCH_WIDTHS = 2  # of a verification's
 
 
-class _Interim(NamedTuple):
-    """After so many pairs: Walsh averages left out at either end, or the alpha spent by t."""
-
-    pairs: int
-    left_out: int = 0
-    alpha: float = 0.0
-
-
-_PLANS: dict[Fidelity, tuple[_Interim, ...]] = {
-    Fidelity.SCREEN: (_Interim(1, alpha=0.025), _Interim(3, alpha=0.025)),
-    Fidelity.REWARD: (_Interim(1, alpha=0.01), _Interim(3, alpha=0.02), _Interim(7, alpha=0.02)),
-    Fidelity.SEARCH: (
-        _Interim(1, alpha=0.01),
-        _Interim(2, alpha=0.02),
-        _Interim(4, alpha=0.01),
-        _Interim(8),
-    ),
-    Fidelity.VERIFY: (
-        _Interim(8, 1),
-        _Interim(14, 14),
-        _Interim(32, 138),
-    ),  # the last where sides are close
-}
-
-
-def interim_pairs(fidelity: Fidelity) -> tuple[int, ...]:
-    """Numbers of process pairs at which an interim analysis is made."""
-    return tuple(interim.pairs for interim in _PLANS[fidelity])
-
-
-def alpha_at(fidelity: Fidelity, interim: int) -> float:
+def alpha_of(interim: Interim) -> float:
     """The chance that one analysis excludes the truth (for t: of normal log ratios)."""
-    pairs, left_out, alpha = _PLANS[fidelity][interim]
-    return alpha or 2 * _signed_rank_cdf(pairs, left_out)
+    return interim.alpha or 2 * _signed_rank_cdf(interim.pairs, interim.left_out)
 
 
-def ratio_interval(
-    log_ratios: Sequence[float], interim: int, fidelity: Fidelity, spread: float
-) -> Ratio:
+def ratio_interval(log_ratios: Sequence[float], interim: Interim, spread: float) -> Ratio:
     """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 
     Args:
-        log_ratios: One per process pair, exactly `interim_pairs(fidelity)[interim]` of them.
-        interim: Index of the interim analysis.
-        fidelity: Whose plan of interim analyses is followed.
+        log_ratios: One per process pair, exactly `interim.pairs` of them.
+        interim: The analysis.
         spread: Standard deviation of a pair's log ratio: as found on the device by timing programs
             against themselves (`Device.spread`), or more if single blocks vary more.
     """
-    plan = _PLANS[fidelity][interim]
     values = np.asarray(log_ratios, dtype=np.float64)
-    if values.shape != (plan.pairs,):
-        raise ValueError(
-            f"analysis {interim} of a {fidelity} takes {plan.pairs} pairs, got {values.size}"
-        )
+    if values.shape != (interim.pairs,):
+        raise ValueError(f"this analysis takes {interim.pairs} pairs, got {values.size}")
     if not np.isfinite(values).all():
         raise ValueError("log ratios have to be finite")
     averages = _walsh_averages(values)
     centre = float(np.median(averages))
-    if plan.alpha:
-        half, mean = _moderated_half(values, plan.alpha, spread), float(values.mean())
+    if interim.alpha:
+        half, mean = _moderated_half(values, interim.alpha, spread), float(values.mean())
         low, high = min(mean - half, centre), max(mean + half, centre)
     else:
-        low, high = float(averages[plan.left_out]), float(averages[-1 - plan.left_out])
+        low, high = float(averages[interim.left_out]), float(averages[-1 - interim.left_out])
     return Ratio(math.exp(centre), math.exp(low), math.exp(high))
 
 
@@ -149,9 +110,7 @@ def enough(ratio: Ratio, target_half_width: float) -> bool:
     return ratio.half_width <= target_half_width
 
 
-def is_settled(
-    ratio: Ratio, fidelity: Fidelity, interim: int, may_lose: bool, wanted: float
-) -> bool:
+def is_settled(ratio: Ratio, plan: Plan, interim: int, may_lose: bool, wanted: float) -> bool:
     """Narrow enough, or (if that `may` be) clearly slower: then width is of no interest.
 
     A search or a screen is content with twice the half-width `wanted` of a verification. The last
@@ -159,11 +118,11 @@ def is_settled(
     are told apart by nothing else. Others have the second look at most, and the first if the
     interval is not much wider than wanted, or if wide intervals will do.
     """
-    if fidelity is Fidelity.REWARD:  # enough for a reward: a decision, or a rough figure
-        return not ratio.low <= 1.0 <= ratio.high or enough(ratio, _REWARD_HALF_WIDTH)
+    if plan.rough_half_width is not None:  # a decision, or a rough figure
+        return not ratio.low <= 1.0 <= ratio.high or enough(ratio, plan.rough_half_width)
     if may_lose and ratio.high < CLEARLY_SLOWER:
         return True
-    if fidelity is not Fidelity.VERIFY:
+    if not plan.is_final:
         return enough(ratio, _SEARCH_WIDTHS * wanted)
     if wanted >= WIDE:
         return True

@@ -73,6 +73,7 @@ def test_there_are_seats_for_so_many_searches_and_each_is_free_again_when_one_le
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_search_that_is_silent_loses_its_seat_and_one_with_a_call_under_way_does_not(monkeypatch):
     monkeypatch.setattr(judging, "SILENCE_S", 1.0)
 

@@ -36,13 +36,14 @@ def main(words: Sequence[str]) -> int:
     if options.repro:
         print(repro.write(Path(options.repro), request, on_record))
         return CORRECT
-    require_language(request.source, f"candidate {options.candidate}", options.device)
+    name = f"candidate {options.candidate}"
     if options.audit is not None:
+        require_language(request.source, name, options.device)
         return _audit(request, options)
     known_in = None if options.again else options.store
     from evolve.cli.console.frontend import Terminal
 
-    verdict = signals.run(judge(request, _place(options), Terminal(), known_in))
+    verdict = signals.run(judge(request, _place(options), Terminal(), known_in, name=name))
     evaluation, findings = verdict.evaluation, verdict.findings
     if options.json:
         extra = {

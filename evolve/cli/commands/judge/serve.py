@@ -1,6 +1,5 @@
 """`evolve serve`: the judge behind HTTP, for training loops and other clients."""
 
-import ipaddress
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +14,13 @@ from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
-from evolve.serve.token import read_token
+from evolve.serve.token import LOOPBACK_NAMES, is_loopback, read_token
 
 if TYPE_CHECKING:
+    from evolve.serve.quota import DeviceQuota
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
 
@@ -47,6 +46,8 @@ class ServeConfig:
     queue_time: str = MISSING
     attempts: int = MISSING
     keep: str = MISSING
+    quotas: str | None = None
+    project: str | None = None
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)
     cuda: Cuda = field(default_factory=Cuda)
@@ -86,16 +87,6 @@ def require_token(host: str, token: str | None) -> None:
             f"host={host}: a server that other machines reach needs a token, since its clients "
             f"have code run here; set token_file=FILE or {TOKEN_VARIABLE}, or leave host out"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an interface is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _serve(config: Mapping[str, Any], token: str | None) -> None:
@@ -146,8 +137,20 @@ def _service(config: Mapping[str, Any]) -> "Service":
         keep_s=parse_duration(config["keep"]),
     )
     rewards = {one.name: one for one in map(reward, (*reward_names(), *config["rewards"]))}
-    jobs = Jobs(Path(config["jobs"]))
-    return Service(jobs, lambda: start_evaluator(config), rewards, settings, notify)
+    jobs, quota = Jobs(Path(config["jobs"])), _quota(config)
+    return Service(jobs, lambda: start_evaluator(config), rewards, settings, notify, quota)
+
+
+def _quota(config: Mapping[str, Any]) -> "DeviceQuota | None":
+    from evolve.serve.quota import DeviceQuota
+    from evolve.store import Store
+
+    location, project = config["quotas"], config["project"]
+    if location is None:
+        if project is not None:
+            raise UsageError(f"project={project} has no effect without quotas=DATABASE; add that")
+        return None
+    return DeviceQuota(Store.open(location), project or "")
 
 
 def _welcome(service: "Service", url: str, token: str | None) -> Iterator[str]:

@@ -51,6 +51,7 @@ def main(words: Sequence[str]) -> int:
                 server=options.server,
                 token_file=options.token_file,
                 idle_s=idle_s,
+                metrics=options.metrics,
                 say=notify,
             )
         )
@@ -73,6 +74,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     arguments.add_argument(
         "--idle", metavar="TIME", help="end after so long without a search (default: never)"
+    )
+    arguments.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="answer Prometheus there, which has to show the token (default: nowhere)",
     )
     return arguments.parse_intermixed_args(words)
 

@@ -10,9 +10,9 @@ from evolve.app.database import open_store
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
 from evolve.core.errors import UsageError
-from evolve.store import Cost
+from evolve.store import Cost, RunRow
 
-BY = ("run", "task", "model", "operator")
+BY = ("run", "task", "model", "operator", "user", "project")
 SUMS = (
     *("calls", "unknown", "unpriced", "prompt_tokens", "completion_tokens", "tokens"),
     *("usd", "evaluations", "device_time_s"),
@@ -29,8 +29,7 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store) as store:
         runs = {run.name: run for run in store.runs()}
         only = store.run(options.run).id if options.run else None
-        tasks = {name: run.task.name for name, run in runs.items()}
-        rows = summed(store.costs(only), by, tasks)
+        rows = summed(store.costs(only), by, runs)
     if options.csv:
         writer = csv.DictWriter(sys.stdout, [*by, *SUMS], lineterminator="\n")
         writer.writeheader()
@@ -60,12 +59,14 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def summed(
-    costs: Iterable[Cost], by: Sequence[str], tasks: Mapping[str, str]
+    costs: Iterable[Cost], by: Sequence[str], runs: Mapping[str, RunRow]
 ) -> list[dict[str, Any]]:
     """The costs as rows, one for each combination of the columns of `by`."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cost in costs:
-        named = {"task": tasks[cost.run], "model": cost.model or "(none)"}
+        run = runs[cost.run]
+        named = {"task": run.task.name, "model": cost.model or "(none)"}
+        named |= {"user": run.user or "(unknown)", "project": run.project or "(none)"}
         key = tuple(named.get(name) or str(getattr(cost, name)) for name in by)
         groups.setdefault(key, []).append({name: getattr(cost, name) for name in SUMS})
     return [dict(zip(by, key, strict=True)) | _total(rows) for key, rows in sorted(groups.items())]

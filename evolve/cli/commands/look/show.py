@@ -51,7 +51,10 @@ def _run_text(store: "RunStore", run: "RunRow") -> Iterator[str]:
     yield f"task       {run.task.name}, size {run.task.size}, revision {run.task.revision[:16]}"
     if weak := weak_task_text(findings_of(run.config)):
         yield f"audit      {weak}"
-    yield f"started    {run.created}, active for {duration_text(progress.wall_time_s)}"
+    by = f" by {run.user} on {run.host}" if run.user else ""
+    project = f", project {run.project}" if run.project else ""
+    active = duration_text(progress.wall_time_s)
+    yield f"started    {run.created}{by}{project}, active for {active}"
     yield (
         f"spent      {progress.evaluations} evaluations, {progress.screens} screens, "
         f"{duration_text(progress.device_time_s)} of device time"
@@ -82,6 +85,9 @@ def _run_json(store: "RunStore", run: "RunRow") -> Iterator[str]:
         "state": run.state,
         "reason": run.reason,
         "created": run.created,
+        "user": run.user,
+        "host": run.host,
+        "project": run.project,
         "seed": run.seed,
         "task": {"name": run.task.name, "size": run.task.size, "revision": run.task.revision},
         "audit": findings_of(run.config),

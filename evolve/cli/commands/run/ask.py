@@ -3,20 +3,12 @@
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evolve.app.database import open_store
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text, make_folder
-
-if TYPE_CHECKING:
-    from evolve.search.engine import Search
-    from evolve.store import Ticket
-
-MAX_FAILURES = 50  # operators that fail in a row: nothing is to be had at present
 
 
 def main(words: Sequence[str]) -> int:
@@ -25,14 +17,21 @@ def main(words: Sequence[str]) -> int:
     if options.number < 1:
         raise UsageError(f"-n {options.number}: it goes from 1")
     from evolve.app.attach import attach
-    from evolve.app.manual.files import BY_HAND, ByHand, write_request
+    from evolve.app.manual.asking import requests, wanted_operators
+    from evolve.app.manual.files import ByHand, is_answered, write_request
 
     folder = Path(options.out)
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         with attach(store, run, model=ByHand()) as search:
             make_folder(folder, "--out")
-            tickets, reason = _requests(search, options, BY_HAND)
+            operators = wanted_operators(search, options.operator)
+            tickets, reason = requests(
+                search,
+                options.number,
+                operators,
+                lambda ticket: ticket if is_answered(folder, ticket) else search.renewed(ticket),
+            )
             for ticket in tickets:
                 anew = " (composed anew)" if ticket.revision else ""
                 print(f"{write_request(folder, run, ticket)}{anew}")
@@ -67,65 +66,3 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument("--operator", metavar="NAME", help="ask this operator only")
     add_store(arguments)
     return arguments.parse_args(words)
-
-
-def _requests(
-    search: "Search", options: argparse.Namespace, model: str
-) -> "tuple[list[Ticket], str]":
-    """Requests that are open, then new ones; why there are not more."""
-    from evolve.app import components
-    from evolve.app.manual.files import is_answered
-    from evolve.store import TicketState
-
-    operators = wanted_operators(search, options.operator)
-    found = [
-        ticket if is_answered(Path(options.out), ticket) else search.renewed(ticket)
-        for ticket in search.open_tickets()
-        if ticket.state is TicketState.ASKED and ticket.model == model
-    ]
-    rule = components.build_termination(search.run.config)
-    reason, failures = "", 0
-    while len(found) < options.number and failures < MAX_FAILURES and not reason:
-        progress = search.progress
-        ahead = len(search.store.open_tickets(search.run.id))
-        expected = replace(progress, evaluations=progress.evaluations + ahead)
-        if spent := rule.check(expected):
-            reason = (
-                f"{spent}; a new run with warm_start={search.run.name} and limits of its own "
-                "begins with the best programs of this one"
-            )
-            break
-        ticket = search.ask(operators=operators)
-        if ticket is None:
-            reason = declined_text(search)
-        elif ticket.request is None:
-            failures += 1
-        else:
-            failures = 0
-            found.append(ticket)
-    return found[: options.number], reason
-
-
-def wanted_operators(search: "Search", name: str | None) -> list[str]:
-    """The operators that ask models, or the one of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    known = search.model_operators
-    if not known:
-        raise UsageError(
-            f"run {search.run.name} has no operator that asks a model; start one with operators=llm"
-        )
-    if name is not None and name not in known:
-        raise UsageError(
-            f"--operator {name}: run {search.run.name} has no such operator that asks a model; "
-            f"it has {', '.join(known)}"
-        )
-    return known if name is None else [name]
-
-
-def declined_text(search: "Search") -> str:
-    """Why no operator had anything to ask."""
-    reasons = [f"{name}: {why}" for name, why in search.declined.items()]
-    return "; ".join(reasons) or "every operator has declined"

@@ -116,7 +116,7 @@ def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:
     """Proposals to judge: the user's baseline, waiting ones (unless `new`), new ones."""
-    from evolve.app import components
+    from evolve.app.team import quotas
     from evolve.search.execution.verification import judge_opponents
     from evolve.search.verdicts import waiting_tickets
 
@@ -126,7 +126,7 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
     if not options.new:
         asked.tickets += [(ticket, {}) for ticket in waiting if ticket.operator != VERIFY]
     del asked.tickets[options.number :]
-    rule = components.build_termination(search.run.config)
+    rule = quotas.termination(search.store, search.run, search.run.config)
     _ask_new(search, rule, waiting, asked, options.number)
     return asked
 

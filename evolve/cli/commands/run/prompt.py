@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
 
 def _recall(store: "RunStore", run: "RunRow", sequence: int, *, as_json: bool) -> int:
     """The request of a step, and the replies."""
-    from evolve.app.manual.files import conversation
+    from evolve.core.model import conversation
 
     ticket = store.ticket(run.id, sequence)
     if not ticket.exchanges and ticket.request is None:
@@ -76,8 +76,8 @@ def _next(store: "RunStore", run: "RunRow", options: argparse.Namespace) -> int:
     from evolve.app import components
     from evolve.app.attach import expected_device
     from evolve.app.config.upgrade import completed
+    from evolve.app.manual.asking import declined_text, wanted_operators
     from evolve.app.manual.files import ByHand
-    from evolve.cli.commands.run.ask import declined_text, wanted_operators
     from evolve.core.model import ModelRequest
 
     run = completed(run)
@@ -123,7 +123,7 @@ def _plain(asked: "Asked", request: "ModelRequest") -> dict[str, object]:
 
 
 def _print(asked: "Asked", request: "ModelRequest", model: "LanguageModel") -> None:
-    from evolve.app.manual.files import conversation
+    from evolve.core.model import conversation
 
     parents = ", ".join(f"#{parent.sequence}" for parent in asked.parents) or "none"
     given = {name: value for name, value in asdict(request.sampling).items() if value}

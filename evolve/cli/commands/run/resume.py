@@ -20,6 +20,7 @@ stored ones, and those of termination, llm and trackers hold from then on:
 
   termination.*   more or less budget:  termination.wall_time=2h
   llm.*           who answers operators:  llm.model=provider/name
+  agent.*         the coding agent:     agent.verdicts=12
   device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
   cluster.*       who judges it:        cluster=pull cluster.token_file=F
   sandbox.*       how it is confined:   sandbox.require=namespaces
@@ -61,6 +62,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.app.device import as_judged, start_evaluator
     from evolve.app.models import key_notes
     from evolve.app.session import search
+    from evolve.app.team.quotas import refuse_over_quota
     from evolve.cli.console.frontend import Terminal
     from evolve.store import Store
 
@@ -71,6 +73,7 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         for notice in store.notices:
             print(notice)
         components.build_all(config, run=run.name)
+        refuse_over_quota(config, run)
         for note in key_notes(config, is_new=False):
             print(note)
         store.claim(run.id)  # before a judge starts: another process may continue the run

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evolve.cli import signals
+from evolve.cli.commands.run.submitted import start as start_submitted
 from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.core.errors import UsageError
 
@@ -30,6 +31,7 @@ def main(words: Sequence[str]) -> int:
     if rest and rest[-1] in ("-c", "--cfg"):
         raise UsageError(f"{rest[-1]}: write --cfg job, which prints the configuration")
     from evolve.app.config.compose import run_with_hydra, to_plain
+    from evolve.app.config.submission import FOLDER, launcher_of
 
     def first(config: Mapping[str, Any]) -> int:
         return start(config, began.pop() if began else None)
@@ -39,7 +41,13 @@ def main(words: Sequence[str]) -> int:
         job = _dry_run
     elif CREATE in words:
         job = create
-    return run_with_hydra(rest, lambda config: job(to_plain(config)))
+    submitted = start_submitted if job is first else None
+    if launcher_of(rest):
+        print(
+            f"jobs: their output is in {FOLDER}/.submitit, `evolve list` shows their runs",
+            flush=True,
+        )
+    return run_with_hydra(rest, lambda config: job(to_plain(config)), submitted)
 
 
 def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:

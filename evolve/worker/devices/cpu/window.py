@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _STOPPED_SLACK_S = 0.001
 _STANDING_SLACK_S = 0.001  # that a process may take to stop; shorter delays are the scheduler's
 _REST_S = 0.010
-_AGAIN = 0.2  # of the time of the first glance, at least, before another
+_AGAIN = 0.2  # of the time of the first sample, at least, before another
 _REST_SLACK_S = 0.0025
 
 
@@ -191,7 +191,7 @@ class CpuWindow:
             return
         over = threading.Event()
 
-        def glance() -> None:
+        def take_sample() -> None:
             wait_s = after_s
             while not any(seen):
                 moment = time.perf_counter() + wait_s
@@ -207,7 +207,7 @@ class CpuWindow:
                 finally:
                     process.resume()
 
-        thread = threading.Thread(target=glance)
+        thread = threading.Thread(target=take_sample)
         thread.start()
         try:
             yield seen

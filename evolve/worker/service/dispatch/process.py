@@ -12,8 +12,8 @@ from signal import SIGKILL, strsignal
 from typing import Any, cast
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, WorkerDied
 from evolve.worker.service import protocol
+from evolve.worker.service.dispatch.faults import CLOSED, CallFailed, CallOverdue, WorkerDied
 
 MAX_LINE = 16 << 20  # bytes; raw samples of a long evaluation, the largest reply, are far below
 MAX_LAST_WORDS = 2000  # bytes
@@ -168,7 +168,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             self._fail_all(*reply.error)
             self._kill_group()
             return
-        if reply.phase:
+        if reply.phase is not None:  # empty after the wait of a call that is at none
             if (about := self._about.get(reply.number or 0)) is not None:
                 self.phases[about] = reply.phase
             return
@@ -213,7 +213,7 @@ class _Reply:
     number: int | None
     result: Any = None
     error: _Fault | None = None
-    phase: str = ""
+    phase: str | None = None
 
 
 def _printable(data: bytes) -> str:

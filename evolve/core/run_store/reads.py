@@ -1,25 +1,27 @@
-"""The store of a search, in which each fact is committed before it is used: a protocol in parts.
+"""What a store answers, in parts."""
 
-`evolve.store` implements it on SQLite and on PostgreSQL; `evolve.testing.stores` tests any
-implementation. Digests name programs and instances; `run` is the number of a run, a
-ticket's `sequence` its number within the run, from 0.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from evolve.core.compiled import Compiled
 from evolve.core.elites import Elite, Visits
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import Step
 from evolve.core.measurement import Interval
-from evolve.core.model import Exchange, ModelReply, ModelRequest, ReplyStatus, Reservation
+from evolve.core.model import Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
-from evolve.core.protocols import Attempt, Failed, Offer, Progress, Proposal, Trial
-from evolve.core.records import Arm, Cost, Credit, Judge, Pruned, RunRow, Ticket
-from evolve.core.task import Task
+from evolve.core.protocols import Attempt, Offer, Progress, Trial
+from evolve.core.records import (
+    Allowance,
+    Arm,
+    AuditEntry,
+    Cost,
+    Credit,
+    Judge,
+    RunRow,
+    Ticket,
+)
 
 
 class RunReads(Protocol):
@@ -58,6 +60,18 @@ class RunReads(Protocol):
 
     def costs(self, run: int | None = None) -> list[Cost]:
         """Spending by run, operator and model; of one run, or of all."""
+        ...
+
+    def quotas(self) -> list[Allowance]:
+        """All quotas, each with the spending of all its runs."""
+        ...
+
+    def allowances(self, user: str, project: str, but: int | None = None) -> list[Allowance]:
+        """The quotas of such a run; the spending of run `but` itself is left out."""
+        ...
+
+    def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
+        """The newest entries, oldest first: of the run of this name, or all."""
         ...
 
     def tokens(self, run: int) -> dict[int, int]:
@@ -263,205 +277,3 @@ class LineageReads(Protocol):
     def models_behind(self, program: str) -> frozenset[str]:
         """The models that were asked for a program or one of its ancestors in any run."""
         ...
-
-
-class RunWrites(Protocol):
-    """Runs: one process at a time continues one."""
-
-    def create_run(
-        self,
-        *,
-        name: str,
-        task: Task,
-        config: Mapping[str, Any],
-        seed: int,
-        steps: Sequence[Ticket] = (),
-    ) -> RunRow:
-        """Add a run; its fitness is measured against `config["baseline"]` (default `eager`).
-
-        With `steps` of another run (`judged_steps`) it has asked for these already, with their
-        numbers, and holds the verdicts, as after a crash: its next process tells them first, in
-        this order. They are no part of its budget.
-        """
-        ...
-
-    def claim(self, run: int) -> None:
-        """Become the one process that continues the run, which then counts as running.
-
-        A lease whose heartbeat is older than 30 s, or whose process has died on this machine, is
-        taken over.
-
-        Raises:
-            UsageError: another process is continuing it.
-        """
-        ...
-
-    def heartbeat(self, run: int, active_s: float) -> None:
-        """Keep the lease (call at least every 10 s), and add active seconds to the run's time.
-
-        From the first one until `release`, every write first sees that nothing else has taken the
-        file away or overwritten it.
-        """
-        ...
-
-    def release(self, run: int, state: str, reason: str) -> None:
-        """End the claim. `state` is `finished` or `interrupted`, `reason` a phrase for people."""
-        ...
-
-    def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
-        """Describe a claimed run by another configuration from now on."""
-        ...
-
-    def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
-        """Keep the findings of the task's audit, in a run that was created without one."""
-        ...
-
-    def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
-        """Keep the compiled reference of the task, in a run that began without."""
-        ...
-
-
-class TicketWrites(Protocol):
-    """A ticket's way: asked, replied, proposed, evaluated, told."""
-
-    def ask(self, run: int, operator: str, parents: Sequence[str], *, method: str = "") -> Ticket:
-        """Open the next ticket for an operator and the parents (digests) selected for it."""
-        ...
-
-    def request(
-        self,
-        run: int,
-        operator: str,
-        parents: Sequence[str],
-        request: ModelRequest,
-        model: str,
-        *,
-        method: str = "",
-    ) -> list[Ticket]:
-        """Open a ticket for each sample of an operator's request to a model.
-
-        `model` is the scheduler's pick and no empty text; `request.model` may be another by role.
-        """
-        ...
-
-    def begin_call(self, ticket: Ticket, worst: Reservation) -> int:
-        """Commit a call for a ticket's open request before it is sent; returns the call's id."""
-        ...
-
-    def end_call(self, call: int, reply: ModelReply) -> Ticket:
-        """Store the result of a call, and charge it; a call that has ended keeps its outcome.
-
-        The ticket is replied then, or still asked if the call was not accepted
-        (`CallStatus.UNAVAILABLE`).
-        """
-        ...
-
-    def recompose(self, ticket: Ticket, parents: Sequence[str], request: ModelRequest) -> Ticket:
-        """Ask a ticket's first request, which nothing has answered, in another text.
-
-        The text before is kept, with the parents that it was about; `answer` still takes a reply
-        to it.
-        """
-        ...
-
-    def answer(self, ticket: Ticket, reply: ModelReply, *, key: str = "") -> Ticket:
-        """Store a reply obtained elsewhere: a call without a cost beyond the one it states.
-
-        `key` is that of the text which it answers; of the one that stands if left out.
-        """
-        ...
-
-    def propose(
-        self,
-        ticket: Ticket,
-        outcome: Proposal | Failed | ModelRequest,
-        reading: ReplyStatus | None = None,
-    ) -> Ticket:
-        """Record the operator's proposal, and its reading of a reply.
-
-        A failure (a duplicate is one too) closes the ticket; a request opens its next round.
-        """
-        ...
-
-    def record(
-        self,
-        run: int,
-        operator: str,
-        parents: Sequence[str],
-        outcome: Proposal | Failed,
-        *,
-        method: str = "",
-        tuning: bool = False,
-    ) -> Ticket:
-        """`ask` and `propose` in one transaction, for operators that answer at once.
-
-        A `tuning` is no proposal of the run (`Progress`).
-        """
-        ...
-
-    def withdraw_evaluation(self, ticket: Ticket) -> None:
-        """Take back a `start_evaluation` that was given up for our own reasons (a drain)."""
-        ...
-
-    def start_evaluation(self, ticket: Ticket) -> int:
-        """Count an attempt before it is made; returns the attempts so far with this one."""
-        ...
-
-    def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket:
-        """Record the verdict and count it; a ticket that has one already keeps that one."""
-        ...
-
-    def tell(
-        self,
-        ticket: Ticket,
-        elite: Elite | None,
-        offer: Offer | None,
-        credit: Credit | None = None,
-    ) -> None:
-        """Close an evaluated ticket with the archive's answer; telling again changes nothing.
-
-        The slots follow from the offer (`evolve.core.protocols.Offer`). `credit` is what this
-        ticket brought its `Arm`, or an earlier one by what is known now.
-        """
-        ...
-
-
-class Upkeep(Protocol):
-    """Care of the database."""
-
-    def size(self) -> dict[str, int]:
-        """Bytes on disk by kind."""
-        ...
-
-    def backup(self, path: str | Path) -> None:
-        """Copy the database to a new file, consistent also while a search is writing."""
-        ...
-
-    def prune(self, run: int, *, keep: int | None = None) -> Pruned:
-        """Drop raw samples and feedback but of the `keep` best elites (None: all) and ancestors."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class RunStore(
-    RunReads,
-    TicketReads,
-    Recorded,
-    ArchiveReads,
-    LineageReads,
-    RunWrites,
-    TicketWrites,
-    Upkeep,
-    Protocol,
-):
-    """A database with any number of runs.
-
-    Every method that changes something has committed when it returns. A run is written to by one
-    process at a time: `claim` it first. Programs and evaluations are shared between runs.
-
-    Raises:
-        UsageError: a database, run or program that is not there or not for us, with the remedy.
-        StoreError: the database cannot be read or written, a ticket is not in the state that the
-            call needs, or the run was taken over by another process.
-    """

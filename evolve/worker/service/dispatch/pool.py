@@ -7,8 +7,8 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CLOSED, CallFailed, CallOverdue, PlaceLost
-from evolve.evaluation.place import Place
+from evolve.worker.service.dispatch.faults import CLOSED, CallFailed, CallOverdue, PlaceLost
+from evolve.worker.service.dispatch.place import Place
 
 _REMEMBERED = 4096  # instances, by where they were judged last
 MAX_CONSECUTIVE_FAILURES = 3  # instances under which a worker failed, with no answer in between
@@ -72,6 +72,10 @@ class Pool:
         await asyncio.gather(*(place.up() for place in self.places))
         for place in self.places:
             self._require_alike(place)
+
+    async def arrival(self) -> None:
+        """Wait until a place is in service."""
+        await self._when(lambda: self.in_service[0])
 
     async def add(self, place: Place) -> None:
         """Start the worker of a place, and take it into service.
@@ -145,7 +149,11 @@ class Pool:
                     before = place
                     if task:
                         self._remember((task, about), place)
-                    return await place.ask(method, params, deadline_s, about)
+                    try:
+                        return await place.ask(method, params, deadline_s, about)
+                    finally:
+                        if once:
+                            place.blamed.pop(about, None)
             except PlaceLost as loss:
                 losses += 1
                 self.remove(place, str(loss))
@@ -153,13 +161,7 @@ class Pool:
                     raise CallFailed(f"{MOST_LOST} places were lost under it: {loss}") from loss
             except CallFailed as failure:
                 failures += 1
-                if once:
-                    raise
-                if len(place.blamed) >= MAX_CONSECUTIVE_FAILURES:
-                    self._leave_out(
-                        place, f"it failed under {MAX_CONSECUTIVE_FAILURES} in a row: {failure}"
-                    )
-                if failures == 2 or isinstance(failure, CallOverdue):
+                if once or failures == 2 or isinstance(failure, CallOverdue):
                     raise
 
     async def close(self) -> None:
@@ -174,7 +176,7 @@ class Pool:
     async def place(
         self, task: str = "", *, alone: bool = False, other_than: Place | None = None
     ) -> AsyncIterator[Place]:
-        """A place whose worker is up, for one call.
+        """A place whose worker is up, for one call; too many failures there, and it is left out.
 
         Args:
             task: the revision of the task that it is about.
@@ -201,6 +203,9 @@ class Pool:
             finally:
                 found.running -= 1
                 found.reserved = found.reserved and not alone
+                if len(found.blamed) >= MAX_CONSECUTIVE_FAILURES:
+                    why = list(found.blamed.values())[-1]
+                    self._leave_out(found, f"it failed under {len(found.blamed)} in a row: {why}")
                 self._changed.set()
 
     def _remember(self, instance: tuple[str, str], place: Place) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.evaluation.faults import CLOSED, CallFailed, PlaceLost
+from evolve.worker.service.dispatch.faults import CLOSED, CallFailed, PlaceLost
 
 WARM = 4  # tasks that a worker keeps warm
 
@@ -78,7 +78,7 @@ class Place:
         hello: what the worker has said of itself; empty before its first start.
         running: calls that are here.
         reserved: whether a call is here, or waits, that wants to be alone.
-        blamed: the instances under which workers have failed since the last answer.
+        blamed: why workers have failed since the last answer, by the instance under which.
         out: why nothing is sent here any more; empty while something is.
         tasks: revisions of the tasks that the worker was asked of last, and has warm.
     """
@@ -94,7 +94,7 @@ class Place:
         self.hello: dict[str, Any] = {}
         self.running = 0
         self.reserved = False
-        self.blamed: set[str] = set()
+        self.blamed: dict[str, str] = {}
         self.out = ""
         self.tasks: deque[str] = deque(maxlen=WARM)
         self._start_worker = start
@@ -136,7 +136,7 @@ class Place:
         except CallFailed as failure:
             if worker is not self._failed:  # one failure, whatever the number of calls under it
                 self._failed = worker
-                self.blamed.add(about)
+                self.blamed[about] = str(failure)
                 worker.kill(str(failure))
             raise
         except UsageError:

@@ -1,0 +1,1 @@
+"""A coding agent that tries programs in a search (`operators=agent`)."""

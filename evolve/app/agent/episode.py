@@ -1,0 +1,168 @@
+"""One episode of a coding agent: its folder, its judge over MCP, and the process itself."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Place, preset_of
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Bench
+from evolve.llm.process import Ended, environment_for, run
+from evolve.worker.sandbox import landlock
+from evolve.worker.sandbox.policy import readable_paths
+
+MAX_TRANSCRIPT = 64 << 20  # bytes of a program's output
+NETWORK_FILES = (
+    *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ca-certificates.conf"),
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
+    *("/run/systemd/resolve", "/usr/share/zoneinfo"),
+)
+KERNEL_FILES = ("/dev", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys")
+PATH = "/mcp"
+
+
+@dataclass(slots=True)
+class Tries:
+    """The programs that an agent has had judged in an episode.
+
+    Args:
+        bench: judges them.
+        parents: programs that the episode began with.
+        verdicts: how many there may be.
+
+    Attributes:
+        steps: their numbers.
+    """
+
+    bench: Bench
+    parents: tuple[str, ...]
+    verdicts: int
+    steps: list[int] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return self.verdicts - len(self.steps)
+
+    def submit(self, source: str, parent: int | None, note: str) -> int:
+        """Have a program judged; returns the number of its step.
+
+        Raises:
+            UsageError: no verdict is left, the program is none, or `parent` is no step of this
+                episode.
+        """
+        if self.left < 1:
+            raise UsageError(
+                f"all {self.verdicts} verdicts of this episode are used up; end with an answer "
+                "that sums up the results"
+            )
+        if parent is not None and parent not in self.steps:
+            raise UsageError(f"parent={parent}: it is no step of this episode; leave it out")
+        parents = self.parents if parent is None else (self._program(parent),)
+        step = self.bench.offer(source, operator="agent", parents=parents, note=note)
+        self.steps.append(step)
+        return step
+
+    def _program(self, step: int) -> str:
+        from evolve.app.database import open_store
+
+        with open_store(self.bench.location) as store:
+            return store.step(store.run(self.bench.run).id, step).program or ""
+
+
+@asynccontextmanager
+async def judge_for(tries: Tries, folder: Path, usd: float | None) -> AsyncIterator[Place]:
+    """Within this block the judge of an episode answers on this machine, to its own token."""
+    try:
+        from evolve.app.agent.tools import server_of
+        from evolve.app.mcp.http import serve
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "operators=agent needs the MCP SDK; `pip install 'evolve-kernels[mcp]'` brings it"
+        ) from error
+    from evolve.serve.http import listen, url_of
+
+    token = secrets.token_hex(24)
+    with listen("127.0.0.1", 0) as listener:
+        serving = asyncio.create_task(
+            serve(server_of(tries), listener, path=PATH, token=token, hosts=())
+        )
+        try:
+            url = url_of(listener) + PATH
+            yield Place(folder=folder, url=url, token=token, usd=usd)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def work(
+    command: Sequence[str],
+    prompt: str,
+    place: Place,
+    *,
+    environment: Sequence[str],
+    read: Sequence[str],
+    deadline_s: float,
+) -> Ended:
+    """Run the agent in its folder until it ends or is ended.
+
+    Args:
+        command: the program and the user's arguments.
+        prompt: given on standard input.
+        place: the folder and the judge.
+        environment: variables that it gets besides `PATH`, `HOME` and the like.
+        read: further paths that it may read.
+        deadline_s: seconds for all of it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    preset = preset_of(command[0])
+    for name, text in preset.files(place).items():
+        path = place.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o600)
+    (place.folder / "tmp").mkdir(exist_ok=True)
+    own = {"TMPDIR": str(place.folder / "tmp"), "PWD": str(place.folder)}
+    own |= {TOKEN_VARIABLE: place.token, URL_VARIABLE: place.url}
+    rules = json.dumps(_rules(command[0], place.folder, preset.state, read))
+    launcher = [sys.executable, "-P", "-m", "evolve.app.agent.confined", rules]
+    return await run(
+        [*launcher, *command, *preset.arguments(place)],
+        prompt,
+        folder=place.folder,
+        environment={**environment_for((*environment, "PYTHONPATH"), os.environ), **own},
+        deadline_s=deadline_s,
+        most=MAX_TRANSCRIPT,
+    )
+
+
+def require_confinement() -> None:
+    """Raise UsageError if this host cannot keep an agent in its folder."""
+    try:
+        landlock.abi()
+    except OSError as error:
+        raise UsageError(
+            "operators=agent: this kernel has no Landlock, which keeps an agent in its folder; use "
+            "Linux 5.13 or later, or start the agent yourself and give it `evolve mcp`"
+        ) from error
+
+
+def _rules(program: str, folder: Path, state: Sequence[str], read: Sequence[str]) -> dict[str, Any]:
+    """The paths that an agent may read, and those that it may change."""
+    found = shutil.which(program)
+    install = [str(Path(found).parent), str(Path(found).resolve().parent.parent)] if found else []
+    writable = [str(folder), "/dev/null", "/dev/shm", *(str(Path.home() / name) for name in state)]
+    more = (*install, *(str(Path(path).expanduser()) for path in read))
+    return {
+        "readable": [*readable_paths(more), *NETWORK_FILES, *KERNEL_FILES],
+        "writable": writable,
+    }

@@ -1,0 +1,195 @@
+"""A coding agent as a model: it answers a request after it has tried programs by itself."""
+
+import asyncio
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evolve.app.agent.episode import Tries, judge_for, require_confinement, work
+from evolve.app.agent.presets import preset_of
+from evolve.core.errors import ModelUnavailable, UsageError
+from evolve.core.model import (
+    CallStatus,
+    Commit,
+    ModelCard,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    conversation,
+    not_committed,
+)
+from evolve.core.protocols import Bench
+from evolve.llm.command import last_line
+from evolve.llm.faults import one_line
+from evolve.llm.printed import read_printed
+from evolve.llm.process import Ended
+from evolve.llm.secrets import scrub
+from operators.base import Base
+
+TOKENS = 2_000_000  # reserved for an episode: an agent reads its own history again and again
+MAX_TRANSCRIPT_CHARS = 2_000_000  # that are stored, the last ones
+
+LIMITS = """
+You have {verdicts} verdicts and {minutes:.0f} minutes. `task.py` in the working folder is the \
+task{parent}. Each program that you submit becomes a step of the search.
+"""
+
+
+class AgentModel:
+    """`evolve.core.model.LanguageModel` over a headless coding agent.
+
+    Programs that it submits on its way are steps of the run (`evolve.core.protocols.Bench`). Its
+    output is kept as the reasoning of its reply, without what looks like a key.
+
+    Args:
+        name: by which requests ask for it.
+        command: the program and arguments, as one text without a shell: `claude -p`.
+        verdicts: how many programs an episode may have judged.
+        deadline_s: seconds for an episode.
+        usd: limit of cost of an episode, for agents that keep to one; None for none.
+        slots: episodes at once.
+        environment: variables that it gets besides `PATH`, `HOME` and the like.
+        read: further paths that it may read.
+        weight: its share among the models.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        command: str,
+        verdicts: int,
+        deadline_s: float,
+        usd: float | None,
+        slots: int,
+        environment: Sequence[str],
+        read: Sequence[str],
+        weight: float,
+    ) -> None:
+        try:
+            self.command = shlex.split(command)
+        except ValueError as error:
+            raise UsageError(f"agent.command={command}: {error}") from error
+        if not self.command:
+            raise UsageError("agent.command is empty; give e.g. agent.command='claude -p'")
+        for field, value in (("verdicts", verdicts), ("slots", slots)):
+            if value < 1:
+                raise UsageError(f"agent.{field}={value}: it goes from 1")
+        if usd is not None and not (usd > 0 and preset_of(self.command[0]).limits_cost):
+            raise UsageError(
+                f"agent.usd={usd:g}: {self.command[0]} keeps to no limit of cost above 0; leave it "
+                "out, and limit agent.verdicts and agent.deadline"
+            )
+        self._verdicts = verdicts
+        self._deadline_s = deadline_s
+        self._usd = usd
+        self._slots = slots
+        self._environment = list(environment)
+        self._read = list(read)
+        self._semaphore = asyncio.Semaphore(slots)
+        self._card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
+        self._bench: Bench | None = None
+
+    @property
+    def models(self) -> Sequence[ModelCard]:
+        return (self._card,)
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def judged_by(self, bench: Bench) -> None:
+        """See `evolve.core.protocols.TriesPrograms`."""
+        self._bench = bench
+
+    def resolve(self, request: ModelRequest) -> ModelRequest:
+        if request.model not in (None, self._card.name):
+            raise UsageError(f"model {request.model}: there is no such model")
+        return replace(request, model=self._card.name)
+
+    def reserve(self, request: ModelRequest) -> Reservation:
+        return Reservation(tokens=TOKENS, usd=self._usd)
+
+    def require_program(self) -> None:
+        """Raise UsageError if the program is not there, or cannot be confined."""
+        if shutil.which(self.command[0]) is None:
+            raise UsageError(
+                f"agent.command: there is no program {self.command[0]!r} on the PATH; install it, "
+                "or give its whole path"
+            )
+        require_confinement()
+
+    async def complete(
+        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
+    ) -> ModelReply:
+        if self._bench is None:
+            raise UsageError(f"{self._card.name}: an agent answers only while a search runs")
+        async with self._semaphore:
+            self.require_program()
+            commit()
+            start = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="evolve-agent-") as folder:
+                reply = await self._episode(request, Path(folder), self._bench)
+        return replace(reply, latency_s=time.monotonic() - start)
+
+    async def close(self) -> None:
+        """Every agent has ended with its call."""
+
+    async def _episode(self, request: ModelRequest, folder: Path, bench: Bench) -> ModelReply:
+        parents = Base.of_request(request).digests if request.memo else ()
+        (folder / "task.py").write_text(bench.task.source)
+        if parents:
+            (folder / "parent.py").write_text(bench.source(parents[0]))
+        tries = Tries(bench, parents, self._verdicts)
+        limits = LIMITS.format(
+            verdicts=self._verdicts,
+            minutes=self._deadline_s / 60,
+            parent=", `parent.py` the program to change" if parents else "",
+        )
+        async with judge_for(tries, folder, self._usd) as place:
+            try:
+                ended = await work(
+                    self.command,
+                    conversation(request) + limits,
+                    place,
+                    environment=self._environment,
+                    read=self._read,
+                    deadline_s=self._deadline_s,
+                )
+            except OSError as error:
+                raise UsageError(f"agent.command: {self.command[0]}: {error.strerror}") from error
+        return self._reply(ended, tries)
+
+    def _reply(self, ended: Ended, tries: Tries) -> ModelReply:
+        """The reply that an episode is.
+
+        Raises:
+            ModelUnavailable: the agent failed before it tried anything: it is not logged in, or its
+                provider is down.
+        """
+        output = scrub(ended.output.decode(errors="replace").replace("\x00", ""))
+        printed, name = read_printed(output), self._card.name
+        said = ended.fault or printed.error
+        if ended.status:
+            said = said or f"exit status {ended.status}: {last_line(ended.errors or ended.output)}"
+        said = one_line(scrub(said))
+        if said and not ended.fault and not tries.steps:
+            raise ModelUnavailable(f"{name}: {said}")
+        tried = f"{name} tried {len(tries.steps)} of {tries.verdicts} programs"
+        status = CallStatus.COMPLETED if printed.text.strip() else CallStatus.EMPTY
+        return ModelReply(
+            status=CallStatus.UNKNOWN if ended.fault else status,
+            text="" if ended.fault else printed.text,
+            reasoning=output[-MAX_TRANSCRIPT_CHARS:],
+            usage=printed.usage,
+            cost_usd=printed.cost_usd,
+            model=printed.model or name,
+            error=f"{tried}; {said}" if said else "",
+        )

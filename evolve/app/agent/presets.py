@@ -1,0 +1,101 @@
+"""Common coding agents: the arguments and files by which they run headless and find the judge."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVER = "evolve"
+TOKEN_VARIABLE = "EVOLVE_AGENT_TOKEN"
+URL_VARIABLE = "EVOLVE_AGENT_URL"
+TOOLS = ("submit", "verdict", "best", "lineage", "get_step", "knowledge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an agent works: its folder, the address of the judge, and its limit of cost."""
+
+    folder: Path
+    url: str
+    token: str
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """One agent.
+
+    Attributes:
+        arguments: further words of its command.
+        files: texts of files that it reads, by their path in the folder.
+        state: folders of its own below the home, with its login; it may write there.
+        limits_cost: whether it ends by itself at a limit of cost.
+    """
+
+    arguments: Callable[[Place], list[str]] = lambda place: []
+    files: Callable[[Place], Mapping[str, str]] = lambda place: {}
+    state: tuple[str, ...] = ()
+    limits_cost: bool = False
+
+
+def preset_of(program: str) -> Preset:
+    """The preset of a program by its name; an empty one for a program that is none of them."""
+    return PRESETS.get(Path(program).name, Preset())
+
+
+def _headers(place: Place) -> dict[str, str]:
+    return {"Authorization": f"Bearer {place.token}"}
+
+
+def _claude(place: Place) -> list[str]:
+    tools = ",".join((*(f"mcp__{SERVER}__{name}" for name in TOOLS), "Read", "Write", "Edit"))
+    words = ["--output-format", "stream-json", "--verbose", "--strict-mcp-config"]
+    words += ["--mcp-config", str(place.folder / "mcp.json"), "--allowedTools", tools]
+    return words if place.usd is None else [*words, "--max-budget-usd", f"{place.usd:g}"]
+
+
+def _claude_files(place: Place) -> dict[str, str]:
+    server = {"type": "http", "url": place.url, "headers": _headers(place)}
+    return {"mcp.json": json.dumps({"mcpServers": {SERVER: server}})}
+
+
+def _codex(place: Place) -> list[str]:
+    server = f"mcp_servers.{SERVER}"
+    return [
+        *("--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
+        *("-c", f'{server}.url="{place.url}"'),
+        *("-c", f'{server}.bearer_token_env_var="{TOKEN_VARIABLE}"'),
+        "-",
+    ]
+
+
+def _gemini_files(place: Place) -> dict[str, str]:
+    server = {"httpUrl": place.url, "headers": _headers(place), "trust": True}
+    return {".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}})}
+
+
+def _cursor_files(place: Place) -> dict[str, str]:
+    server = {"url": place.url, "headers": _headers(place)}
+    return {".cursor/mcp.json": json.dumps({"mcpServers": {SERVER: server}})}
+
+
+PRESETS: Mapping[str, Preset] = {
+    "claude": Preset(
+        arguments=_claude,
+        files=_claude_files,
+        state=(".claude", ".claude.json", ".cache", ".config"),
+        limits_cost=True,
+    ),
+    "codex": Preset(arguments=_codex, state=(".codex", ".cache")),
+    "gemini": Preset(
+        arguments=lambda place: ["--output-format", "json", "--approval-mode", "yolo"],
+        files=_gemini_files,
+        state=(".gemini", ".cache", ".config"),
+    ),
+    "cursor-agent": Preset(
+        arguments=lambda place: ["--output-format", "stream-json", "--force", "--approve-mcps"],
+        files=_cursor_files,
+        state=(".cursor", ".cache", ".config"),
+    ),
+}
+"""By the name of the program. The words before these are the user's: `claude -p --model opus`."""

@@ -1,0 +1,362 @@
+"""The tools of the MCP server. Each is thin: the work is done by the imported classes.
+
+No call lasts longer than about 40 s, for clients give up at 60 s: work goes on behind a ticket.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from evolve.app.config.compose import compose, to_plain
+from evolve.app.database import place
+from evolve.app.launch import create
+from evolve.app.library.words import as_words
+from evolve.app.mcp import records
+from evolve.app.mcp.budget import Budget
+from evolve.app.mcp.desk import Desk
+from evolve.app.mcp.judging import JudgeAtHand, Submissions
+from evolve.app.mcp.results import (
+    Asked,
+    Best,
+    Documents,
+    JobId,
+    Lineage,
+    Model,
+    Name,
+    Preset,
+    Runs,
+    RunState,
+    StepText,
+    TaskList,
+    TaskName,
+    TaskText,
+    TicketId,
+    Told,
+    Verdict,
+    WaitS,
+)
+from evolve.app.mcp.searches import Searches
+from evolve.core.errors import EvolveError, UsageError
+from evolve.report.text import one_line
+from evolve.serve.catalogue import Catalogue, Setup
+from evolve.serve.submissions import PinMismatch, QueueFull, SameId
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Tool = Callable[P, Coroutine[Any, Any, T]]
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+MAKES = ToolAnnotations(destructive_hint=False, open_world_hint=False)
+
+Size = Annotated[
+    Literal["tiny", "cpu", "gpu"] | None, Field(description="null: that of the judge's device")
+]
+Run = Annotated[Name | None, Field(description="Name of a run; null: the newest")]
+Source = Annotated[str, Field(min_length=1, description="A Python module with ModelNew")]
+
+
+@dataclass(slots=True)
+class Parts:
+    """The objects behind the tools.
+
+    Attributes:
+        location: the database.
+        catalogue: the tasks; made when it is first asked for.
+        knowledge: folders of documents beside those that ship.
+        settings: of runs that are opened or started, by dotted name.
+        budget: of all clients together.
+        judge: the judging service.
+        submissions: candidates that belong to no run.
+        desk: steps of runs.
+        searches: that this server has started.
+    """
+
+    location: str
+    catalogue: Callable[[], Catalogue]
+    knowledge: list[str]
+    settings: Mapping[str, Any]
+    budget: Budget
+    judge: JudgeAtHand
+    submissions: Submissions
+    desk: Desk
+    searches: Searches
+
+
+def told(kind: ToolAnnotations) -> Callable[[Tool[P, T]], Tool[P, T]]:
+    """A method as a tool, with our own errors as results that a model reads and can act on."""
+
+    def wrap(function: Tool[P, T]) -> Tool[P, T]:
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return await function(*args, **kwargs)
+            except (EvolveError, QueueFull, PinMismatch, SameId) as error:
+                raise ToolError(str(error)) from error
+
+        call.annotations = kind  # type: ignore[attr-defined]
+        return call
+
+    return wrap
+
+
+class JudgingTools:
+    """Tasks and candidates."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @told(READS)
+    async def list_tasks(self) -> TaskList:
+        """Names of the tasks that can be judged here."""
+        return TaskList(tasks=self._parts.catalogue().names)
+
+    @told(READS)
+    async def get_task(self, task: TaskName, size: Size = None) -> TaskText:
+        """A task's reference module: the computation and its inputs."""
+        catalogue = self._parts.catalogue()
+        found = catalogue.find(task, Setup(size=size))
+        return TaskText(
+            name=found.name,
+            reference=found.source,
+            size=found.size,
+            precision=found.precision,
+            accumulation=found.accumulation,
+            revision=found.revision,
+        )
+
+    @told(MAKES)
+    async def submit(
+        self,
+        source: Source,
+        task: TaskName | None = None,
+        reference: Annotated[
+            str | None, Field(description="Instead of a task: its module's text, if allowed here")
+        ] = None,
+        name: Annotated[
+            JobId | None,
+            Field(description="A name of yours: the same submission again is not judged twice"),
+        ] = None,
+        parent: Annotated[
+            JobId | None, Field(description="Ticket of the candidate that this was made from")
+        ] = None,
+        baseline: Literal["eager", "eager_ieee", "eager_tf32", "compile"] = "eager",
+        fidelity: Annotated[
+            Literal["check", "screen", "reward"],
+            Field(description="check: correctness only; screen: a few timings; reward: all of it"),
+        ] = "reward",
+        size: Size = None,
+        wait_s: WaitS = 0,
+    ) -> Verdict:
+        """Have a candidate judged: compiled, checked on hidden inputs, timed beside the baseline.
+
+        Returns its ticket at once; poll it with `verdict`. Costs one verdict of the budget.
+        """
+        found = await self._parts.submissions.submit(
+            {
+                "source": source,
+                "task": task,
+                "reference": reference,
+                "id": name,
+                "parent": parent,
+                "baseline": baseline,
+                "fidelity": fidelity,
+                "size": size,
+            }
+        )
+        if wait_s and found.state in ("waiting", "judging"):
+            return await self._parts.submissions.verdict(found.ticket, wait_s)
+        return found
+
+    @told(READS)
+    async def verdict(self, ticket: TicketId, wait_s: WaitS = 20) -> Verdict:
+        """Where a ticket of `submit` or `tell` stands; waits up to `wait_s` seconds for its end.
+
+        While `state` is `waiting` or `judging`, call again: tickets survive restarts.
+        """
+        if ":" in ticket:
+            return await self._parts.desk.verdict(ticket, wait_s)
+        return await self._parts.submissions.verdict(ticket, wait_s)
+
+
+class StepTools:
+    """A run that a client continues."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._opening = asyncio.Lock()  # Hydra composes one configuration at a time
+
+    @told(MAKES)
+    async def open_run(
+        self, task: TaskName, name: Name, search: Preset | None = None, evaluations: int = 100
+    ) -> RunState:
+        """A new run that you continue with `ask` and `tell`: its archive remembers all you try.
+
+        `search` names a preset, whose operators write the requests (null: plain LLM operators).
+        """
+        catalogue = self._parts.catalogue()
+        given = {"task": catalogue.spec(task), "name": name, **self._parts.settings}
+        given |= {f"store.{key}": value for key, value in place(self._parts.location).items()}
+        given |= {"termination.evaluations": evaluations, "search": search}
+        given |= {} if search else {"operators": "llm"}
+        words = as_words({key: value for key, value in given.items() if value is not None})
+        async with self._opening:
+            await asyncio.to_thread(lambda: create(to_plain(compose(words))))
+        return _within(self._parts, records.run_state(self._parts.location, name))
+
+    @told(MAKES)
+    async def ask(self, run: Run = None, operator: Name | None = None) -> Asked:
+        """The next request of a run: task, parents with their evidence, notes, and instructions.
+
+        Answer with `tell` in the form that the prompt asks for. Several may be out at a time.
+        """
+        return await self._parts.desk.ask(run, operator)
+
+    @told(MAKES)
+    async def tell(
+        self,
+        ticket: Annotated[
+            TicketId | None, Field(description="Of `ask`; with its key and your reply")
+        ] = None,
+        key: str = "",
+        reply: str = "",
+        run: Run = None,
+        source: Annotated[
+            str, Field(description="Instead of a reply: a program that was not asked for")
+        ] = "",
+        parents: Annotated[
+            list[int], Field(description="Steps whose programs `source` was made from")
+        ] = [],  # noqa: B006
+        note: Annotated[str, Field(description="The idea of `source`, in a sentence")] = "",
+    ) -> Told:
+        """Hand in a reply to `ask`, or a program of your own, and have it judged in the run.
+
+        Its verdict comes by `verdict`. Telling the same again changes nothing.
+        """
+        if (ticket is None) == (not source):
+            raise UsageError("tell: give either ticket, key and reply, or source")
+        if ticket is not None:
+            return await self._parts.desk.reply(ticket, key, reply)
+        return await self._parts.desk.offer(run, source, parents, note)
+
+
+class RecordTools:
+    """Contents of the database and the knowledge base."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @told(READS)
+    async def best(self, run: Run = None) -> Best:
+        """The best program of a run so far, as a module that stands alone."""
+        return await asyncio.to_thread(records.best, self._parts.location, run)
+
+    @told(READS)
+    async def lineage(
+        self,
+        run: Run = None,
+        first: Annotated[int, Field(ge=0, description="Number of the first step")] = 0,
+        last: Annotated[int | None, Field(ge=0, description="Number of the last step")] = None,
+    ) -> Lineage:
+        """How the programs of a run came to be, and the line to its best one: 200 steps at most."""
+        return await asyncio.to_thread(records.lineage, self._parts.location, run, first, last)
+
+    @told(READS)
+    async def get_step(self, step: Annotated[int, Field(ge=0)], run: Run = None) -> StepText:
+        """One step of a run with its program and its verdict."""
+        return await asyncio.to_thread(records.step_text, self._parts.location, run, step)
+
+    @told(READS)
+    async def knowledge(
+        self,
+        words: Annotated[str, Field(description="To be found in the text")] = "",
+        document: Annotated[str | None, Field(description="Id of one, for its whole text")] = None,
+        error: str = "",
+        bottleneck: str = "",
+        category: str = "",
+        device: Annotated[str, Field(description="such as nvidia/hopper")] = "",
+        language: str = "",
+        precision: str = "",
+    ) -> Documents:
+        """Documents on kernels: by words, by a diagnosis (an error, a bottleneck), or by an id."""
+        if document is not None:
+            return await asyncio.to_thread(records.document, self._parts.knowledge, document)
+        asked = {"error": error, "bottleneck": bottleneck, "category": category}
+        asked |= {"device": device, "language": language, "precision": precision}
+        return await asyncio.to_thread(records.documents, self._parts.knowledge, words, asked)
+
+
+class SearchTools:
+    """Searches without the client."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def _state(self, run: str | None) -> RunState:
+        return _within(
+            self._parts, await asyncio.to_thread(records.run_state, self._parts.location, run)
+        )
+
+    @told(READS)
+    async def list_runs(self) -> Runs:
+        """The newest runs of the database."""
+        return Runs(
+            runs=[
+                _within(self._parts, each)
+                for each in await asyncio.to_thread(records.run_states, self._parts.location)
+            ]
+        )
+
+    @told(READS)
+    async def run_status(self, run: Run = None) -> RunState:
+        """How far a run has come, and the last lines of its search."""
+        return await self._state(run)
+
+    @told(MAKES)
+    async def start_run(
+        self,
+        name: Annotated[Name, Field(description="Of a new run; of one that is there to go on")],
+        wall_time: Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smhd]$", description="such as 10m")],
+        task: Annotated[
+            TaskName | None, Field(description="null: continue the run of that name")
+        ] = None,
+        evaluations: Annotated[int | None, Field(ge=1)] = None,
+        usd: Annotated[float, Field(ge=0, description="For models; needed with `model`")] = 0.0,
+        search: Preset | None = None,
+        model: Annotated[
+            Model | None, Field(description="provider/name; null: built-in operators alone")
+        ] = None,
+    ) -> RunState:
+        """Search without you, in the background, within a budget that the server's must hold.
+
+        Returns once the run has begun. `run_status` tells how far it is; `stop_run` ends it early.
+        """
+        spec = None if task is None else self._parts.catalogue().spec(task)
+        await self._parts.searches.start(
+            name=name,
+            task=spec,
+            wall_time=wall_time,
+            evaluations=evaluations,
+            usd=usd,
+            search=search,
+            model=model,
+        )
+        return await self._state(name)
+
+    @told(MAKES)
+    async def stop_run(self, run: Name) -> RunState:
+        """End a search that this server started; the run keeps all and can be continued."""
+        await self._parts.searches.stop(run)
+        return await self._state(run)
+
+
+def _within(parts: Parts, state: RunState) -> RunState:
+    """The state of a run, with facts that only this server knows."""
+    log = [one_line(line) for line in parts.searches.log(state.run)]
+    left = {kind: parts.budget.left(kind) for kind in ("verdicts", "wall_time_s", "usd")}
+    return state.model_copy(update={"log": log, "budget_left": left})

@@ -1,0 +1,1 @@
+"""Quotas of people who share a database."""

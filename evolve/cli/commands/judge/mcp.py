@@ -1,0 +1,125 @@
+"""`evolve mcp`: the judge and the runs as tools of coding agents."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import MISSING
+
+from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.cli import signals
+from evolve.cli.commands.judge.serve import LOOPBACK_NAMES, References, require_token
+from evolve.cli.console.terminal import notify
+from evolve.core.errors import UsageError
+from evolve.serve.token import read_token
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+TOKEN_VARIABLE = "EVOLVE_MCP_TOKEN"
+EXTRA = "evolve mcp needs the MCP SDK; `pip install 'evolve-kernels[mcp]'` brings it"
+PATH = "/mcp"
+
+
+class Transport(Enum):
+    """How clients and the server speak."""
+
+    stdio = "stdio"
+    http = "http"
+
+
+@dataclass
+class BudgetConfig:
+    """The budget of all clients."""
+
+    verdicts: int | None = None
+    wall_time: str = MISSING
+    usd: float = MISSING
+
+
+@dataclass
+class McpConfig:
+    """The types of conf/mcp.yaml, which describes each field."""
+
+    transport: Transport = Transport.stdio
+    host: str = MISSING
+    port: int = MISSING
+    token_file: str | None = None
+    store: str = MISSING
+    jobs: str = MISSING
+    tasks: list[str] = field(default_factory=list)
+    references: References = References.known
+    knowledge: list[str] = field(default_factory=list)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    device: Device = field(default_factory=Device)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    cuda: Cuda = field(default_factory=Cuda)
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve until the client goes away or a signal says to stop; the exit status is 0 then."""
+    from evolve.app.config.locate import config_dir
+
+    if {"-h", "--help"} & {*words}:
+        print("usage: evolve mcp [key=value ...]\n")
+        print((config_dir() / "mcp.yaml").read_text(), end="")
+        return 0
+    from evolve.app.config.compose import compose_other
+
+    config = compose_other("mcp", McpConfig, words)
+    is_http = config["transport"] == "http"
+    token = None
+    if is_http:
+        token = read_token(config["token_file"], os.environ, variable=TOKEN_VARIABLE)
+        require_token(config["host"], token)
+    os.environ.pop(TOKEN_VARIABLE, None)  # not for searches, nor for judges
+    with suppress(signals.Stopped):
+        signals.run(_serve(config, token) if is_http else _serve_stdio(config))
+    return 0
+
+
+async def _serve_stdio(config: Mapping[str, Any]) -> None:
+    with _extra():
+        from evolve.app.mcp.stdio import answer
+
+    async with _working(config) as server:
+        await answer(server)
+
+
+async def _serve(config: Mapping[str, Any], token: str | None) -> None:
+    with _extra():
+        from evolve.app.mcp.http import serve
+    from evolve.serve.http import listen, url_of
+
+    with listen(config["host"], config["port"]) as listener:
+        async with _working(config) as server:
+            if token is None:
+                notify("token   none: every process on this machine may have code judged here")
+            print(f"serving {url_of(listener)}{PATH}", flush=True)
+            hosts = () if token else LOOPBACK_NAMES
+            await serve(server, listener, path=PATH, token=token, hosts=hosts)
+
+
+def _working(config: Mapping[str, Any]) -> "AbstractAsyncContextManager[MCPServer[Any]]":
+    from evolve.app.mcp.parts import parts_of
+    from evolve.app.mcp.server import working
+
+    return working(parts_of(config, notify))
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Within this block the MCP SDK is imported.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic"):
+            raise
+        raise UsageError(EXTRA) from error

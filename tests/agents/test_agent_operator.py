@@ -1,0 +1,178 @@
+"""A coding agent as an operator: a real process that speaks MCP, beside a synthetic judge.
+
+Invariants:
+1. All that it submits on the way is a step of the run, with its lineage, verdict and place.
+2. Its cost and transcript are kept; its verdicts, time and output are bounded.
+3. It reaches its folder and the judge; not the database, not the keys.
+"""
+
+import asyncio
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evolve.app import components
+from evolve.app.agent import episode
+from evolve.app.models import build_model, key_notes
+from evolve.core.errors import UsageError
+from evolve.core.model import CallStatus
+from evolve.search.execution.pipeline import Pipeline
+from evolve.store import Store
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests.cli.recording import settings
+
+SCRIPT = Path(__file__).with_name("scripted_agent.py")
+
+
+class Search:
+    """A search whose only models are the agent; what came of it."""
+
+    def __init__(self, folder: Path, *words: str, agent: tuple[str, ...], **limits: object) -> None:
+        seed = folder / "seed.py"
+        seed.write_text(SEED_SOURCE)
+        command = shlex.join([sys.executable, str(SCRIPT), agent[0], str(seed), *agent[1:]])
+        named = any(word.startswith("operators=") for word in words)
+        operators = () if named else ("operators=agent",)
+        config = settings(*operators, "termination.proposals=3", *words) | {"audit": []}
+        config["agent"] |= {"command": command, "read": [str(SCRIPT.parent), str(seed)], **limits}
+        config["operators"]["agent"]["weight"] = 100.0
+        self.said: list[str] = []
+        self.store = Store.open(folder / "runs" / "evolve.db", create=True)
+        self.run = self.store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        self.config = config
+
+    def go(self) -> None:
+        search = components.build_search(self.store, self.run, self.config)
+        rule = components.build_termination(self.config)
+        pipeline = Pipeline(search, SyntheticEvaluator(), rule, say=self.said.append, drain_s=0)
+        asyncio.run(pipeline.run())
+
+    def steps(self, operator: str) -> list:
+        return [step for step in self.store.steps(self.run.id) if step.operator == operator]
+
+    def replies(self) -> list:
+        asked = (self.store.ticket(self.run.id, step.sequence) for step in self.steps("agent"))
+        return [exchange.reply for ticket in asked for exchange in ticket.exchanges]
+
+
+@pytest.fixture
+def searched(tmp_path):
+    opened: list[Search] = []
+
+    def make(*words: str, **more: object) -> Search:
+        opened.append(Search(tmp_path, *words, **more))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.store.close()
+
+
+def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript(searched):
+    found = searched(agent=("good",))
+    found.go()
+    tried = [step for step in found.steps("agent") if step.program and step.note]
+    assert {step.note for step in tried} == {"first try", "second try"}
+    assert all(step.status is not None for step in tried)
+    programs = {step.program for step in found.store.steps(found.run.id)}
+    assert all(step.parents and {*step.parents} <= programs for step in tried[1:])
+    [pair] = [step for step in tried if step.note == "second try"][:1]
+    first = next(step for step in tried if step.note == "first try")
+    assert pair.parents == (first.program,)
+    reply = found.replies()[0]
+    assert (reply.status, reply.cost_usd) == (CallStatus.COMPLETED, 0.25)
+    assert reply.usage.prompt == 1000
+    assert "verdicts correct correct" in reply.text
+    assert '"type": "tool_result"' in reply.reasoning  # the transcript, for training
+    [cost] = [cost for cost in found.store.costs(found.run.id) if cost.calls]
+    assert cost.model == "agent"
+    assert cost.usd == pytest.approx(0.25 * cost.calls)
+
+
+def test_an_agent_gets_the_verdicts_of_an_episode_and_no_more(searched):
+    found = searched(agent=("greedy",), verdicts=2)
+    found.go()
+    told = json.loads(found.replies()[0].text)
+    assert told[:2] == ["ok", "ok"]
+    assert all("all 2 verdicts of this episode are used up" in each for each in told[2:4])
+
+
+def test_an_agent_cannot_leave_its_folder_nor_see_keys(searched, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "s3cret-value-123")
+    database = tmp_path / "runs" / "evolve.db"
+    found = searched(agent=("escape", str(database), str(database.parent), str(Path.home())))
+    found.go()
+    told = json.loads(found.replies()[0].text)
+    assert told["keys"] == []
+    tries = told["found"]
+    assert len(tries) == 9
+    assert {*tries.values()} <= {"PermissionError", "IsADirectoryError", "NotADirectoryError"}
+    assert tries[f"read_bytes {database}"] == "PermissionError"
+    assert tries[f"iterdir {database.parent}"] == "PermissionError"
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("what", "told"), [("silent", "no answer within 3 s"), ("flood", "MiB")])
+def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(
+    searched, monkeypatch, what, told
+):
+    monkeypatch.setattr(episode, "MAX_TRANSCRIPT", 4 << 20)
+    found = searched(agent=(what,), deadline="3s" if what == "silent" else "30s")
+    began = time.monotonic()
+    found.go()
+    assert time.monotonic() - began < 60
+    assert found.replies()[0].status is CallStatus.UNKNOWN  # charged, and not sent again
+    assert told in found.replies()[0].error
+    assert [step for step in found.store.steps(found.run.id) if step.operator != "agent"]
+
+
+def test_an_agent_that_cannot_begin_pauses_the_operator_and_is_named(searched):
+    found = searched("termination.wall_time=4s", agent=("broken",))
+    found.go()
+    assert any("exit status 1: log in first" in line for line in found.said)
+
+
+@pytest.mark.slow
+def test_an_agent_at_work_does_not_take_the_places_of_other_models(searched, tmp_path):
+    fast = tmp_path / "fast.py"
+    fast.write_text(
+        "import os, sys\nsys.stdin.read()\n"
+        "print('```python', open(sys.argv[1]).read(), f'N = {os.getpid()}', '```', sep='\\n')\n"
+    )
+    words = ("llm=command", "termination.wall_time=8s")
+    found = searched("operators=[llm,agent]", *words, agent=("silent",), deadline="60s")
+    command = [sys.executable, str(fast), str(tmp_path / "seed.py")]
+    found.config["llm"] |= {"command": command, "model": "fast"}
+    found.config["termination"]["proposals"] = None
+    found.config["termination"]["evaluations"] = None
+    found.go()
+    costs = [cost for cost in found.store.costs(found.run.id) if cost.calls]
+    assert sum(cost.calls for cost in costs if cost.model == "agent") == 1
+    assert sum(cost.calls for cost in costs if cost.model == "fast") >= 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["operators=agent"], "agent.command='claude -p'"),
+        (["agent.command='claude -p'", "llm.model=openai/x"], "take operators=agent"),
+        (["operators=agent", "agent.command='x \"'"], "agent.command"),
+        (["operators=agent", "agent.command=codex", "agent.usd=1"], "agent.usd=1"),
+        (["operators=agent", "agent.command=codex", "termination.usd=1"], "no known price"),
+        (["operators=agent", "agent.command=x", "agent.verdicts=0"], "agent.verdicts=0"),
+        (["operators=agent", "agent.command=x", "agent.deadline=soon"], "soon"),
+    ],
+)
+def test_settings_of_an_agent_that_cannot_be_are_named(words, told):
+    with pytest.raises(UsageError, match=told):
+        build_model(settings(*words))
+
+
+def test_an_agent_that_is_not_installed_is_named_before_the_judge_starts():
+    config = settings("operators=agent", "agent.command='no_such_agent -p'")
+    with pytest.raises(UsageError, match="no program 'no_such_agent'"):
+        list(key_notes(config))
