@@ -163,8 +163,15 @@ def test_what_is_not_there_is_named(traces: Path):
     assert found == [("empty", ""), ("gather", "gather"), ("lost", ""), ("other", "")]
 
 
-@pytest.mark.parametrize("bad", [{"axes": [], "inputs": {}}, {"axes": {"N": "8"}, "inputs": {}},
-    {"axes": {}, "inputs": {"rows": {"type": "safetensors"}}}, {"axes": {}, "inputs": {"x": 1}}])  # fmt: skip
+NO_WORKLOADS = [
+    {"axes": [], "inputs": {}},
+    {"axes": {"N": "8"}, "inputs": {}},
+    {"axes": {}, "inputs": {"rows": {"type": "safetensors"}}},
+    {"axes": {}, "inputs": {"x": 1}},
+]
+
+
+@pytest.mark.parametrize("bad", NO_WORKLOADS)
 def test_a_workload_of_another_form_is_named(tmp_path: Path, bad):
     write(tmp_path / "definitions/gather.json", GATHER)
     write(tmp_path / "workloads/gather.jsonl", [gather_workload(2, "three"), bad])
