@@ -79,7 +79,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_suite_of_another_package_is_benched_by_name(checkout: Path, monkeypatch):
     monkeypatch.setenv("MINE_PATH", "/nonexistent")
-    assert suites()[:3] == ("kernelbench", "shipped", "mine")
+    assert {"kernelbench", "shipped", "mine"} <= {*suites()}
     plan = make_plan(["suite=mine", f"path={checkout}", "search=seeds", "device=cpu"])
     assert [entry.task.label for entry in plan.entries] == ["three", "two"]
     assert plan.entries[0].config["name"] == "mine-three-seeds"
@@ -124,3 +124,55 @@ def test_what_cannot_be_is_one_message_with_a_remedy(checkout: Path, name, asked
     with pytest.raises(UsageError) as caught:
         suite_problems(name, **{"path": str(checkout)} | asked if name == "mine" else asked)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+WHOLE = """
+import torch
+model_name = "nobody/model-of-this-test"
+
+class Model(torch.nn.Module):
+    pass
+
+def get_inputs():
+    return []
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def kernelbench(tmp_path: Path) -> Path:
+    for level in ("level1", "level4"):
+        folder = tmp_path / "KernelBench" / level
+        folder.mkdir(parents=True)
+        (folder / "1_whole.py").write_text(WHOLE)
+    return tmp_path
+
+
+def test_a_whole_model_without_its_weights_is_refused_with_the_reason(kernelbench: Path):
+    assert find_task("kernelbench:1/1", checkout=kernelbench).source == WHOLE
+    with pytest.raises(UsageError, match=r"level 4 takes whole models.*It needs .*leave level 4"):
+        find_task("kernelbench:4/1", checkout=kernelbench)
+
+
+def test_a_problem_that_cannot_be_read_is_left_out_and_the_others_are_benched(kernelbench: Path):
+    words = ["suite=kernelbench", f"path={kernelbench}", "search=seeds", "device=cpu"]
+    plan = make_plan([*words, "level=[1,4]"])
+    assert [entry.task.label for entry in plan.entries] == ["1/1"]
+    ((label, reason),) = plan.left_out
+    assert label == "4/1"
+    assert "level 4 takes whole models" in reason
+    with pytest.raises(UsageError, match="level 4 takes whole models"):
+        make_plan([*words, "level=[4]"])
+
+
+def test_the_commit_of_the_checkout_is_part_of_each_runs_configuration(kernelbench: Path):
+    words = ["suite=kernelbench", f"path={kernelbench}", "search=seeds", "device=cpu"]
+    assert make_plan(words).commit == ""
+    (kernelbench / ".git" / "refs").mkdir(parents=True)
+    (kernelbench / ".git" / "HEAD").write_text("ref: refs/main\n")
+    (kernelbench / ".git" / "refs" / "main").write_text("cd" * 20 + "\n")
+    plan = make_plan(words)
+    assert plan.commit == "cd" * 20
+    assert plan.config["suite"] == {"name": "kernelbench", "commit": "cd" * 20}

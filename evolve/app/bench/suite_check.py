@@ -50,7 +50,7 @@ class Checked:
 class Auditor(Protocol):
     """A worker that runs a task's reference and its null candidates."""
 
-    async def audit(self, task: Task) -> list[dict[str, str]]: ...
+    async def audit(self, task: Task) -> list[dict[str, str]] | None: ...
 
 
 async def check_suite(
@@ -104,6 +104,8 @@ async def _audited(label: str, task: Task, auditor: Auditor, has_gpu: bool) -> C
         lacks = not has_gpu and any(sign in str(error) for sign in _NO_GPU)
         state = State.NEEDS_GPU if lacks else State.NOT_JUDGED
         return Checked(label, state, str(error), task.revision)
+    if weaknesses is None:  # seen once in hundreds of audits; nothing is known then
+        return Checked(label, State.NOT_JUDGED, "the worker gave no answer", "")
     timed = [one for one in weaknesses if _is_timed(task, one["passed_by"])]
     passed = Counter(one["name"] for one in timed)
     names = ", ".join(f"{name} ({cases} timed cases)" for name, cases in sorted(passed.items()))

@@ -70,7 +70,8 @@ class _Workloads:
         raise NotImplementedError
 
     def _level(self, path: Path) -> str:
-        return path.parent.name
+        """Of a definition's file."""
+        raise NotImplementedError
 
 
 class FlashinferBench(_Workloads):
@@ -90,6 +91,10 @@ class FlashinferBench(_Workloads):
                 found.setdefault(path.stem, (path, place))
         return found
 
+    def _level(self, path: Path) -> str:
+        """The kind of operation, whose folder it is in."""
+        return "" if path.parent.name == "definitions" else path.parent.name
+
 
 class SolExecBench(_Workloads):
     """The problems that the suite's script downloads, and those of its checkout."""
@@ -107,6 +112,9 @@ class SolExecBench(_Workloads):
             )
             for path in sorted(root.rglob("definition.json"))
         }
+
+    def _level(self, path: Path) -> str:
+        return path.parent.parent.name
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -147,8 +155,19 @@ def _require(
     if not chosen:
         raise UsageError(f"{workloads} has no workload.")
     for name, one in chosen.items():
-        if "axes" not in one or "inputs" not in one:
-            raise UsageError(f"{workloads}: workload {name} has no axes or no inputs.")
+        if not _is_workload(one):
+            raise UsageError(f"{workloads}: workload {name} has no axes or inputs of this form.")
+
+
+def _is_workload(one: Mapping[str, Any]) -> bool:
+    axes, inputs = one.get("axes"), one.get("inputs")
+    if not isinstance(axes, dict) or not isinstance(inputs, dict):
+        return False
+    sized = all(isinstance(size, int) for size in axes.values())
+    return sized and all(
+        isinstance(source, dict) and ("path" in source or source.get("type") != "safetensors")
+        for source in inputs.values()
+    )
 
 
 def _blobs(chosen: Mapping[str, Any], root: Path) -> Iterator[tuple[str, bytes]]:
