@@ -117,7 +117,7 @@ def test_an_agent_cannot_leave_its_folder_nor_see_keys(searched, tmp_path, monke
     assert tries[f"iterdir {database.parent}"] == "PermissionError"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "told"), [("silent", "no answer within 3 s"), ("flood", "MiB")])
 def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(
     searched, monkeypatch, what, told
@@ -132,12 +132,14 @@ def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(
     assert [step for step in found.store.steps(found.run.id) if step.operator != "agent"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_begin_pauses_the_operator_and_is_named(searched):
     found = searched("termination.wall_time=4s", agent=("broken",))
     found.go()
     assert any("exit status 1: log in first" in line for line in found.said)
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_takes_its_agent_along_and_keeps_the_tried_programs(tmp_path):
     command = [sys.executable, "-m", "tests.agents.agent_run", str(tmp_path)]
     process = subprocess.Popen(command, cwd=SCRIPT.parents[2])

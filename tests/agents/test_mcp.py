@@ -242,6 +242,7 @@ def test_a_used_up_budget_is_said_and_verdicts_that_were_given_stay(tmp_path, mo
     asyncio.run(session())
 
 
+@pytest.mark.slow
 def test_verdicts_come_after_the_server_of_a_killed_client_is_started_again(tmp_path):
     async def begin() -> str:
         async with Client(stdio(tmp_path, STUB_LATENCY_S="60")) as client:
@@ -285,6 +286,7 @@ asyncio.run(wait(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_the_server_ends_in_order_though_its_client_holds_the_stream_open(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE],

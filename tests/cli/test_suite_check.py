@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app.suite_check import Checked, State, check_suite, count, line_of, read_checked
+from evolve.app.bench.suite_check import Checked, State, check_suite, count, line_of, read_checked
 from evolve.cli.commands.look.tasks import main
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
@@ -121,6 +121,7 @@ def test_a_suite_is_listed_without_running_it(checkout: Path, capsys):
     assert listed["commit"] == ""
 
 
+@pytest.mark.slow
 def test_a_worker_checks_every_task_of_a_suite(checkout: Path, capsys):
     words = ["check", "--suite", "kernelbench", "--path", str(checkout), "--device", "cpu"]
     assert main([*words, "--json"]) == 0

@@ -47,6 +47,7 @@ def interrupt_when(count: int, folder: Path) -> None:
     os.kill(int(job), signal.SIGUSR1)
 
 
+@pytest.mark.slow
 def test_a_job_that_sigusr1_stops_is_started_again_and_goes_on(folder: Path, capfd):
     thread = threading.Thread(target=interrupt_when, args=(3, folder))
     thread.start()

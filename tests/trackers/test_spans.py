@@ -113,6 +113,7 @@ def test_a_run_is_a_tree_of_spans(collector, tmp_path, monkeypatch):
         assert secret not in text
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_is_said_and_the_search_goes_on(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-no-account")
