@@ -44,6 +44,7 @@ def build_model(config: Mapping[str, Any], *, run: str | None = None) -> Languag
             budget for a model without a price.
     """
     _refuse_keys(config["llm"])
+    _refuse_keys(config["agent"], "agent")
     kind, recorded = config["llm"]["kind"], config["llm"]["run"]
     if kind == "replay":
         if config["agent"]["command"]:
@@ -213,11 +214,17 @@ def _command(given: Mapping[str, Any]) -> LanguageModel:
     return CommandModel(**settings, price=price)
 
 
-def _refuse_keys(given: Mapping[str, Any]) -> None:
+def _refuse_keys(given: Mapping[str, Any], group: str = "llm") -> None:
     """Raise UsageError if a key is spelled out, without repeating it; hide all others."""
     from evolve.llm.secrets import hide_taken, literal_secret
 
-    if name := literal_secret(given):
+    name = literal_secret(given)
+    if name and group == "agent":
+        raise UsageError(
+            f"agent.{name}: keys stay in the environment, for the configuration is stored and "
+            "shown; export it there and name the variable in agent.environment"
+        )
+    if name:
         raise UsageError(
             f"llm.{name}: keys stay in the environment, for the configuration is stored and shown; "
             "export it there and give llm.key_variable=NAME_OF_THE_VARIABLE, or what takes it from "

@@ -123,7 +123,9 @@ class CommandModel:
             self.require_program()
             commit()
             start = time.monotonic()
-            with tempfile.TemporaryDirectory(prefix="evolve-command-") as folder:
+            with tempfile.TemporaryDirectory(
+                prefix="evolve-command-", ignore_cleanup_errors=True
+            ) as folder:
                 reply = await self._answer(conversation(request), Path(folder))
         return replace(reply, latency_s=time.monotonic() - start)
 
@@ -152,11 +154,13 @@ class CommandModel:
         Raises:
             ModelUnavailable: it failed, which says nothing about the request.
         """
-        if ended.status or printed.error:
+        failed = bool(ended.status or printed.error)
+        if failed and not printed.is_billed:
             said = printed.error or last_line(ended.errors) or last_line(ended.output)
             code = f"exit status {ended.status}" if ended.status else "it failed"
             raise ModelUnavailable(f"{self._card.name}: {code}: {one_line(scrub(said))}")
-        thought, text = split_thought(printed.text.replace("\x00", ""))
+        whole = "" if failed else scrub(printed.text.replace("\x00", ""))
+        thought, text = split_thought(whole)
         return ModelReply(
             status=CallStatus.COMPLETED if text.strip() else CallStatus.EMPTY,
             text=text,
@@ -164,7 +168,8 @@ class CommandModel:
             usage=printed.usage,
             cost_usd=self._cost(printed),
             model=printed.model or self._card.name,
-            error="" if text.strip() else "the answer holds no text",
+            error=one_line(scrub(printed.error))
+            or ("" if text.strip() else "the answer holds no text"),
         )
 
     def _cost(self, printed: Printed) -> float | None:

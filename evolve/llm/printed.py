@@ -34,6 +34,11 @@ class Printed:
     model: str = ""
     error: str = ""
 
+    @property
+    def is_billed(self) -> bool:
+        """Whether the program says that it has spent something, though it may have failed."""
+        return bool(self.cost_usd or (self.usage and self.usage.total))
+
 
 def read_printed(output: str) -> Printed:
     """The answer in a program's output."""

@@ -165,9 +165,17 @@ def test_any_other_output_is_the_text(output):
 
 
 def test_a_program_that_says_in_its_json_that_it_failed_has_failed():
-    told = json.dumps(CLAUDE | {"is_error": True, "result": "log in first"})
+    free = {"is_error": True, "result": "log in first", "total_cost_usd": 0, "usage": {}}
     with pytest.raises(ModelUnavailable, match="log in first"):
-        ask(program("print(sys.argv[1])", told))
+        ask(program("print(sys.argv[1])", json.dumps(CLAUDE | free)))
+
+
+def test_a_failure_that_was_billed_is_charged_and_not_sent_again():
+    told = json.dumps(CLAUDE | {"is_error": True, "result": "too many turns"})
+    reply = ask(program("print(sys.argv[1])", told))
+    assert (reply.status, reply.text) == (CallStatus.EMPTY, "")
+    assert reply.cost_usd == CLAUDE["total_cost_usd"]
+    assert "too many turns" in reply.error
 
 
 def test_a_price_of_the_users_goes_before_the_stated_cost():

@@ -19,6 +19,7 @@ import pytest
 from evolve.core.errors import StoreError, UsageError
 from evolve.core.protocols import Proposal
 from evolve.store import Store
+from evolve.store.database.schema import VERSION
 from tests.store.cutting import CuttingProxy
 from tests.store.facts import SmallArchive, new_run, program, recount, replay, take_step
 from tests.store.servers import Server, running_server
@@ -304,7 +305,9 @@ def test_a_schema_that_does_not_exist_is_named_with_the_remedy(server: Server) -
         Store.open(f"{server.url}&options=-csearch_path%3Dnowhere", create=True)
 
 
-@pytest.mark.parametrize(("version", "remedy"), [(7, "pip install -U"), (5, "start a new one")])
+@pytest.mark.parametrize(
+    ("version", "remedy"), [(VERSION + 1, "pip install -U"), (5, "start a new one")]
+)
 def test_another_schema_version_is_refused_with_what_to_do(
     server: Server, url: str, version: int, remedy: str
 ) -> None:

@@ -16,6 +16,7 @@ import yaml
 
 from evolve.cli.commands.data import export
 from evolve.core.errors import UsageError
+from evolve.trajectories.decontamination.holdout import VARIABLE
 from evolve.trajectories.loading import load_dataset
 from tests.trajectories.searched import Searched, story
 
@@ -34,8 +35,9 @@ def run(told: Searched, out: Path, *words: str) -> Path:
 
 
 def test_it_says_what_was_written_and_what_was_left_out(
-    told: Searched, tmp_path: Path, capsys: pytest.CaptureFixture
+    told: Searched, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch
 ):
+    monkeypatch.delenv(VARIABLE, raising=False)
     run(told, tmp_path / "out", "first", "--to", "trl-sft")
     said = capsys.readouterr().out
     assert "supervised: 3 left out by correct@1: not correct" in said

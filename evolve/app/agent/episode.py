@@ -16,9 +16,11 @@ from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Place, preset
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Bench
 from evolve.llm.process import Ended, environment_for, run
+from evolve.llm.secrets import scrub
 from evolve.worker.sandbox import landlock
 from evolve.worker.sandbox.policy import readable_paths
 
+_TRUNCATE_ABI = 3  # of Landlock: before it, any file could be emptied
 MAX_TRANSCRIPT = 64 << 20  # bytes of a program's output
 NETWORK_FILES = (
     *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ca-certificates.conf"),
@@ -65,6 +67,8 @@ class Tries:
             )
         if parent is not None and parent not in self.steps:
             raise UsageError(f"parent={parent}: it is no step of this episode; leave it out")
+        if scrub(source) != source or scrub(note) != note:
+            raise UsageError("the program or its note holds a key; a program is stored and shown")
         parents = self.parents if parent is None else (self._program(parent),)
         step = self.bench.offer(source, operator="agent", parents=parents, note=note)
         self.steps.append(step)
@@ -132,6 +136,8 @@ async def work(
         path.chmod(0o600)
     (place.folder / "tmp").mkdir(exist_ok=True)
     own = {"TMPDIR": str(place.folder / "tmp"), "PWD": str(place.folder)}
+    own |= {f"XDG_{kind}_HOME": str(place.folder / "tmp") for kind in ("CACHE", "CONFIG", "DATA")}
+    own["XDG_RUNTIME_DIR"] = str(place.folder / "tmp")  # no socket of the user's session
     own |= {TOKEN_VARIABLE: place.token, URL_VARIABLE: place.url}
     rules = json.dumps(_rules(command[0], place.folder, preset.state, read))
     launcher = [sys.executable, "-P", "-m", "evolve.app.agent.confined", rules]
@@ -148,18 +154,31 @@ async def work(
 def require_confinement() -> None:
     """Raise UsageError if this host cannot keep an agent in its folder."""
     try:
-        landlock.abi()
-    except OSError as error:
+        version = landlock.abi()
+    except OSError:
+        version = 0
+    if version < _TRUNCATE_ABI:
         raise UsageError(
-            "operators=agent: this kernel has no Landlock, which keeps an agent in its folder; use "
-            "Linux 5.13 or later, or start the agent yourself and give it `evolve mcp`"
-        ) from error
+            "operators=agent: this kernel's Landlock cannot keep an agent in its folder; use Linux "
+            "6.2 or later, or start the agent yourself and give it `evolve mcp`"
+        )
+
+
+def _install(program: Path) -> list[Path]:
+    """The program and what lies beside it, but no folder that holds other things of the user."""
+    own = program.resolve()
+    home = Path.home().resolve()
+    beside = (program.parent, own.parent.parent)
+    small = [
+        path for path in beside if not home.is_relative_to(path.resolve()) and path.parent != home
+    ]
+    return [program, own, *small]
 
 
 def _rules(program: str, folder: Path, state: Sequence[str], read: Sequence[str]) -> dict[str, Any]:
     """The paths that an agent may read, and those that it may change."""
     found = shutil.which(program)
-    install = [str(Path(found).parent), str(Path(found).resolve().parent.parent)] if found else []
+    install = [str(path) for path in _install(Path(found))] if found else []
     writable = [str(folder), "/dev/null", "/dev/shm", *(str(Path.home() / name) for name in state)]
     more = (*install, *(str(Path(path).expanduser()) for path in read))
     return {

@@ -135,7 +135,9 @@ class AgentModel:
             self.require_program()
             commit()
             start = time.monotonic()
-            with tempfile.TemporaryDirectory(prefix="evolve-agent-") as folder:
+            with tempfile.TemporaryDirectory(
+                prefix="evolve-agent-", ignore_cleanup_errors=True
+            ) as folder:
                 reply = await self._episode(request, Path(folder), self._bench)
         return replace(reply, latency_s=time.monotonic() - start)
 
@@ -174,20 +176,21 @@ class AgentModel:
             ModelUnavailable: the agent failed before it tried anything: it is not logged in, or its
                 provider is down.
         """
-        output = scrub(ended.output.decode(errors="replace").replace("\x00", ""))
+        output = ended.output.decode(errors="replace").replace("\x00", "")
         printed, name = read_printed(output), self._card.name
+        text = scrub(printed.text[-MAX_TRANSCRIPT_CHARS:])
         said = ended.fault or printed.error
         if ended.status:
             said = said or f"exit status {ended.status}: {last_line(ended.errors or ended.output)}"
         said = one_line(scrub(said))
-        if said and not ended.fault and not tries.steps:
+        if said and not ended.fault and not tries.steps and not printed.is_billed:
             raise ModelUnavailable(f"{name}: {said}")
         tried = f"{name} tried {len(tries.steps)} of {tries.verdicts} programs"
-        status = CallStatus.COMPLETED if printed.text.strip() else CallStatus.EMPTY
+        status = CallStatus.COMPLETED if text.strip() else CallStatus.EMPTY
         return ModelReply(
             status=CallStatus.UNKNOWN if ended.fault else status,
-            text="" if ended.fault else printed.text,
-            reasoning=output[-MAX_TRANSCRIPT_CHARS:],
+            text="" if ended.fault else text,
+            reasoning=scrub(output[-MAX_TRANSCRIPT_CHARS:]),
             usage=printed.usage,
             cost_usd=printed.cost_usd,
             model=printed.model or name,

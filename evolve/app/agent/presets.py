@@ -83,19 +83,19 @@ PRESETS: Mapping[str, Preset] = {
     "claude": Preset(
         arguments=_claude,
         files=_claude_files,
-        state=(".claude", ".claude.json", ".cache", ".config"),
+        state=(".claude", ".claude.json"),
         limits_cost=True,
     ),
-    "codex": Preset(arguments=_codex, state=(".codex", ".cache")),
+    "codex": Preset(arguments=_codex, state=(".codex",)),
     "gemini": Preset(
         arguments=lambda place: ["--output-format", "json", "--approval-mode", "yolo"],
         files=_gemini_files,
-        state=(".gemini", ".cache", ".config"),
+        state=(".gemini",),
     ),
     "cursor-agent": Preset(
         arguments=lambda place: ["--output-format", "stream-json", "--force", "--approve-mcps"],
         files=_cursor_files,
-        state=(".cursor", ".cache", ".config"),
+        state=(".cursor",),
     ),
 }
 """By the name of the program. The words before these are the user's: `claude -p --model opus`."""

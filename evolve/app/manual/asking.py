@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from evolve.app import components
 from evolve.app.manual.files import BY_HAND
+from evolve.app.team.quotas import termination
 from evolve.core.errors import UsageError
 from evolve.search.engine import Search
 from evolve.store import Ticket, TicketState
@@ -32,7 +32,7 @@ def requests(
         for ticket in search.open_tickets()
         if ticket.state is TicketState.ASKED and ticket.model == BY_HAND
     ]
-    rule = components.build_termination(search.run.config)
+    rule = termination(search.store, search.run, search.run.config)
     reason, failures = "", 0
     while len(found) < number and failures < MAX_FAILURES and not reason:
         progress = search.progress

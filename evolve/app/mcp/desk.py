@@ -14,6 +14,7 @@ from evolve.app.mcp.attached import Attached
 from evolve.app.mcp.budget import Budget
 from evolve.app.mcp.judging import JudgeAtHand, verdict_fields
 from evolve.app.mcp.results import Asked, Told, Verdict
+from evolve.app.team.quotas import termination
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply, conversation
 from evolve.core.records import RunRow
@@ -98,11 +99,12 @@ class Desk:
             if wrong := misplaced(search, answer):
                 raise UsageError(f"ticket {ticket}: {wrong}")
             step = search.store.ticket(search.run.id, sequence)
-            if len(step.exchanges) <= number:
+            is_new = len(step.exchanges) <= number
+            if is_new:
                 self._budget.take("verdicts", 1)
                 step = search.answered(step, reply, key=key)
                 self._handed.get(search.run.name, set()).discard(sequence)
-            return self._taken(attached, step)
+            return self._taken(attached, step, is_new=is_new)
 
     async def offer(self, run: str | None, source: str, parents: Sequence[int], note: str) -> Told:
         """Take a program in that nobody asked for, and have it judged.
@@ -112,10 +114,13 @@ class Desk:
         """
         async with self._attached(run) as attached:
             search = attached.search
+            rule = termination(search.store, search.run, search.run.config)
+            if spent := rule.check(search.progress):
+                raise UsageError(f"run {search.run.name}: {spent}")
             made = [_program(search.store, search.run, number) for number in parents]
             self._budget.take("verdicts", 1)
             step = search.offer(source, operator="agent", note=one_line(note), parents=made)
-            return self._taken(attached, step)
+            return self._taken(attached, step, is_new=True)
 
     async def verdict(self, ticket: str, wait_s: float) -> Verdict:
         """Where a step stands, after `wait_s` or as soon as it has a verdict.
@@ -177,15 +182,16 @@ class Desk:
                 del self._open[name]
                 await attached.close()
 
-    def _taken(self, attached: Attached, step: Ticket) -> Told:
-        """Have a step judged that holds a program; otherwise its verdict is given back."""
+    def _taken(self, attached: Attached, step: Ticket, *, is_new: bool) -> Told:
+        """Have a step judged that holds a program; otherwise a verdict just taken is given back."""
         name = request_id(attached.search.run, step)
         if step.state is TicketState.PROPOSED:
             attached.judge(step)
             return Told(ticket=name, state="judging")
         if step.state is TicketState.EVALUATED or step.evaluation is not None:
             return Told(ticket=name, state="judging", message="it has a verdict already")
-        self._budget.give_back("verdicts", 1)
+        if is_new:
+            self._budget.give_back("verdicts", 1)
         if step.state is TicketState.ASKED:
             message = "one more round is asked for; `ask` gives it"
             return Told(ticket=name, state="asked_again", message=message)

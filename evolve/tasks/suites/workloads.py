@@ -15,6 +15,7 @@ from evolve.tasks.suites.checkout import folder_of, read_data, require_fetched
 
 MOST_TIMED = 6  # workloads of a task that are timed; the others are checked
 _ENTRY = "run"
+_OWN_FILES = frozenset(("definition.json", "workloads.json"))
 
 
 class _Workloads:
@@ -50,11 +51,6 @@ class _Workloads:
             "workloads.json": json.dumps(chosen).encode(),
             **dict(_blobs(chosen, root)),
         }
-        if sum(map(len, files.values())) > MOST_BYTES:
-            raise UsageError(
-                f"task {self.name}:{label}: the tensors of its workloads have more than "
-                f"{MOST_BYTES >> 20} MiB, which is the most that a task may carry."
-            )
         return TaskText(
             _source(definition, next(iter(chosen))),
             category=str(definition.get("op_type") or ""),
@@ -172,12 +168,23 @@ def _is_workload(one: Mapping[str, Any]) -> bool:
 
 def _blobs(chosen: Mapping[str, Any], root: Path) -> Iterator[tuple[str, bytes]]:
     """The safetensors files that workloads name, by the last part of their path."""
-    for workload in chosen.values():
-        for source in workload["inputs"].values():
-            if source.get("type") == "safetensors":
-                path = _located(root, Path(source["path"]))
-                require_fetched(path)
-                yield path.name, path.read_bytes()
+    paths = {
+        _located(root, Path(source["path"]))
+        for workload in chosen.values()
+        for source in workload["inputs"].values()
+        if source.get("type") == "safetensors"
+    }
+    if len({path.name for path in paths} | _OWN_FILES) < len(paths) + len(_OWN_FILES):
+        raise UsageError("two files of the workloads have the same name.")
+    for path in paths:
+        require_fetched(path)
+    if sum(path.stat().st_size for path in paths) > MOST_BYTES:
+        raise UsageError(
+            f"the tensors of its workloads have more than {MOST_BYTES >> 20} MiB, which is the "
+            "most that a task may carry."
+        )
+    for path in sorted(paths):
+        yield path.name, path.read_bytes()
 
 
 def _located(root: Path, path: Path) -> Path:
@@ -187,6 +194,8 @@ def _located(root: Path, path: Path) -> Path:
     for start in range(len(path.parts)):
         found = root.joinpath(*path.parts[start:])
         if found.is_file():
+            if not found.resolve().is_relative_to(root.resolve()):
+                raise UsageError(f"a workload names {path}, which leads out of the data set.")
             return found
     return root / path
 
@@ -207,7 +216,7 @@ def _source(definition: Mapping[str, Any], first: str) -> str:
     return "\n".join(
         [
             "# SPDX-License-Identifier: Apache-2.0",
-            f"# Definition {definition.get('name', '')} with its workloads.",
+            f"# Definition {definition.get('name', '')!r} with its workloads.",
             reference.strip("\n"),
             "\n",
             "from evolve.testing.suite_tasks import workloads as _workloads",
