@@ -1,7 +1,8 @@
 """Starts a coding agent that may write to its folder and its own state only, and read little else.
 
 `python -m evolve.app.agent.confined JSON WORD ...`: JSON has `readable` and `writable` paths. The
-network stays open, since the agent asks its provider. A host whose Landlock is older than Linux 6.2 is refused.
+network stays open, since the agent asks its provider. A host whose kernel is older than Linux 6.2
+is refused.
 """
 
 import json
