@@ -66,7 +66,7 @@ def _check_ray(cluster: Mapping[str, Any], device: Mapping[str, Any]) -> None:
         )
     if cluster["judges"] is not None and cluster["judges"] < 1:
         raise UsageError(
-            f"cluster.judges={cluster['judges']}: it goes from 1; leave it out for all"
+            f"cluster.judges={cluster['judges']}: it must be at least 1; leave it out for all"
         )
     if device["kind"] == "cpu" and cluster["accelerator"] is not None:
         raise UsageError(
@@ -136,7 +136,7 @@ def _lease(text: str | None) -> float:
     least, most = LEASES_S
     lease_s = parse_duration(text or "")
     if not least <= lease_s <= most:
-        raise UsageError(f"cluster.lease={text}: it goes from {least:g}s to {most / 60:g}m")
+        raise UsageError(f"cluster.lease={text}: it must be from {least:g}s to {most / 60:g}m")
     return lease_s
 
 

@@ -216,12 +216,12 @@ def _check(device: Mapping[str, Any]) -> None:
     kind, slots, ids = device["kind"], device["slots"], device["ids"]
     half_width = device["half_width"]
     if slots is not None and slots < 1:
-        raise UsageError(f"device.slots={slots}: it goes from 1; leave it out for what fits")
+        raise UsageError(f"device.slots={slots}: it must be at least 1; leave it out for what fits")
     least, most = HALF_WIDTHS
     if half_width is not None and not least <= half_width <= most:
         raise UsageError(
-            f"device.half_width={half_width}: it goes from {least} to {most}; 0.05 is an interval "
-            "of 5 % to either side"
+            f"device.half_width={half_width}: it must be from {least} to {most}; 0.05 is an "
+            "interval of 5 % to either side"
         )
     if ids is not None and (not ids or min(ids) < 0 or len({*ids}) < len(ids)):
         raise UsageError(

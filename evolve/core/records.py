@@ -196,10 +196,10 @@ class Spending:
 
 
 class Allowance(NamedTuple):
-    """A quota, and the spending of the other runs of its account."""
+    """A quota, and what the runs of its account have spent, all or all but one."""
 
     quota: Quota
-    others: Spending
+    spent: Spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,20 @@ from evolve.search.termination import Rule, format_duration
 FRESH_S = 1.0  # how long the spending of other runs is taken for current
 
 
+def device_time_over(allowance: Allowance) -> str:
+    """Why nothing may start under a quota of device time, with the remedy; empty if it may."""
+    quota, spent = allowance
+    limit = quota.device_time_s
+    if limit is None or spent.device_time_s < limit:
+        return ""
+    kind, name = quota.account
+    used, most = map(format_duration, (spent.device_time_s, limit))
+    return (
+        f"{quota.account} has used {used} of {most} device time; "
+        f"change it by `evolve team quota {kind} {name} --device-time ...`"
+    )
+
+
 class Quotas(Rule):
     """Fires if a run and all others of its user or project have spent a quota together.
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from evolve.core.errors import EvolveError, UsageError
 from evolve.core.run_store import RunStore
-from evolve.search.termination import format_duration
+from evolve.search.quotas import device_time_over
 from evolve.store.database.user import current_user
 
 EVERY_S = 2.0  # how often device time is charged, and quotas are read
@@ -24,19 +24,22 @@ class DeviceQuota:
     Args:
         store: has the quotas; writable.
         project: of the server, "" for none.
+
+    Attributes:
+        refusal: why no job is taken; empty if jobs are.
     """
 
     def __init__(self, store: RunStore, project: str) -> None:
         self._store, self._project = store, project
         self._user = current_user()
         self._uncharged_s = 0.0
-        self.over = ""
+        self.refusal = ""
 
     def start(self) -> None:
         """Raise UsageError if there is nothing left."""
-        self.over = self._reason()
-        if self.over:
-            raise UsageError(self.over)
+        self.refusal = self._reason()
+        if self.refusal:
+            raise UsageError(self.refusal)
 
     def add(self, device_time_s: float) -> None:
         """An evaluation has ended."""
@@ -44,19 +47,19 @@ class DeviceQuota:
 
     def require(self) -> None:
         """Raise OverQuota if there is nothing left; a quota that was raised counts at once."""
-        if self.over:
-            self.over = self._reason()
-        if self.over:
-            raise OverQuota(self.over)
+        if self.refusal:
+            self.refusal = self._reason()
+        if self.refusal:
+            raise OverQuota(self.refusal)
 
     async def watch(self, say: Callable[[str], None]) -> None:
         """Charge and read the quotas again and again, until cancelled; charge the rest then."""
         try:
             while True:
-                before = self.over
+                before = self.refusal
                 await self._settle(say)
-                if self.over != before:
-                    say(self.over or "the quota was raised; jobs are judged again")
+                if self.refusal != before:
+                    say(self.refusal or "the quota was raised; jobs are judged again")
                 await asyncio.sleep(EVERY_S)
         finally:
             with suppress(EvolveError):
@@ -67,7 +70,7 @@ class DeviceQuota:
         seconds = self._take()
         try:
             await asyncio.to_thread(self._charge, seconds)
-            self.over = await asyncio.to_thread(self._reason)
+            self.refusal = await asyncio.to_thread(self._reason)
         except EvolveError as error:
             self._uncharged_s += seconds
             say(f"quotas: {error}; trying again in {EVERY_S:g} s")
@@ -81,16 +84,8 @@ class DeviceQuota:
             self._store.charge(self._project, seconds)
 
     def _reason(self) -> str:
-        for quota, spent in self._store.allowances(self._user, self._project):
-            limit = quota.device_time_s
-            if limit is not None and spent.device_time_s >= limit:
-                kind, name = quota.account
-                used = format_duration(spent.device_time_s)
-                return (
-                    f"{quota.account} has used {used} of {format_duration(limit)} device time; "
-                    f"change it by `evolve team quota {kind} {name} --device-time ...`"
-                )
-        return ""
+        allowances = self._store.allowances(self._user, self._project)
+        return next(filter(None, map(device_time_over, allowances)), "")
 
     def close(self) -> None:
         """Let go of the database."""

@@ -252,7 +252,7 @@ class Service:
         """Judge one job after the other."""
         while True:
             evaluator = await self.judge.ready()
-            if self.quota is not None and self.quota.over:
+            if self.quota is not None and self.quota.refusal:
                 await asyncio.sleep(IDLE_S)
                 continue
             self._arrived.clear()

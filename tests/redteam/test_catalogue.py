@@ -41,7 +41,7 @@ def test_a_test_that_a_row_names_exists(row):
 
 
 def parts(tree: ast.Module) -> dict[str, object]:
-    """Names of a source that stand for modules and classes of ours."""
+    """Names of a source that stand for modules and classes of the product."""
     known: dict[str, object] = {}
     for node in ast.walk(tree):
         match node:
@@ -60,7 +60,7 @@ def parts(tree: ast.Module) -> dict[str, object]:
 
 
 def part_at(node: ast.expr, known: Mapping[str, object]) -> object:
-    """The part of ours that an expression names; None if it names another thing."""
+    """The part of the product that an expression names; None if it names another thing."""
     if isinstance(node, ast.Name):
         return known.get(node.id)
     owner = part_at(node.value, known) if isinstance(node, ast.Attribute) else None

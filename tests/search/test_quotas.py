@@ -57,7 +57,7 @@ def test_runs_of_one_user_hold_a_quota_in_usd_together(store, run):
         assert f"of {limit:.2f} USD of {ME} used" in outcome.reason
     spent = [store.progress(each.id).usd for each in (run, other)]
     assert limit - WORST.usd < sum(spent) <= limit
-    assert store.quotas()[0].others.usd == pytest.approx(sum(spent))
+    assert store.quotas()[0].spent.usd == pytest.approx(sum(spent))
 
 
 def test_a_quota_of_device_time_ends_a_run_that_others_leave_too_little(store, run):

@@ -289,7 +289,7 @@ RUN = ("run", "task=rmsnorm", "device=cpu", "cluster=pull", "cluster.token_file=
         (RUN[:-1], "cluster.token_file is not set"),
         ((*RUN, "cluster.listen=8700"), "cluster.listen=8700: it is HOST:PORT"),
         ((*RUN, "cluster.listen=192.0.2.7:8700"), "cluster.listen=192.0.2.7:8700"),
-        ((*RUN, "cluster.lease=0.1s"), "cluster.lease=0.1s: it goes from 1s"),
+        ((*RUN, "cluster.lease=0.1s"), "cluster.lease=0.1s: it must be at least 1s"),
         ((*RUN, "device.ids=[0,1]"), "device.ids=[0, 1]"),
         ((*RUN, "sandbox.require=uid"), "give it to `evolve work`"),
         ((*RUN[:3], "cluster.lease=20s"), "has no effect without cluster=pull"),

@@ -32,7 +32,7 @@ def shared(tmp_path: Path) -> Path:
 
 def spent(path: Path) -> dict[str, float]:
     with Store.open(path, read_only=True) as store:
-        return {quota.account.kind: others.device_time_s for quota, others in store.quotas()}
+        return {quota.account.kind: spent.device_time_s for quota, spent in store.quotas()}
 
 
 def test_a_server_charges_and_stops_and_goes_on_when_the_quota_is_raised(tmp_path, shared):

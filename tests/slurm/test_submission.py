@@ -77,6 +77,7 @@ def test_the_error_of_a_job_is_that_of_the_command(folder: Path, capfd):
     [
         (["hydra/launcher=submitit_local"], "no effect without -m"),
         (["-m", "hydra/launcher=submitit_slurm"], "there is no sbatch here"),
+        (["-m", "hydra/launcher=joblib"], "take submitit_local, submitit_slurm or basic"),
         (["-m", "--dry-run", "hydra/launcher=submitit_local"], "is for searches"),
     ],
 )

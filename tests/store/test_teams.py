@@ -51,11 +51,11 @@ def test_a_quota_counts_what_all_runs_of_the_user_and_the_project_have_spent(sto
     take_step(store, mine, SmallArchive(), 1)
     user, project = store.quotas()
     assert (user.quota.account, project.quota.account) == (MINE, KERNELS)
-    assert user.others.usd == pytest.approx(0.75)
-    assert project.others.usd == pytest.approx(0.5)
-    assert project.others.device_time_s == pytest.approx(0.25)
+    assert user.spent.usd == pytest.approx(0.75)
+    assert project.spent.usd == pytest.approx(0.5)
+    assert project.spent.device_time_s == pytest.approx(0.25)
     user, project = store.allowances(ME, "kernels", but=mine)
-    assert (user.others.usd, project.others.usd) == (pytest.approx(0.25), 0.0)
+    assert (user.spent.usd, project.spent.usd) == (pytest.approx(0.25), 0.0)
     assert store.allowances("nobody", "nothing") == []
 
 
@@ -64,7 +64,7 @@ def test_a_call_under_way_counts_as_reserved(store: Store) -> None:
     asked = ModelRequest(messages=(Message("user", "Faster."),), purpose="propose")
     (ticket,) = store.request(started(store, "mine").id, "write", (), asked, "m/one")
     store.begin_call(ticket, Reservation(tokens=9, usd=1.5))
-    assert store.quotas()[0].others.usd == pytest.approx(1.5)
+    assert store.quotas()[0].spent.usd == pytest.approx(1.5)
 
 
 def test_a_replay_spends_nothing(store: Store) -> None:
@@ -73,20 +73,20 @@ def test_a_replay_spends_nothing(store: Store) -> None:
     run = started(store, "again", **replay).id
     spend(store, run, 0.5)
     take_step(store, run, SmallArchive(), 1)
-    assert store.quotas()[0].others == store.quotas()[0].others.__class__()
+    assert store.quotas()[0].spent == store.quotas()[0].spent.__class__()
 
 
 def test_an_unpriced_call_makes_the_sum_unknown(store: Store) -> None:
     store.set_quota(Quota(account=MINE, usd=5.0))
     spend(store, started(store, "mine").id, None)
-    assert store.quotas()[0].others.usd is None
+    assert store.quotas()[0].spent.usd is None
 
 
 def test_what_was_spent_before_the_date_of_a_quota_does_not_count(store: Store) -> None:
     spend(store, started(store, "mine").id, 0.5)
     for since, counted in (("2020-01-01", 0.5), ("2999-01-01", 0.0)):
         store.set_quota(Quota(account=MINE, usd=5.0, since=since))
-        assert store.quotas()[0].others.usd == pytest.approx(counted)
+        assert store.quotas()[0].spent.usd == pytest.approx(counted)
 
 
 def test_device_time_of_a_server_counts_for_its_user_and_project(store: Store) -> None:
@@ -94,10 +94,10 @@ def test_device_time_of_a_server_counts_for_its_user_and_project(store: Store) -
         store.set_quota(Quota(account=account, device_time_s=9.0))
     store.charge("kernels", 2.0)
     store.charge("kernels", 0.5)
-    spent = {str(quota.account): others.device_time_s for quota, others in store.quotas()}
+    spent = {str(quota.account): used.device_time_s for quota, used in store.quotas()}
     assert spent == {str(MINE): 2.5, "project kernels": 2.5, "project other": 0.0}
     store.set_quota(Quota(account=MINE, device_time_s=9.0, since="2999-01-01"))
-    assert store.allowances(ME, "")[0].others.device_time_s == 0.0
+    assert store.allowances(ME, "")[0].spent.device_time_s == 0.0
 
 
 def test_a_quota_without_limits_is_none(store: Store) -> None:

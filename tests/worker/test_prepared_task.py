@@ -31,19 +31,8 @@ from evolve.worker.devices.window import Block, TimedCase
 from evolve.worker.judge.judge import Judge
 from evolve.worker.session.cache import Store
 from evolve.worker.session.candidate_session import CandidateSession
-from evolve.worker.session.memory_model import (
-    block_outputs,
-    largest_block,
-    require_more,
-    room_for,
-    room_to_check,
-    trusted_bytes,
-    working_bytes,
-)
-from evolve.worker.session.plan import PLANS, plan_for
 from evolve.worker.session.prepared_task import PreparedTasks, usual_number
 from evolve.worker.timing.interleaved_blocks import MeasurementRound, PairTimes, judge_samples
-from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 TWO_CASES = Task(
@@ -300,7 +289,7 @@ def test_memory_that_is_short_for_how_far_an_outcome_moves_is_made_and_no_fault_
     verdict = judge.evaluate(task, wrong, Fidelity.CHECK, {})
     assert verdict.status is known.status is Status.WRONG_VALUE
     assert "judged again" not in capfd.readouterr().err
-    assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS)
+    assert torch.calls_of_reference == 2 * (moving + PERTURBATIONS) + 1  # that which failed
 
 
 @pytest.mark.slow
@@ -419,86 +408,3 @@ def test_of_one_call_what_is_expected_is_worked_out_once_for_all_sittings_and_si
     with pytest.raises(SideFault) as caught:
         judge_samples([sitting(), sitting(torch.neg)], contextlib.nullcontext)
     assert caught.value.side == "best"
-
-
-@pytest.mark.parametrize("processes", [1, 400])
-def test_a_new_task_has_room_for_being_measured_until_it_is(processes):
-    device = CpuDevice()
-    device.pool_bytes = device.process_bytes = 0
-    task = PreparedTasks(device).get(RELU_TASK, "verify")
-    new = room_to_check(task, device, processes)
-    task.layouts = {"default": ()}
-    known = room_to_check(task, device, processes)
-    assert known == room_for(task.cases, device, processes)
-    block, outputs = (
-        of(task, device, PLANS[Fidelity.VERIFY]) for of in (largest_block, block_outputs)
-    )
-    needed = block + outputs + room_for(task.cases, device, 1) - task.cases[0].input_bytes
-    assert new == max(known, needed)
-    assert (new > known) == (processes == 1)
-
-
-def test_an_evaluation_takes_more_room_the_more_processes_and_the_larger_its_outputs():
-    device = CpuDevice()
-    device.pool_bytes = device.block_bytes = 0
-    asking = "(x[:, None] * x) if float(x[0]) < 2 else x"  # so that it takes a call to know more
-    task = Task(name="outer", source=task_source(asking, "[torch.rand(256)]"))
-    (case,) = PreparedTasks(device).get(task).cases
-    unseen = room_for([case], device, 2)
-    assert case.output_bytes == 256 * case.input_bytes
-    seen = room_for([case], device, 2)
-    assert seen > 100 * unseen
-    assert room_for([case], device, 3) > seen
-    device.pool_bytes = 1 << 40
-    assert room_for([case], device, 2) > 2 << 40
-
-
-@pytest.mark.parametrize("usual", [0, 1 << 30])
-def test_where_a_reference_ran_out_of_memory_its_processes_get_twice_as_much(usual):
-    device = CpuDevice()
-    device.pool_bytes = usual
-    cases = PreparedTasks(device).get(RELU_TASK).cases
-    before = max(usual, trusted_bytes(cases, device))
-    assert require_more(cases, device)
-    assert working_bytes(cases, device) >= trusted_bytes(cases, device) >= 2 * before
-
-
-def test_what_is_worked_out_one_at_a_time_is_not_counted_for_each():
-    device = CpuDevice()
-    cases = PreparedTasks(device).get(RELU_TASK).cases
-    of_its_own = room_for(cases, device, 1)
-    device.expecting_bytes = 1 << 40
-    assert room_for(cases, device, 1) < of_its_own
-    assert room_for(cases, device, 1) > room_for(cases, device, 1, judges=False)
-
-
-def test_blocks_are_short_where_intervals_may_be_wide():
-    device = CpuDevice()
-    device.half_width, device.reward_bytes = 0.1, 1 << 10
-    task = PreparedTasks(device).get(RELU_TASK)
-    (case,) = task.timed
-    task.calls[case.index], task.reference_s[case.index] = 64, 1.0
-    assert largest_block(task, device, plan_for(Fidelity.SEARCH, device)) == case.known_bytes
-    assert largest_block(task, device, plan_for(Fidelity.VERIFY, device)) > case.known_bytes
-    device.half_width = 0.01
-    assert largest_block(task, device, plan_for(Fidelity.SEARCH, device)) > case.known_bytes
-
-
-def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recording():
-    device = CpuDevice()
-    device.block_bytes, device.has_profiler = 1 << 30, True
-    task = PreparedTasks(device).get(RELU_TASK)
-    (case,) = task.timed
-    one, calls = case.output_bytes, 64
-    task.calls[case.index] = calls
-
-    def for_outputs(reference_s):
-        task.reference_s[case.index] = reference_s
-        return working_bytes(task.timed, device) + block_outputs(
-            task, device, plan_for(Fidelity.SEARCH, device)
-        )
-
-    assert for_outputs(1.0) > 1.4 * calls * one
-    assert for_outputs(50e-6) > calls * (case.input_bytes + 2.4 * one)
-    task.calls[case.index] = 1
-    assert for_outputs(1.0) == working_bytes(task.timed, device)  # which are enough for one call

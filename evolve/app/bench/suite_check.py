@@ -1,7 +1,7 @@
 """A suite's tasks, one after the other: which can be judged, and which tell kernels from none.
 
 Each is read, and by a worker loaded, its reference run, and its null candidates judged. No search
-and no candidate of anybody takes part.
+and no other candidate takes part.
 """
 
 import asyncio
@@ -91,7 +91,8 @@ async def check_suite(
                     continue
                 checked = await _audited(problem.label, task, auditor, has_gpu)
             found[problem.label] = checked
-            tell(checked)
+            if checked not in known:  # what cannot be read is found so again each time
+                tell(checked)
 
     await asyncio.gather(*map(work, auditors))
     return [found[problem.label] for problem in problems]
@@ -104,7 +105,7 @@ async def _audited(label: str, task: Task, auditor: Auditor, has_gpu: bool) -> C
         lacks = not has_gpu and any(sign in str(error) for sign in _NO_GPU)
         state = State.NEEDS_GPU if lacks else State.NOT_JUDGED
         return Checked(label, state, str(error), task.revision)
-    if weaknesses is None:  # seen once in hundreds of audits; nothing is known then
+    if weaknesses is None:  # nothing is known then; the next call asks again
         return Checked(label, State.NOT_JUDGED, "the worker gave no answer", "")
     timed = [one for one in weaknesses if _is_timed(task, one["passed_by"])]
     passed = Counter(one["name"] for one in timed)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 
 GROUP = "hydra/launcher"
-SLURM = "submitit_slurm"
+LOCAL, SLURM = "submitit_local", "submitit_slurm"
 FOLDER = "runs/jobs"  # of job files and logs; on the disk that submitting host and nodes share
 DEFAULTS = {"hydra.sweep.dir": FOLDER}
 SLURM_DEFAULTS = {"hydra.launcher.max_num_timeout": "1000000"}  # each resumes where it was stopped
@@ -51,7 +51,9 @@ def launcher_of(words: Sequence[str]) -> str:
         return ""
     if not {"-m", "--multirun"} & {*words}:
         raise UsageError(f"{GROUP}={named[-1]} has no effect without -m; write `evolve run -m ...`")
-    if named[-1].startswith("submitit") and not _is_installed():
+    if named[-1] not in (LOCAL, SLURM):
+        raise UsageError(f"{GROUP}={named[-1]}: take {LOCAL}, {SLURM} or basic")
+    if not _is_installed():
         raise UsageError(
             f"{GROUP}={named[-1]} needs hydra-submitit-launcher; "
             "`pip install 'evolve-kernels[slurm]'` brings it"
@@ -59,7 +61,7 @@ def launcher_of(words: Sequence[str]) -> str:
     if named[-1] == SLURM and shutil.which("sbatch") is None:
         raise UsageError(
             f"{GROUP}={SLURM}: there is no sbatch here; start this on a host of the Slurm cluster, "
-            f"or take {GROUP}=submitit_local"
+            f"or take {GROUP}={LOCAL}"
         )
     return named[-1]
 

@@ -16,7 +16,9 @@ from evolve.core.errors import UsageError
 from evolve.search.termination import parse_duration
 from evolve.serve.catalogue import Catalogue
 from evolve.serve.judge import Start
+from evolve.serve.quota import DeviceQuota
 from evolve.serve.service import Service, Settings
+from evolve.store import Store
 
 
 def parts_of(
@@ -39,7 +41,8 @@ def parts_of(
 
     def make() -> Service:
         jobs = free_jobs(Path(config["jobs"]))
-        return Service(jobs, start or (lambda: start_evaluator(config)), {}, Settings(), say)
+        quota = DeviceQuota(Store.open(config["database"], create=True), config["project"] or "")
+        return Service(jobs, start or (lambda: start_evaluator(config)), {}, Settings(), say, quota)
 
     @functools.cache
     def catalogue() -> Catalogue:
@@ -48,15 +51,15 @@ def parts_of(
 
     judge, settings = JudgeAtHand(make), _settings(config)
     return Parts(
-        location=config["store"],
+        location=config["database"],
         catalogue=catalogue,
         knowledge=list(config["knowledge"]),
         settings=settings,
         budget=budget,
         judge=judge,
         submissions=Submissions(judge, catalogue, budget),
-        desk=Desk(config["store"], judge, budget),
-        searches=Searches(config["store"], settings, budget),
+        desk=Desk(config["database"], judge, budget),
+        searches=Searches(config["database"], settings, budget),
     )
 
 
@@ -69,7 +72,7 @@ def _limits(given: Mapping[str, Any]) -> dict[str, float]:
     verdicts, usd = given["verdicts"], given["usd"]
     for name, value in (("verdicts", verdicts), ("usd", usd)):
         if value is not None and value < 0:
-            raise UsageError(f"budget.{name}={value}: it goes from 0")
+            raise UsageError(f"budget.{name}={value}: it must be at least 0")
     limits = {"wall_time_s": parse_duration(given["wall_time"]), "usd": float(usd)}
     return limits if verdicts is None else {**limits, "verdicts": float(verdicts)}
 

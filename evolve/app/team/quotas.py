@@ -10,8 +10,8 @@ from evolve.app.models import build_model, has_model
 from evolve.core.errors import UsageError
 from evolve.core.records import Allowance
 from evolve.core.run_store import RunStore
-from evolve.search.quotas import Quotas
-from evolve.search.termination import Rule, format_duration
+from evolve.search.quotas import Quotas, device_time_over
+from evolve.search.termination import Rule
 from evolve.store import RunRow, Store
 from evolve.store.database.user import current_user
 
@@ -39,8 +39,8 @@ def refuse_over_quota(config: Mapping[str, Any], existing: RunRow | None = None)
         for allowance in store.allowances(user, existing.project if existing else project):
             if _spends_usd(config):
                 _refuse_usd(allowance, config)
-            if _spends_device_time(config):
-                _refuse_device_time(allowance)
+            if _spends_device_time(config) and (refusal := device_time_over(allowance)):
+                raise UsageError(refusal)
 
 
 def _refuse_usd(allowance: Allowance, config: Mapping[str, Any]) -> None:
@@ -63,16 +63,6 @@ def _refuse_usd(allowance: Allowance, config: Mapping[str, Any]) -> None:
         raise UsageError(
             f"the quota of {quota.account}, {quota.usd:g} USD, cannot be held: {unpriced[0]} has "
             "no known price; give llm.price.prompt=... llm.price.completion=..."
-        )
-
-
-def _refuse_device_time(allowance: Allowance) -> None:
-    quota, spent = allowance
-    if quota.device_time_s is not None and spent.device_time_s >= quota.device_time_s:
-        used, limit = map(format_duration, (spent.device_time_s, quota.device_time_s))
-        raise UsageError(
-            f"{quota.account} has used {used} of {limit} device time; "
-            f"{_remedy(allowance, '--device-time')}"
         )
 
 

@@ -112,7 +112,7 @@ class Prometheus:
         self, host: str = "127.0.0.1", port: int = 9464, token_file: str | None = None
     ) -> None:
         if not 0 <= port <= 65535:
-            raise UsageError(f"trackers.prometheus.port={port}: it goes from 0 to 65535")
+            raise UsageError(f"trackers.prometheus.port={port}: it must be from 0 to 65535")
         token = read_token(
             token_file,
             os.environ,

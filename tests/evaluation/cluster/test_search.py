@@ -104,7 +104,7 @@ def test_a_run_that_is_stopped_while_it_waits_for_a_judge_leaves_none_behind(nod
         (("cluster.address=127.0.0.1:1",), "cluster.address=127.0.0.1:1: no Ray cluster answers"),
         (("cluster.address=10.0.0.1",), "give auto, on a node of the cluster, or HOST:6379"),
         (("cluster.address=ray://head:10001",), "give auto, on a node of the cluster, or HOST:"),
-        (("cluster.judges=0",), "cluster.judges=0: it goes from 1"),
+        (("cluster.judges=0",), "cluster.judges=0: it must be at least 1"),
         (("device=cpu", "cluster.accelerator=H100"), "has no effect with device=cpu"),
         (("device=cuda", "device.ids=[0]"), "has no effect with cluster=ray"),
         (("cluster=none", "cluster.judges=2"), "has no effect without cluster=ray"),

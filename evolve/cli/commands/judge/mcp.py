@@ -48,7 +48,8 @@ class McpConfig:
     host: str = MISSING
     port: int = MISSING
     token_file: str | None = None
-    store: str = MISSING
+    database: str = MISSING
+    project: str | None = None
     jobs: str = MISSING
     tasks: list[str] = field(default_factory=list)
     references: References = References.known

@@ -129,7 +129,7 @@ def _service(config: Mapping[str, Any]) -> "Service":
 
     for name in ("queue", "attempts"):
         if config[name] < 1:
-            raise UsageError(f"{name}={config[name]}: it goes from 1")
+            raise UsageError(f"{name}={config[name]}: it must be at least 1")
     settings = Settings(
         queue=config["queue"],
         queue_s=parse_duration(config["queue_time"]),

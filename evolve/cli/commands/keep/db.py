@@ -66,7 +66,7 @@ def _backup(options: argparse.Namespace) -> None:
 
 def _prune(options: argparse.Namespace) -> None:
     if options.keep is not None and options.keep < 0:
-        raise UsageError(f"--keep {options.keep}: it goes from 0, which keeps none of them")
+        raise UsageError(f"--keep {options.keep}: it must be at least 0, which keeps none of them")
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         pruned = store.prune(run.id, keep=options.keep)

@@ -145,7 +145,7 @@ def _record(each: Allowance) -> dict[str, Any]:
 
 def _log(options: argparse.Namespace) -> None:
     if options.number < 1:
-        raise UsageError(f"--number {options.number}: it goes from 1")
+        raise UsageError(f"--number {options.number}: it must be at least 1")
     with open_store(options.store) as store:
         entries = store.audit_log(options.number, options.run)
     if options.json:

@@ -15,7 +15,7 @@ def main(words: Sequence[str]) -> int:
     """Ask, store, and write the files."""
     options = _parse(words)
     if options.number < 1:
-        raise UsageError(f"-n {options.number}: it goes from 1")
+        raise UsageError(f"-n {options.number}: it must be at least 1")
     from evolve.app.attach import attach
     from evolve.app.manual.asking import requests, wanted_operators
     from evolve.app.manual.files import ByHand, is_answered, write_request

@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     """Ask, store, and write the file."""
     options = _parse(words)
     if options.number < 1:
-        raise UsageError(f"-n {options.number}: it goes from 1")
+        raise UsageError(f"-n {options.number}: it must be at least 1")
     from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
