@@ -167,13 +167,14 @@ def verdict_fields(found: VerdictAnswer) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names} | {"feedback": found.prompt}
 
 
-def free_jobs(path: Path) -> Jobs:
+def free_jobs(first: Path) -> Jobs:
     """The file of jobs, or, where another server holds it, the next one: `mcp-2.db`, ..."""
+    path = first
     for number in range(2, MOST_FILES + 1):
         try:
             return Jobs(path)
         except HeldElsewhere:
-            path = path.with_name(f"{path.stem.partition('-')[0]}-{number}{path.suffix}")
+            path = first.with_name(f"{first.stem}-{number}{first.suffix}")
     return Jobs(path)
 
 
