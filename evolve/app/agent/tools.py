@@ -11,8 +11,8 @@ from pydantic import Field
 from evolve.app.agent.episode import Tries
 from evolve.app.database import open_store
 from evolve.app.mcp import records
-from evolve.app.mcp.desk import stored_verdict
 from evolve.app.mcp.results import Best, Documents, Lineage, StepText, Verdict, WaitS
+from evolve.app.mcp.run_steps import stored_verdict
 from evolve.core.errors import EvolveError
 
 
@@ -33,8 +33,8 @@ class EpisodeTools:
 
     def __init__(self, tries: Tries) -> None:
         self._tries = tries
-        self._run = tries.bench.run
-        self._location = tries.bench.location
+        self._run = tries.judge.run
+        self._location = tries.judge.location
 
     async def submit(
         self,
@@ -54,7 +54,7 @@ class EpisodeTools:
 
     async def verdict(self, step: Annotated[int, Field(ge=0)], wait_s: WaitS = 20) -> Verdict:
         """The verdict of a step; waits up to `wait_s` seconds. Call again while it is waiting."""
-        await self._tries.bench.judged(step, wait_s)
+        await self._tries.judge.judged(step, wait_s)
         return await _told(self._stored, step)
 
     async def best(self) -> Best:

@@ -29,7 +29,7 @@ _STATES: Mapping[State, Literal["waiting", "judging", "done", "failed"]] = {
 }
 
 
-class JudgeAtHand:
+class LazyJudge:
     """A service that starts when it is first needed: a client starts many servers in vain.
 
     Args:
@@ -104,7 +104,7 @@ class Submissions:
     """
 
     def __init__(
-        self, judge: JudgeAtHand, catalogue: Callable[[], Catalogue], budget: Budget
+        self, judge: LazyJudge, catalogue: Callable[[], Catalogue], budget: Budget
     ) -> None:
         self._judge = judge
         self._catalogue = catalogue

@@ -72,7 +72,7 @@ class Asked(BaseModel):
     prompt: str = Field(description="Task, parents, their verdicts and notes; answer in its form")
 
 
-class Told(BaseModel):
+class Accepted(BaseModel):
     """The result of telling a run a reply or a program."""
 
     ticket: str = Field(description="For `verdict`")

@@ -34,5 +34,5 @@ async def working(parts: Parts) -> AsyncIterator[MCPServer[Any]]:
         yield server
     finally:
         await parts.searches.close()
-        await parts.desk.close()
+        await parts.steps.close()
         await parts.judge.close()

@@ -19,9 +19,9 @@ from evolve.app.launch import create
 from evolve.app.library.words import as_words
 from evolve.app.mcp import records
 from evolve.app.mcp.budget import Budget
-from evolve.app.mcp.desk import Desk
-from evolve.app.mcp.judging import JudgeAtHand, Submissions
+from evolve.app.mcp.judging import LazyJudge, Submissions
 from evolve.app.mcp.results import (
+    Accepted,
     Asked,
     Best,
     Documents,
@@ -37,10 +37,10 @@ from evolve.app.mcp.results import (
     TaskName,
     TaskText,
     TicketId,
-    Told,
     Verdict,
     WaitS,
 )
+from evolve.app.mcp.run_steps import RunSteps
 from evolve.app.mcp.searches import Searches
 from evolve.core.errors import EvolveError, UsageError
 from evolve.report.text import one_line
@@ -73,7 +73,7 @@ class Parts:
         budget: of all clients together.
         judge: the judging service.
         submissions: candidates that belong to no run.
-        desk: steps of runs.
+        steps: steps of runs.
         searches: that this server has started.
     """
 
@@ -82,13 +82,13 @@ class Parts:
     knowledge: list[str]
     settings: Mapping[str, Any]
     budget: Budget
-    judge: JudgeAtHand
+    judge: LazyJudge
     submissions: Submissions
-    desk: Desk
+    steps: RunSteps
     searches: Searches
 
 
-def told(kind: ToolAnnotations) -> Callable[[Tool[P, T]], Tool[P, T]]:
+def as_tool(kind: ToolAnnotations) -> Callable[[Tool[P, T]], Tool[P, T]]:
     """A method as a tool, with our own errors as results that a model reads and can act on."""
 
     def wrap(function: Tool[P, T]) -> Tool[P, T]:
@@ -111,12 +111,12 @@ class JudgingTools:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    @told(READS)
+    @as_tool(READS)
     async def list_tasks(self) -> TaskList:
         """Names of the tasks that can be judged here."""
         return TaskList(tasks=self._parts.catalogue().names)
 
-    @told(READS)
+    @as_tool(READS)
     async def get_task(self, task: TaskName, size: Size = None) -> TaskText:
         """A task's reference module: the computation and its inputs."""
         catalogue = self._parts.catalogue()
@@ -130,7 +130,7 @@ class JudgingTools:
             revision=found.revision,
         )
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def submit(
         self,
         source: Source,
@@ -173,14 +173,14 @@ class JudgingTools:
             return await self._parts.submissions.verdict(found.ticket, wait_s)
         return found
 
-    @told(READS)
+    @as_tool(READS)
     async def verdict(self, ticket: TicketId, wait_s: WaitS = 20) -> Verdict:
         """Where a ticket of `submit` or `tell` stands; waits up to `wait_s` seconds for its end.
 
         While `state` is `waiting` or `judging`, call again: tickets survive restarts.
         """
         if ":" in ticket:
-            return await self._parts.desk.verdict(ticket, wait_s)
+            return await self._parts.steps.verdict(ticket, wait_s)
         return await self._parts.submissions.verdict(ticket, wait_s)
 
 
@@ -191,7 +191,7 @@ class StepTools:
         self._parts = parts
         self._opening = asyncio.Lock()  # Hydra composes one configuration at a time
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def open_run(
         self, task: TaskName, name: Name, search: Preset | None = None, evaluations: int = 100
     ) -> RunState:
@@ -209,15 +209,15 @@ class StepTools:
             await asyncio.to_thread(lambda: create(to_plain(compose(words))))
         return _within(self._parts, records.run_state(self._parts.location, name))
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def ask(self, run: Run = None, operator: Name | None = None) -> Asked:
         """The next request of a run: task, parents with their evidence, notes, and instructions.
 
         Answer with `tell` in the form that the prompt asks for. Several may be out at a time.
         """
-        return await self._parts.desk.ask(run, operator)
+        return await self._parts.steps.ask(run, operator)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def tell(
         self,
         ticket: Annotated[
@@ -233,7 +233,7 @@ class StepTools:
             list[int], Field(description="Steps whose programs `source` was made from")
         ] = [],  # noqa: B006
         note: Annotated[str, Field(description="The idea of `source`, in a sentence")] = "",
-    ) -> Told:
+    ) -> Accepted:
         """Hand in a reply to `ask`, or a program of your own, and have it judged in the run.
 
         Its verdict comes by `verdict`. Telling the same again changes nothing.
@@ -241,8 +241,8 @@ class StepTools:
         if (ticket is None) == (not source):
             raise UsageError("tell: give either ticket, key and reply, or source")
         if ticket is not None:
-            return await self._parts.desk.reply(ticket, key, reply)
-        return await self._parts.desk.offer(run, source, parents, note)
+            return await self._parts.steps.reply(ticket, key, reply)
+        return await self._parts.steps.offer(run, source, parents, note)
 
 
 class RecordTools:
@@ -251,12 +251,12 @@ class RecordTools:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    @told(READS)
+    @as_tool(READS)
     async def best(self, run: Run = None) -> Best:
         """The best program of a run so far, as a module that stands alone."""
         return await asyncio.to_thread(records.best, self._parts.location, run)
 
-    @told(READS)
+    @as_tool(READS)
     async def lineage(
         self,
         run: Run = None,
@@ -266,12 +266,12 @@ class RecordTools:
         """How the programs of a run came to be, and the line to its best one: 200 steps at most."""
         return await asyncio.to_thread(records.lineage, self._parts.location, run, first, last)
 
-    @told(READS)
+    @as_tool(READS)
     async def get_step(self, step: Annotated[int, Field(ge=0)], run: Run = None) -> StepText:
         """One step of a run with its program and its verdict."""
         return await asyncio.to_thread(records.step_text, self._parts.location, run, step)
 
-    @told(READS)
+    @as_tool(READS)
     async def knowledge(
         self,
         words: Annotated[str, Field(description="To be found in the text")] = "",
@@ -302,7 +302,7 @@ class SearchTools:
             self._parts, await asyncio.to_thread(records.run_state, self._parts.location, run)
         )
 
-    @told(READS)
+    @as_tool(READS)
     async def list_runs(self) -> Runs:
         """The newest runs of the database."""
         return Runs(
@@ -312,12 +312,12 @@ class SearchTools:
             ]
         )
 
-    @told(READS)
+    @as_tool(READS)
     async def run_status(self, run: Run = None) -> RunState:
         """How far a run has come, and the last lines of its search."""
         return await self._state(run)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def start_run(
         self,
         name: Annotated[Name, Field(description="Of a new run; of one that is there to go on")],
@@ -348,7 +348,7 @@ class SearchTools:
         )
         return await self._state(name)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def stop_run(self, run: Name) -> RunState:
         """End a search that this server started; the run keeps all and can be continued."""
         await self._parts.searches.stop(run)
