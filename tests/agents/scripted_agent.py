@@ -2,12 +2,13 @@
 
 The first word: `good` submits and improves, `silent` never answers, `flood` prints without end,
 `escape` tries to leave its folder, `broken` fails at once, `greedy` submits more than it may,
-`dawdle` submits once and goes on for ever.
+`dawdle` submits once and goes on for ever. `good` and `dawdle` leave a process behind.
 """
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,7 +37,14 @@ def program(number: int) -> str:
     return f"{known.read_text()}\n\nNUMBER_{os.getpid()} = {number}\n"
 
 
+def leave_behind() -> None:
+    """A process of another session, with a path of the test's folder among its words."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)", sys.argv[2]]
+    subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+
+
 async def good(client: Client) -> str:
+    leave_behind()
     first = await tool(client, "submit", source=program(1), note="first try", wait_s=20)
     print(json.dumps({"type": "tool_result", "tried": first}))
     again = {"source": program(2), "note": "second try", "parent": int(first["ticket"])}
@@ -49,6 +57,7 @@ async def good(client: Client) -> str:
 
 
 async def dawdle(client: Client) -> str:
+    leave_behind()
     await tool(client, "submit", source=program(1), note="before the end", wait_s=20)
     await asyncio.sleep(600)
     return ""

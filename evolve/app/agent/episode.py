@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Workspace, preset_of
 from evolve.core.errors import UsageError
 from evolve.core.protocols import LiveJudge
-from evolve.llm.process import Ended, environment_for, run
+from evolve.llm.process import Ended, environment_for, launcher, run
 from evolve.llm.secrets import scrub
 from evolve.worker.sandbox import landlock
 from evolve.worker.sandbox.policy import readable_paths
@@ -141,14 +140,14 @@ async def work(
     own["XDG_RUNTIME_DIR"] = str(scratch)  # no socket of the user's session
     own |= {TOKEN_VARIABLE: workspace.token, URL_VARIABLE: workspace.url}
     rules = json.dumps(_rules(command[0], workspace.folder, preset.state, read))
-    launcher = [sys.executable, "-P", "-m", "evolve.app.agent.confined", rules]
     return await run(
-        [*launcher, *command, *preset.arguments(workspace)],
+        [*command, *preset.arguments(workspace)],
         prompt,
         folder=workspace.folder,
-        environment={**environment_for((*environment, "PYTHONPATH"), os.environ), **own},
+        environment={**environment_for(environment, os.environ), **own},
         deadline_s=deadline_s,
         most=MAX_TRANSCRIPT,
+        parent=launcher("evolve.app.agent.confined", rules),
     )
 
 
