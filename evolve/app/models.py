@@ -188,6 +188,7 @@ def _with_agent(config: Mapping[str, Any], model: LanguageModel | None) -> Langu
     agent = AgentModel(
         name=AGENT,
         deadline_s=deadline_s,
+        knowledge=config["knowledge"].get("folders", ()),
         weight=0.0 if model else 1.0,
         **settings,
     )

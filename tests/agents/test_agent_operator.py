@@ -19,6 +19,7 @@ import pytest
 
 from evolve.app import components
 from evolve.app.agent import episode
+from evolve.app.agent.presets import TOOLS
 from evolve.app.models import build_model, key_notes
 from evolve.core.errors import StoreError, UsageError
 from evolve.core.model import CallStatus
@@ -26,6 +27,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
+from tests.operators.test_knowledge import DOCUMENT
 
 SCRIPT = Path(__file__).with_name("scripted_agent.py")
 
@@ -101,6 +103,20 @@ def test_processes_that_an_agent_starts_in_another_session_end_with_its_episode(
     found.go()
     assert found.replies()
     assert not processes_of(tmp_path)
+
+
+def test_an_agent_finds_the_records_of_its_run_and_the_documents_of_the_run_s_folders(
+    searched, tmp_path
+):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "own.md").write_text(DOCUMENT.replace("First the rule.", "First ask the quokkas."))
+    found = searched(f"knowledge.folders=[{folder}]", agent=("look_up", "quokkas"))
+    found.go()
+    told = json.loads(found.replies()[0].text)
+    assert told["tools"] == [*TOOLS]
+    assert [each["id"] for each in told["found"]["documents"]] == ["mine"]
+    assert told["best"]["run"] == "demo"
 
 
 def test_an_agent_gets_the_verdicts_of_an_episode_and_no_more(searched):

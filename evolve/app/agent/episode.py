@@ -81,8 +81,17 @@ class Tries:
 
 
 @asynccontextmanager
-async def judge_for(tries: Tries, folder: Path, usd: float | None) -> AsyncIterator[Workspace]:
-    """Within this block the judge of an episode answers on this machine, to its own token."""
+async def judge_for(
+    tries: Tries, folder: Path, usd: float | None, knowledge: Sequence[str]
+) -> AsyncIterator[Workspace]:
+    """Within this block the judge of an episode answers on this machine, to its own token.
+
+    Args:
+        tries: the programs of the episode.
+        folder: where the agent works.
+        usd: its limit of cost.
+        knowledge: folders of documents, beside those that ship.
+    """
     try:
         from evolve.app.agent.tools import server_of
         from evolve.app.mcp.http import serve
@@ -95,7 +104,7 @@ async def judge_for(tries: Tries, folder: Path, usd: float | None) -> AsyncItera
     token = secrets.token_hex(24)
     with listen("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(
-            serve(server_of(tries), listener, path=PATH, token=token, hosts=())
+            serve(server_of(tries, knowledge), listener, path=PATH, token=token, hosts=())
         )
         try:
             url = url_of(listener) + PATH

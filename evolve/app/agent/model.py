@@ -54,6 +54,7 @@ class AgentModel:
         slots: episodes at once.
         environment: variables that it gets besides `PATH`, `HOME` and the like.
         read: further paths that it may read.
+        knowledge: folders of documents that it finds, beside those that ship.
         weight: its share among the models.
 
     Raises:
@@ -71,6 +72,7 @@ class AgentModel:
         slots: int,
         environment: Sequence[str],
         read: Sequence[str],
+        knowledge: Sequence[str],
         weight: float,
     ) -> None:
         try:
@@ -93,6 +95,7 @@ class AgentModel:
         self._slots = slots
         self._environment = list(environment)
         self._read = list(read)
+        self._knowledge = list(knowledge)
         self._semaphore = asyncio.Semaphore(slots)
         self._card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
         self._judge: LiveJudge | None = None
@@ -155,7 +158,7 @@ class AgentModel:
             minutes=self._deadline_s / 60,
             parent=", `parent.py` the program to change" if parents else "",
         )
-        async with judge_for(tries, folder, self._usd) as workspace:
+        async with judge_for(tries, folder, self._usd, self._knowledge) as workspace:
             try:
                 ended = await work(
                     self.command,

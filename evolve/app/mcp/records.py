@@ -153,7 +153,6 @@ def _state(store: RunStore, run: RunRow) -> RunState:
         usd=progress.usd,
         best=winner.ratio.to_json() if winner else None,
         verified=bool(winner and winner.verified),
-        budget_left={},
     )
 
 

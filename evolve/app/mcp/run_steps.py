@@ -1,4 +1,4 @@
-"""Steps of runs that a client answers: asked for, told, judged, and looked up."""
+"""Steps of runs that a client answers: asked for, handed in, judged, and looked up."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ MOST_HANDED = 64  # requests of one run that clients may have at a time
 
 
 class RunSteps:
-    """Where clients ask runs for work and hand it in.
+    """Requests of runs, and the replies and programs that clients hand in.
 
     Args:
         location: the database.
@@ -109,7 +109,7 @@ class RunSteps:
     async def offer(
         self, run: str | None, source: str, parents: Sequence[int], note: str
     ) -> Accepted:
-        """Take a program in that nobody asked for, and have it judged.
+        """Have a program judged that does not answer a request.
 
         Raises:
             UsageError: a parent is no step of the run that made a program, or no verdict is left.
@@ -191,13 +191,13 @@ class RunSteps:
             attached.judge(step)
             return Accepted(ticket=name, state="judging")
         if step.state is TicketState.EVALUATED or step.evaluation is not None:
-            return Accepted(ticket=name, state="judging", message="it has a verdict already")
+            return Accepted(ticket=name, state="done", message="it has a verdict already")
         if is_new:
             self._budget.give_back("verdicts", 1)
         if step.state is TicketState.ASKED:
             message = "one more round is asked for; `ask` gives it"
             return Accepted(ticket=name, state="asked_again", message=message)
-        return Accepted(ticket=name, state="told", message=step.failure)
+        return Accepted(ticket=name, state="failed", message=step.failure)
 
     def _look(self, run: str, sequence: int) -> Verdict:
         with open_store(self._location) as store:
@@ -232,7 +232,7 @@ def stored_verdict(store: RunStore, run: RunRow, sequence: int) -> Verdict:
         if step.failure:
             return Verdict(ticket=name, state="failed", message=step.failure)
         if step.program is None:
-            return Verdict(ticket=name, state="failed", message="it waits for a reply: use `tell`")
+            return Verdict(ticket=name, state="asked", message="it waits for a reply: use `tell`")
         return Verdict(ticket=name, state="waiting")
     source = store.source(step.program) if step.program else ""
     findings = run.config.get("audit") and [dict(each) for each in findings_of(run.config)]

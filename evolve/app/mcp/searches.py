@@ -11,6 +11,7 @@ from typing import Any
 
 from evolve.app.config.upgrade import complete
 from evolve.app.database import open_store, place, store_word
+from evolve.app.exit_status import OK, RESUMABLE
 from evolve.app.library.words import as_words
 from evolve.app.mcp.budget import Budget
 from evolve.app.models import has_model
@@ -183,7 +184,7 @@ class Searches:
             if not is_new and time.monotonic() - running.began > 1:
                 return
             await asyncio.sleep(LOOK_S)
-        if running.process.returncode not in (None, 0, 75):
+        if running.process.returncode not in (None, OK, RESUMABLE):
             raise UsageError("\n".join(running.log) or f"run {name} ended before it began")
         if is_new and not self._is_stored(name):
             raise UsageError(f"run {name} is still starting; `run_status` tells how far it is")

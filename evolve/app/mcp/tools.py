@@ -4,13 +4,10 @@ No call lasts longer than about 40 s, for clients give up at 60 s: work goes on 
 """
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal
 
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from evolve.app.config.compose import compose, to_plain
@@ -18,21 +15,18 @@ from evolve.app.database import place
 from evolve.app.launch import create
 from evolve.app.library.words import as_words
 from evolve.app.mcp import records
-from evolve.app.mcp.budget import Budget
+from evolve.app.mcp.budget import MEANINGS, Budget
 from evolve.app.mcp.judging import LazyJudge, Submissions
+from evolve.app.mcp.record_tools import MAKES, READS, Run, as_tool
 from evolve.app.mcp.results import (
     Accepted,
     Asked,
-    Best,
-    Documents,
     JobId,
-    Lineage,
     Model,
     Name,
     Preset,
     Runs,
     RunState,
-    StepText,
     TaskList,
     TaskName,
     TaskText,
@@ -42,22 +36,13 @@ from evolve.app.mcp.results import (
 )
 from evolve.app.mcp.run_steps import RunSteps
 from evolve.app.mcp.searches import Searches
-from evolve.core.errors import EvolveError, UsageError
+from evolve.core.errors import UsageError
 from evolve.report.text import one_line
 from evolve.serve.catalogue import Catalogue, Setup
-from evolve.serve.submissions import PinMismatch, QueueFull, SameId
-
-P = ParamSpec("P")
-T = TypeVar("T")
-Tool = Callable[P, Coroutine[Any, Any, T]]
-
-READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-MAKES = ToolAnnotations(destructive_hint=False, open_world_hint=False)
 
 Size = Annotated[
     Literal["tiny", "cpu", "gpu"] | None, Field(description="null: that of the judge's device")
 ]
-Run = Annotated[Name | None, Field(description="Name of a run; null: the newest")]
 Source = Annotated[str, Field(min_length=1, description="A Python module with ModelNew")]
 
 
@@ -86,23 +71,6 @@ class Parts:
     submissions: Submissions
     steps: RunSteps
     searches: Searches
-
-
-def as_tool(kind: ToolAnnotations) -> Callable[[Tool[P, T]], Tool[P, T]]:
-    """A method as a tool, with our own errors as results that a model reads and can act on."""
-
-    def wrap(function: Tool[P, T]) -> Tool[P, T]:
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                return await function(*args, **kwargs)
-            except (EvolveError, QueueFull, PinMismatch, SameId) as error:
-                raise ToolError(str(error)) from error
-
-        call.annotations = kind  # type: ignore[attr-defined]
-        return call
-
-    return wrap
 
 
 class JudgingTools:
@@ -245,52 +213,6 @@ class StepTools:
         return await self._parts.steps.offer(run, source, parents, note)
 
 
-class RecordTools:
-    """Contents of the database and the knowledge base."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    @as_tool(READS)
-    async def best(self, run: Run = None) -> Best:
-        """The best program of a run so far, as a module that stands alone."""
-        return await asyncio.to_thread(records.best, self._parts.location, run)
-
-    @as_tool(READS)
-    async def lineage(
-        self,
-        run: Run = None,
-        first: Annotated[int, Field(ge=0, description="Number of the first step")] = 0,
-        last: Annotated[int | None, Field(ge=0, description="Number of the last step")] = None,
-    ) -> Lineage:
-        """How the programs of a run came to be, and the line to its best one: 200 steps at most."""
-        return await asyncio.to_thread(records.lineage, self._parts.location, run, first, last)
-
-    @as_tool(READS)
-    async def get_step(self, step: Annotated[int, Field(ge=0)], run: Run = None) -> StepText:
-        """One step of a run with its program and its verdict."""
-        return await asyncio.to_thread(records.step_text, self._parts.location, run, step)
-
-    @as_tool(READS)
-    async def knowledge(
-        self,
-        words: Annotated[str, Field(description="To be found in the text")] = "",
-        document: Annotated[str | None, Field(description="Id of one, for its whole text")] = None,
-        error: str = "",
-        bottleneck: str = "",
-        category: str = "",
-        device: Annotated[str, Field(description="such as nvidia/hopper")] = "",
-        language: str = "",
-        precision: str = "",
-    ) -> Documents:
-        """Documents on kernels: by words, by a diagnosis (an error, a bottleneck), or by an id."""
-        if document is not None:
-            return await asyncio.to_thread(records.document, self._parts.knowledge, document)
-        asked = {"error": error, "bottleneck": bottleneck, "category": category}
-        asked |= {"device": device, "language": language, "precision": precision}
-        return await asyncio.to_thread(records.documents, self._parts.knowledge, words, asked)
-
-
 class SearchTools:
     """Searches without the client."""
 
@@ -305,11 +227,10 @@ class SearchTools:
     @as_tool(READS)
     async def list_runs(self) -> Runs:
         """The newest runs of the database."""
+        states = await asyncio.to_thread(records.run_states, self._parts.location)
         return Runs(
-            runs=[
-                _within(self._parts, each)
-                for each in await asyncio.to_thread(records.run_states, self._parts.location)
-            ]
+            runs=[_logged(self._parts, each) for each in states],
+            budget_left=_budget_left(self._parts),
         )
 
     @as_tool(READS)
@@ -357,6 +278,13 @@ class SearchTools:
 
 def _within(parts: Parts, state: RunState) -> RunState:
     """The state of a run, with facts that only this server knows."""
+    return _logged(parts, state).model_copy(update={"budget_left": _budget_left(parts)})
+
+
+def _logged(parts: Parts, state: RunState) -> RunState:
     log = [one_line(line) for line in parts.searches.log(state.run)]
-    left = {kind: parts.budget.left(kind) for kind in ("verdicts", "wall_time_s", "usd")}
-    return state.model_copy(update={"log": log, "budget_left": left})
+    return state.model_copy(update={"log": log})
+
+
+def _budget_left(parts: Parts) -> dict[str, float | None]:
+    return {kind: parts.budget.left(kind) for kind in MEANINGS}

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.app.exit_status import OK, RESUMABLE
 from evolve.cli import signals
-from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.cli.signals import Stopped
 
 RESTARTS = "SLURM_RESTART_COUNT"
