@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Workspace, preset_of
-from evolve.core.errors import UsageError
+from evolve.app.mcp import MCP_PACKAGES
+from evolve.core.errors import UsageError, needing
 from evolve.core.protocols import LiveJudge
 from evolve.llm.process import Ended, environment_for, launcher, run
 from evolve.llm.secrets import scrub
@@ -27,7 +28,6 @@ NETWORK_FILES = (
     *("/run/systemd/resolve", "/usr/share/zoneinfo"),
 )
 KERNEL_FILES = ("/dev", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys")
-PATH = "/mcp"
 
 
 @dataclass(slots=True)
@@ -92,22 +92,18 @@ async def judge_for(
         usd: its limit of cost.
         knowledge: folders of documents, beside those that ship.
     """
-    try:
+    with needing("operators=agent", "mcp", MCP_PACKAGES):
         from evolve.app.agent.tools import server_of
-        from evolve.app.mcp.http import serve
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "operators=agent needs the MCP SDK; `pip install 'evolve-kernels[mcp]'` brings it"
-        ) from error
+        from evolve.app.mcp.http import ENDPOINT, serve
     from evolve.serve.http import listen, url_of
 
     token = secrets.token_hex(24)
     with listen("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(
-            serve(server_of(tries, knowledge), listener, path=PATH, token=token, hosts=())
+            serve(server_of(tries, knowledge), listener, token=token, hosts=())
         )
         try:
-            url = url_of(listener) + PATH
+            url = url_of(listener) + ENDPOINT
             yield Workspace(folder=folder, url=url, token=token, usd=usd)
         finally:
             serving.cancel()

@@ -11,11 +11,10 @@ from typing import Any
 
 from evolve.app.config.upgrade import complete
 from evolve.app.database import open_store, place, store_word
-from evolve.app.exit_status import OK, RESUMABLE
 from evolve.app.library.words import as_words
 from evolve.app.mcp.budget import Budget
 from evolve.app.models import has_model
-from evolve.core.errors import StoreError, UsageError
+from evolve.core.errors import OK, RESUMABLE, StoreError, UsageError
 from evolve.search.termination import parse_duration
 
 STARTED_S = 30.0  # that a call waits for a run to be stored

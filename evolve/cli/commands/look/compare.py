@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.app.compare.methods import methods_of
 from evolve.app.database import location_of, open_store
-from evolve.app.exit_status import RESUMABLE
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
 from evolve.cli.signals import stoppable
-from evolve.core.errors import UsageError
+from evolve.core.errors import RESUMABLE, UsageError
 
 if TYPE_CHECKING:
     from evolve.app.compare.runner import Entry

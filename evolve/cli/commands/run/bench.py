@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evolve.app.database import location_of, open_store
-from evolve.app.exit_status import OK, RESUMABLE
 from evolve.app.text import table
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
+from evolve.core.errors import OK, RESUMABLE
 
 if TYPE_CHECKING:
     from evolve.app.bench.plan import Plan

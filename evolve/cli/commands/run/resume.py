@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.app.database import place
-from evolve.app.exit_status import OK, RESUMABLE
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_word
-from evolve.core.errors import UsageError
+from evolve.core.errors import OK, RESUMABLE, UsageError
 from evolve.store.location import DEFAULT_STORE
 
 HELP = """\

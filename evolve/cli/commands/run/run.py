@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evolve.app.exit_status import OK, RESUMABLE
 from evolve.cli import signals
 from evolve.cli.commands.run.submitted import start as start_submitted
-from evolve.core.errors import UsageError
+from evolve.core.errors import OK, RESUMABLE, UsageError
 
 DRY_RUN = "--dry-run"
 CREATE = "--create"

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from evolve.app.exit_status import OK, RESUMABLE
 from evolve.cli import signals
 from evolve.cli.signals import Stopped
+from evolve.core.errors import OK, RESUMABLE
 
 RESTARTS = "SLURM_RESTART_COUNT"
 
