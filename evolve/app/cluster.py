@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import evolve
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.errors import EvaluatorUnavailable, UsageError, needing
+from evolve.serve import HTTP_PACKAGES
 from evolve.serve.token import read_token
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from evolve.serve.pull.worker import PullWorker
 
 LEASES_S = (1.0, 600.0)
-EXTRA = "cluster=pull needs uvicorn; `pip install 'evolve-kernels[serve]'` brings it"
 SETTINGS = {
     "ray": ("address", "accelerator", "judges"),
     "pull": ("listen", "token_file", "lease"),
@@ -97,12 +97,8 @@ async def start_pull(cluster: Mapping[str, Any], kind: str) -> "PullEvaluator":
     """
     host, port = _address(cluster["listen"])
     lease_s = _lease(cluster["lease"])
-    try:
+    with needing("cluster=pull", "serve", HTTP_PACKAGES):
         from evolve.serve.pull.evaluator import PullEvaluator
-    except ModuleNotFoundError as error:
-        if error.name != "uvicorn":
-            raise
-        raise UsageError(EXTRA) from error
     token = _token(cluster["token_file"], "cluster.token_file")
     return await PullEvaluator.start(kind=kind, host=host, port=port, token=token, lease_s=lease_s)
 

@@ -73,12 +73,12 @@ def key_notes(config: Mapping[str, Any], *, is_new: bool = True) -> Iterator[str
     Raises:
         UsageError: a model of a public provider has no key, or is none of its models.
     """
-    from evolve.app.agent.joined import Joined
+    from evolve.app.agent.combined import CombinedModel
     from evolve.app.agent.model import AgentModel
     from evolve.llm import CommandModel, LiteLLM
 
     model = None if config["llm"]["kind"] == "replay" else build_model(config)
-    for each in model.members if isinstance(model, Joined) else (model,):
+    for each in model.members if isinstance(model, CombinedModel) else (model,):
         if isinstance(each, CommandModel | AgentModel):
             each.require_program()
         elif isinstance(each, LiteLLM):
@@ -182,16 +182,17 @@ def _with_agent(config: Mapping[str, Any], model: LanguageModel | None) -> Langu
             f"agent.command={given['command']} has no effect: no operator asks the agent; take "
             "operators=agent"
         )
-    from evolve.app.agent.joined import Joined
+    from evolve.app.agent.combined import CombinedModel
     from evolve.app.agent.model import AgentModel
 
     agent = AgentModel(
         name=AGENT,
         deadline_s=deadline_s,
+        knowledge=config["knowledge"].get("folders", ()),
         weight=0.0 if model else 1.0,
         **settings,
     )
-    return Joined([model, agent]) if model else agent
+    return CombinedModel([model, agent]) if model else agent
 
 
 def _command(given: Mapping[str, Any]) -> LanguageModel:

@@ -15,9 +15,17 @@ from pathlib import Path
 import evolve
 from evolve.cli.console.logs import show_warnings
 from evolve.cli.detached_output import outliving_the_terminal, silence
-from evolve.cli.exit_status import FAILED, INTERRUPTED, OK, RESUMABLE, USAGE
 from evolve.cli.signals import Stopped, stoppable
-from evolve.core.errors import EvolveError, StoreError, UsageError
+from evolve.core.errors import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    RESUMABLE,
+    USAGE,
+    EvolveError,
+    StoreError,
+    UsageError,
+)
 from evolve.report.text import one_line
 from evolve.store.postgresql.address import shown
 

@@ -297,7 +297,7 @@ class ModelOperator(Operator, Protocol):
         ...
 
 
-class Bench(Protocol):
+class LiveJudge(Protocol):
     """The judge of a search that is under way, for a model that tries programs while it answers."""
 
     @property
@@ -334,7 +334,7 @@ class Bench(Protocol):
 class TriesPrograms(Protocol):
     """A `LanguageModel` that has programs judged while it answers."""
 
-    def judged_by(self, bench: Bench) -> None:
+    def judged_by(self, judge: LiveJudge) -> None:
         """From now on the search is under way."""
         ...
 

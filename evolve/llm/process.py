@@ -3,10 +3,13 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import evolve
 
 PASSED_ON = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM"),
@@ -19,6 +22,10 @@ MAX_OUTPUT = 8 << 20  # bytes; an answer that is taken for a program has 400,000
 MAX_ERRORS = 64 << 10  # bytes of standard error that are kept, the last ones
 PIECE = 65_536
 GRACE_S = 5.0
+ROOT = str(Path(evolve.__file__).parents[1])
+START = (
+    "import sys; sys.path.append(sys.argv[1]); from {0} import main; sys.exit(main(sys.argv[2:]))"
+)
 
 
 class Overflow(Exception):
@@ -56,6 +63,11 @@ def environment_for(names: Sequence[str], own: Mapping[str, str]) -> dict[str, s
     }
 
 
+def launcher(module: str, *words: str) -> list[str]:
+    """A command that starts `main` of a module of this project, without PYTHONPATH."""
+    return [sys.executable, "-P", "-c", START.format(module), ROOT, *words]
+
+
 async def run(
     command: Sequence[str],
     text: str,
@@ -64,23 +76,42 @@ async def run(
     environment: Mapping[str, str],
     deadline_s: float,
     most: int = MAX_OUTPUT,
+    parent: Sequence[str] = (),
 ) -> Ended:
     """Run a program with a text on its standard input; all its processes end with this call.
 
-    It is ended if it is not done within `deadline_s`, or prints more than `most` bytes.
+    It is ended if it is not done within `deadline_s`, or prints more than `most` bytes. Its
+    parent is `evolve.worker.sandbox.reaper`, or `parent`, which takes and does the same.
 
     Raises:
         OSError: it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=folder,
-        env=dict(environment),
-        start_new_session=True,
-    )
+    reading, writing = os.pipe()
+    with open(reading, "rb", 0) as failure:  # noqa: PTH123
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(*(parent or launcher("evolve.worker.sandbox.reaper")), str(writing), *command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=folder,
+                env=dict(environment),
+                start_new_session=True,
+                pass_fds=(writing,),
+            )
+        finally:
+            os.close(writing)
+        ended = await _followed(process, text, deadline_s, most)
+        os.set_blocking(reading, False)
+        if number := failure.read():
+            raise OSError(int(number), os.strerror(int(number)))
+    return ended
+
+
+async def _followed(
+    process: asyncio.subprocess.Process, text: str, deadline_s: float, most: int
+) -> Ended:
+    """Feed and read a program until it ends, or is ended."""
     ended = Ended()
     try:
         async with asyncio.timeout(deadline_s):
@@ -99,12 +130,17 @@ async def run(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program's group, and read the rest: asyncio waits for the pipes too.
-
-    A process that has left the group may hold them open, and is not waited for.
-    """
+    """Have the launcher end all processes; kill its group if it does not."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    await _drained(process)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    await _drained(process)
+
+
+async def _drained(process: asyncio.subprocess.Process) -> None:
+    """Read the rest, for asyncio waits for the pipes too; wait a while for the end."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_S):
             for stream in (process.stdout, process.stderr):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from evolve.core.errors import EvolveError, UsageError
+from evolve.core.errors import EvolveError, needing
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import Progress
@@ -72,15 +72,9 @@ class DetailTracker(Tracker, Protocol):
 
 def require(library: str, extra: str, *, tracker: str = "") -> None:
     """Raise UsageError if a library of a tracker, which its extra brings, is not installed."""
-    try:
-        found = importlib.util.find_spec(library)
-    except ModuleNotFoundError:  # not even the package that it is in
-        found = None
-    if found is None:
-        raise UsageError(
-            f"trackers={tracker or extra} needs the package {library}, which is not installed "
-            f"here: pip install 'evolve-kernels[{extra}]', or leave trackers out"
-        )
+    with needing(f"trackers={tracker or extra}", extra, (library.partition(".")[0],)):
+        if importlib.util.find_spec(library) is None:
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
 
 
 def point(told: Told, baseline: str) -> Point:

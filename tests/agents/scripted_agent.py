@@ -2,12 +2,14 @@
 
 The first word: `good` submits and improves, `silent` never answers, `flood` prints without end,
 `escape` tries to leave its folder, `broken` fails at once, `greedy` submits more than it may,
-`dawdle` submits once and goes on for ever.
+`dawdle` submits once and goes on for ever, `look_up` reads records and documents. `good` and
+`dawdle` leave a process behind.
 """
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,7 +38,14 @@ def program(number: int) -> str:
     return f"{known.read_text()}\n\nNUMBER_{os.getpid()} = {number}\n"
 
 
+def leave_behind() -> None:
+    """A process of another session, with a path of the test's folder among its words."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)", sys.argv[2]]
+    subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+
+
 async def good(client: Client) -> str:
+    leave_behind()
     first = await tool(client, "submit", source=program(1), note="first try", wait_s=20)
     print(json.dumps({"type": "tool_result", "tried": first}))
     again = {"source": program(2), "note": "second try", "parent": int(first["ticket"])}
@@ -48,7 +57,16 @@ async def good(client: Client) -> str:
     return f"verdicts {first['status']} {second['status']}, best of step {best.get('step')}"
 
 
+async def look_up(client: Client) -> str:
+    tools = [each.name for each in (await client.list_tools()).tools]
+    found = await tool(client, "knowledge", words=sys.argv[3])
+    await tool(client, "submit", source=program(1), wait_s=20)
+    best = await tool(client, "best")
+    return json.dumps({"tools": tools, "found": found, "best": best})
+
+
 async def dawdle(client: Client) -> str:
+    leave_behind()
     await tool(client, "submit", source=program(1), note="before the end", wait_s=20)
     await asyncio.sleep(600)
     return ""
@@ -85,6 +103,7 @@ def main() -> None:
     while what == "flood":
         print("x" * 1_000_000)
     acts = {"good": good, "greedy": greedy, "escape": escape, "dawdle": dawdle}
+    acts |= {"look_up": look_up}
     text = asyncio.run(session(acts[what]))
     usage = {"input_tokens": 1000, "output_tokens": 50}
     print(json.dumps({"type": "result", "result": text, "total_cost_usd": 0.25, "usage": usage}))

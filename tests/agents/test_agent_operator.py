@@ -12,12 +12,14 @@ import shlex
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from evolve.app import components
 from evolve.app.agent import episode
+from evolve.app.agent.presets import TOOLS
 from evolve.app.models import build_model, key_notes
 from evolve.core.errors import StoreError, UsageError
 from evolve.core.model import CallStatus
@@ -25,6 +27,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
+from tests.operators.test_knowledge import DOCUMENT
 
 SCRIPT = Path(__file__).with_name("scripted_agent.py")
 
@@ -95,6 +98,27 @@ def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript
     assert cost.usd == pytest.approx(0.25 * cost.calls)
 
 
+def test_processes_that_an_agent_starts_in_another_session_end_with_its_episode(searched, tmp_path):
+    found = searched(agent=("good",))
+    found.go()
+    assert found.replies()
+    assert not processes_of(tmp_path)
+
+
+def test_an_agent_finds_the_records_of_its_run_and_the_documents_of_the_run_s_folders(
+    searched, tmp_path
+):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "own.md").write_text(DOCUMENT.replace("First the rule.", "First ask the quokkas."))
+    found = searched(f"knowledge.folders=[{folder}]", agent=("look_up", "quokkas"))
+    found.go()
+    told = json.loads(found.replies()[0].text)
+    assert told["tools"] == [*TOOLS]
+    assert [each["id"] for each in told["found"]["documents"]] == ["mine"]
+    assert told["best"]["run"] == "demo"
+
+
 def test_an_agent_gets_the_verdicts_of_an_episode_and_no_more(searched):
     found = searched(agent=("greedy",), verdicts=2)
     found.go()
@@ -154,7 +178,7 @@ def test_a_search_that_is_killed_takes_its_agent_along_and_keeps_the_tried_progr
         process.kill()
         process.wait()
     time.sleep(1)
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if is_agent(path, tmp_path)]
+    assert not processes_of(tmp_path)
     with Store.open(database) as store:
         run = store.run("demo")
         search = components.build_search(store, run, run.config)
@@ -173,11 +197,13 @@ def steps_of(database: Path) -> list:
         return []
 
 
-def is_agent(path: Path, folder: Path) -> bool:
-    try:
-        return b"dawdle" in path.read_bytes() and str(folder).encode() in path.read_bytes()
-    except OSError:
-        return False
+def processes_of(folder: Path) -> list[bytes]:
+    """Command lines that name the folder: of the agent, and of what it has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes())
+    return [each for each in found if str(folder).encode() in each]
 
 
 @pytest.mark.slow

@@ -58,6 +58,11 @@ def server(folder):
         yield found
 
 
+async def answered(client: Client, asked: dict, reply: str) -> dict:
+    """What became of a reply to a request."""
+    return await call(client, "tell", ticket=asked["ticket"], key=asked["key"], reply=reply)
+
+
 async def judged(client: Client, ticket: str) -> dict:
     """The verdict of a ticket, polled as an agent polls it."""
     for _ in range(10):
@@ -93,13 +98,8 @@ def test_a_run_is_asked_told_and_looked_at(server, folder):
             first, second = [await call(client, "ask", run="by_agent") for _ in range(2)]
             assert first["ticket"] != second["ticket"]
             assert "softmax" in first["prompt"]
-            told = await call(
-                client,
-                "tell",
-                ticket=first["ticket"],
-                key=first["key"],
-                reply=REPLY.format(source=good(2.0)),
-            )
+            assert (await call(client, "verdict", ticket=second["ticket"]))["state"] == "asked"
+            told = await answered(client, first, REPLY.format(source=good(2.0)))
             assert told["state"] == "judging"
             found = await judged(client, told["ticket"])
             assert (found["strict"], found["archived"]) == (True, "new")
@@ -121,14 +121,16 @@ def test_a_run_is_asked_told_and_looked_at(server, folder):
             assert (made["operator"], made["parents"]) == ("agent", [step])
             whole = await call(client, "get_step", run="by_agent", step=best["step"])
             assert whole["source"] == good(3.0)
-            again = await call(
-                client,
-                "tell",
-                ticket=first["ticket"],
-                key=first["key"],
-                reply=REPLY.format(source=good(2.0)),
-            )
-            assert again["message"] == "it has a verdict already"
+            again = await answered(client, first, REPLY.format(source=good(2.0)))
+            assert (again["state"], again["message"]) == ("done", "it has a verdict already")
+            vain = await answered(client, second, "I have no idea.")
+            while vain["state"] == "asked_again":
+                once_more = await call(client, "ask", run="by_agent")
+                assert once_more["ticket"] == second["ticket"]
+                vain = await answered(client, once_more, "I have no idea.")
+            assert vain["state"] == "failed"
+            assert "no code block" in vain["message"]
+            assert (await call(client, "verdict", ticket=second["ticket"]))["state"] == "failed"
             assert (await call(client, "run_status", run="by_agent"))["evaluations"] == 2
 
     asyncio.run(session())
@@ -235,6 +237,7 @@ def test_a_used_up_budget_is_said_and_verdicts_that_were_given_stay(tmp_path, mo
                 ticket = await call(client, "submit", task="softmax", source=good(number))
                 found = await judged(client, ticket["ticket"])
                 assert found["verdicts_left"] == 2 - number
+            assert (await call(client, "list_runs"))["budget_left"]["verdicts"] == 0
             with pytest.raises(Refused, match=r"0 of the server's 2 are left.*budget\.verdicts"):
                 await call(client, "submit", task="softmax", source=good(3))
             assert (await judged(client, ticket["ticket"]))["strict"]

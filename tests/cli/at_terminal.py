@@ -7,7 +7,7 @@ from typing import Any
 from evolve.app import launch as launching
 from evolve.app import session
 from evolve.cli.console.frontend import Terminal
-from evolve.cli.exit_status import OK, RESUMABLE
+from evolve.core.errors import OK, RESUMABLE
 from evolve.core.protocols import Evaluator
 from evolve.search.execution.pipeline import Outcome
 from evolve.store import RunRow, Store

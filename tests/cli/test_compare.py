@@ -21,9 +21,8 @@ from evolve.app.compare.methods import methods_of
 from evolve.app.compare.runner import Entry, plan, plan_notes, search_all
 from evolve.cli.commands.look.compare import main
 from evolve.cli.console.frontend import Terminal
-from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.cli.signals import stoppable
-from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.core.errors import OK, RESUMABLE, EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 from evolve.store import Store

@@ -70,8 +70,16 @@ def test_variables_reach_the_program_only_if_they_are_named(monkeypatch):
     assert ask(program(code), environment=["MY_LOGIN"]).text.strip() == "['MY_LOGIN', 'PATH']"
 
 
+DAEMON = "import subprocess\nsubprocess.Popen(['sleep', '61'], start_new_session=True)\n"
+
+
 @pytest.mark.parametrize(
-    "ending", ["time.sleep(60)", "subprocess.Popen(['sleep', '61'])\ntime.sleep(60)"]
+    "ending",
+    [
+        "time.sleep(60)",
+        "subprocess.Popen(['sleep', '61'])\ntime.sleep(60)",
+        f"{DAEMON}time.sleep(60)",
+    ],
 )
 def test_one_that_never_answers_is_ended_with_all_its_processes(ending):
     began = time.monotonic()
@@ -80,6 +88,21 @@ def test_one_that_never_answers_is_ended_with_all_its_processes(ending):
     assert "no answer within 1 s" in reply.error
     assert time.monotonic() - began < 10
     assert not running("sleep", "61")
+
+
+def test_one_that_answers_leaves_no_process_behind_though_it_has_a_session_of_its_own():
+    began = time.monotonic()
+    assert ask(program(f"{DAEMON}print('hi')"), deadline_s=30).text == "hi\n"
+    assert time.monotonic() - began < 10  # the daemon holds the output open, and is not waited for
+    assert not running("sleep", "61")
+
+
+def test_one_that_the_system_cannot_start_is_a_setting_to_correct(tmp_path):
+    file = tmp_path / "agent"
+    file.write_bytes(b"\x7fELF no program")
+    file.chmod(0o700)
+    with pytest.raises(UsageError, match=r"llm\.command: .*agent: Exec format error"):
+        ask([str(file)])
 
 
 def running(*words: str) -> bool:
@@ -95,7 +118,7 @@ def running(*words: str) -> bool:
 
 def test_one_that_floods_is_ended_and_says_so(monkeypatch):
     monkeypatch.setattr(process, "MAX_OUTPUT", 1 << 20)
-    monkeypatch.setattr(process.run, "__kwdefaults__", {"most": 1 << 20})
+    monkeypatch.setitem(process.run.__kwdefaults__, "most", 1 << 20)
     reply = ask(program("while True: print('x' * 100_000)"))
     assert (reply.status, reply.text) == (CallStatus.UNKNOWN, "")
     assert "more than 1 MiB" in reply.error

@@ -5,17 +5,17 @@ import json
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Place, preset_of
-from evolve.core.errors import UsageError
-from evolve.core.protocols import Bench
-from evolve.llm.process import Ended, environment_for, run
+from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Workspace, preset_of
+from evolve.app.mcp import MCP_PACKAGES
+from evolve.core.errors import UsageError, needing
+from evolve.core.protocols import LiveJudge
+from evolve.llm.process import Ended, environment_for, launcher, run
 from evolve.llm.secrets import scrub
 from evolve.worker.sandbox import landlock
 from evolve.worker.sandbox.policy import readable_paths
@@ -28,7 +28,6 @@ NETWORK_FILES = (
     *("/run/systemd/resolve", "/usr/share/zoneinfo"),
 )
 KERNEL_FILES = ("/dev", "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys")
-PATH = "/mcp"
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class Tries:
     """The programs that an agent has had judged in an episode.
 
     Args:
-        bench: judges them.
+        judge: judges them.
         parents: programs that the episode began with.
         verdicts: how many there may be.
 
@@ -44,7 +43,7 @@ class Tries:
         steps: their numbers.
     """
 
-    bench: Bench
+    judge: LiveJudge
     parents: tuple[str, ...]
     verdicts: int
     steps: list[int] = field(default_factory=list)
@@ -70,37 +69,42 @@ class Tries:
         if scrub(source) != source or scrub(note) != note:
             raise UsageError("the program or its note holds a key; a program is stored and shown")
         parents = self.parents if parent is None else (self._program(parent),)
-        step = self.bench.offer(source, operator="agent", parents=parents, note=note)
+        step = self.judge.offer(source, operator="agent", parents=parents, note=note)
         self.steps.append(step)
         return step
 
     def _program(self, step: int) -> str:
         from evolve.app.database import open_store
 
-        with open_store(self.bench.location) as store:
-            return store.step(store.run(self.bench.run).id, step).program or ""
+        with open_store(self.judge.location) as store:
+            return store.step(store.run(self.judge.run).id, step).program or ""
 
 
 @asynccontextmanager
-async def judge_for(tries: Tries, folder: Path, usd: float | None) -> AsyncIterator[Place]:
-    """Within this block the judge of an episode answers on this machine, to its own token."""
-    try:
+async def judge_for(
+    tries: Tries, folder: Path, usd: float | None, knowledge: Sequence[str]
+) -> AsyncIterator[Workspace]:
+    """Within this block the judge of an episode answers on this machine, to its own token.
+
+    Args:
+        tries: the programs of the episode.
+        folder: where the agent works.
+        usd: its limit of cost.
+        knowledge: folders of documents, beside those that ship.
+    """
+    with needing("operators=agent", "mcp", MCP_PACKAGES):
         from evolve.app.agent.tools import server_of
-        from evolve.app.mcp.http import serve
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "operators=agent needs the MCP SDK; `pip install 'evolve-kernels[mcp]'` brings it"
-        ) from error
+        from evolve.app.mcp.http import ENDPOINT, serve
     from evolve.serve.http import listen, url_of
 
     token = secrets.token_hex(24)
     with listen("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(
-            serve(server_of(tries), listener, path=PATH, token=token, hosts=())
+            serve(server_of(tries, knowledge), listener, token=token, hosts=())
         )
         try:
-            url = url_of(listener) + PATH
-            yield Place(folder=folder, url=url, token=token, usd=usd)
+            url = url_of(listener) + ENDPOINT
+            yield Workspace(folder=folder, url=url, token=token, usd=usd)
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
@@ -109,7 +113,7 @@ async def judge_for(tries: Tries, folder: Path, usd: float | None) -> AsyncItera
 async def work(
     command: Sequence[str],
     prompt: str,
-    place: Place,
+    workspace: Workspace,
     *,
     environment: Sequence[str],
     read: Sequence[str],
@@ -120,7 +124,7 @@ async def work(
     Args:
         command: the program and the user's arguments.
         prompt: given on standard input.
-        place: the folder and the judge.
+        workspace: the folder and the judge.
         environment: variables that it gets besides `PATH`, `HOME` and the like.
         read: further paths that it may read.
         deadline_s: seconds for all of it.
@@ -129,25 +133,26 @@ async def work(
         OSError: it cannot be started.
     """
     preset = preset_of(command[0])
-    for name, text in preset.files(place).items():
-        path = place.folder / name
+    for name, text in preset.files(workspace).items():
+        path = workspace.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o600)
-    (place.folder / "tmp").mkdir(exist_ok=True)
-    own = {"TMPDIR": str(place.folder / "tmp"), "PWD": str(place.folder)}
-    own |= {f"XDG_{kind}_HOME": str(place.folder / "tmp") for kind in ("CACHE", "CONFIG", "DATA")}
-    own["XDG_RUNTIME_DIR"] = str(place.folder / "tmp")  # no socket of the user's session
-    own |= {TOKEN_VARIABLE: place.token, URL_VARIABLE: place.url}
-    rules = json.dumps(_rules(command[0], place.folder, preset.state, read))
-    launcher = [sys.executable, "-P", "-m", "evolve.app.agent.confined", rules]
+    scratch = workspace.folder / "tmp"
+    scratch.mkdir(exist_ok=True)
+    own = {"TMPDIR": str(scratch), "PWD": str(workspace.folder)}
+    own |= {f"XDG_{kind}_HOME": str(scratch) for kind in ("CACHE", "CONFIG", "DATA")}
+    own["XDG_RUNTIME_DIR"] = str(scratch)  # no socket of the user's session
+    own |= {TOKEN_VARIABLE: workspace.token, URL_VARIABLE: workspace.url}
+    rules = json.dumps(_rules(command[0], workspace.folder, preset.state, read))
     return await run(
-        [*launcher, *command, *preset.arguments(place)],
+        [*command, *preset.arguments(workspace)],
         prompt,
-        folder=place.folder,
-        environment={**environment_for((*environment, "PYTHONPATH"), os.environ), **own},
+        folder=workspace.folder,
+        environment={**environment_for(environment, os.environ), **own},
         deadline_s=deadline_s,
         most=MAX_TRANSCRIPT,
+        parent=launcher("evolve.app.agent.confined", rules),
     )
 
 

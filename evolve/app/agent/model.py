@@ -22,7 +22,7 @@ from evolve.core.model import (
     conversation,
     not_committed,
 )
-from evolve.core.protocols import Bench
+from evolve.core.protocols import LiveJudge
 from evolve.llm.command import last_line
 from evolve.llm.faults import one_line
 from evolve.llm.printed import read_printed
@@ -42,8 +42,8 @@ task{parent}. Each program that you submit becomes a step of the search.
 class AgentModel:
     """`evolve.core.model.LanguageModel` over a headless coding agent.
 
-    Programs that it submits on its way are steps of the run (`evolve.core.protocols.Bench`). Its
-    output is kept as the reasoning of its reply, without what looks like a key.
+    Programs that it submits on its way are steps of the run (`evolve.core.protocols.LiveJudge`).
+    Its output is kept as the reasoning of its reply, without what looks like a key.
 
     Args:
         name: by which requests ask for it.
@@ -54,6 +54,7 @@ class AgentModel:
         slots: episodes at once.
         environment: variables that it gets besides `PATH`, `HOME` and the like.
         read: further paths that it may read.
+        knowledge: folders of documents that it finds, beside those that ship.
         weight: its share among the models.
 
     Raises:
@@ -71,6 +72,7 @@ class AgentModel:
         slots: int,
         environment: Sequence[str],
         read: Sequence[str],
+        knowledge: Sequence[str],
         weight: float,
     ) -> None:
         try:
@@ -93,9 +95,10 @@ class AgentModel:
         self._slots = slots
         self._environment = list(environment)
         self._read = list(read)
+        self._knowledge = list(knowledge)
         self._semaphore = asyncio.Semaphore(slots)
         self._card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
-        self._bench: Bench | None = None
+        self._judge: LiveJudge | None = None
 
     @property
     def models(self) -> Sequence[ModelCard]:
@@ -105,9 +108,9 @@ class AgentModel:
     def slots(self) -> int:
         return self._slots
 
-    def judged_by(self, bench: Bench) -> None:
+    def judged_by(self, judge: LiveJudge) -> None:
         """See `evolve.core.protocols.TriesPrograms`."""
-        self._bench = bench
+        self._judge = judge
 
     def resolve(self, request: ModelRequest) -> ModelRequest:
         if request.model not in (None, self._card.name):
@@ -129,7 +132,7 @@ class AgentModel:
     async def complete(
         self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
     ) -> ModelReply:
-        if self._bench is None:
+        if self._judge is None:
             raise UsageError(f"{self._card.name}: an agent answers only while a search runs")
         async with self._semaphore:
             self.require_program()
@@ -138,29 +141,29 @@ class AgentModel:
             with tempfile.TemporaryDirectory(
                 prefix="evolve-agent-", ignore_cleanup_errors=True
             ) as folder:
-                reply = await self._episode(request, Path(folder), self._bench)
+                reply = await self._episode(request, Path(folder), self._judge)
         return replace(reply, latency_s=time.monotonic() - start)
 
     async def close(self) -> None:
         """Every agent has ended with its call."""
 
-    async def _episode(self, request: ModelRequest, folder: Path, bench: Bench) -> ModelReply:
+    async def _episode(self, request: ModelRequest, folder: Path, judge: LiveJudge) -> ModelReply:
         parents = Base.of_request(request).digests if request.memo else ()
-        (folder / "task.py").write_text(bench.task.source)
+        (folder / "task.py").write_text(judge.task.source)
         if parents:
-            (folder / "parent.py").write_text(bench.source(parents[0]))
-        tries = Tries(bench, parents, self._verdicts)
+            (folder / "parent.py").write_text(judge.source(parents[0]))
+        tries = Tries(judge, parents, self._verdicts)
         limits = LIMITS.format(
             verdicts=self._verdicts,
             minutes=self._deadline_s / 60,
             parent=", `parent.py` the program to change" if parents else "",
         )
-        async with judge_for(tries, folder, self._usd) as place:
+        async with judge_for(tries, folder, self._usd, self._knowledge) as workspace:
             try:
                 ended = await work(
                     self.command,
                     conversation(request) + limits,
-                    place,
+                    workspace,
                     environment=self._environment,
                     read=self._read,
                     deadline_s=self._deadline_s,

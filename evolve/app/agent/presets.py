@@ -12,7 +12,7 @@ TOOLS = ("submit", "verdict", "best", "lineage", "get_step", "knowledge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Workspace:
     """Where an agent works: its folder, the address of the judge, and its limit of cost."""
 
     folder: Path
@@ -32,8 +32,8 @@ class Preset:
         limits_cost: whether it ends by itself at a limit of cost.
     """
 
-    arguments: Callable[[Place], list[str]] = lambda place: []
-    files: Callable[[Place], Mapping[str, str]] = lambda place: {}
+    arguments: Callable[[Workspace], list[str]] = lambda workspace: []
+    files: Callable[[Workspace], Mapping[str, str]] = lambda workspace: {}
     state: tuple[str, ...] = ()
     limits_cost: bool = False
 
@@ -43,39 +43,39 @@ def preset_of(program: str) -> Preset:
     return PRESETS.get(Path(program).name, Preset())
 
 
-def _headers(place: Place) -> dict[str, str]:
-    return {"Authorization": f"Bearer {place.token}"}
+def _headers(workspace: Workspace) -> dict[str, str]:
+    return {"Authorization": f"Bearer {workspace.token}"}
 
 
-def _claude(place: Place) -> list[str]:
+def _claude(workspace: Workspace) -> list[str]:
     tools = ",".join((*(f"mcp__{SERVER}__{name}" for name in TOOLS), "Read", "Write", "Edit"))
     words = ["--output-format", "stream-json", "--verbose", "--strict-mcp-config"]
-    words += ["--mcp-config", str(place.folder / "mcp.json"), "--allowedTools", tools]
-    return words if place.usd is None else [*words, "--max-budget-usd", f"{place.usd:g}"]
+    words += ["--mcp-config", str(workspace.folder / "mcp.json"), "--allowedTools", tools]
+    return words if workspace.usd is None else [*words, "--max-budget-usd", f"{workspace.usd:g}"]
 
 
-def _claude_files(place: Place) -> dict[str, str]:
-    server = {"type": "http", "url": place.url, "headers": _headers(place)}
+def _claude_files(workspace: Workspace) -> dict[str, str]:
+    server = {"type": "http", "url": workspace.url, "headers": _headers(workspace)}
     return {"mcp.json": json.dumps({"mcpServers": {SERVER: server}})}
 
 
-def _codex(place: Place) -> list[str]:
+def _codex(workspace: Workspace) -> list[str]:
     server = f"mcp_servers.{SERVER}"
     return [
         *("--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
-        *("-c", f'{server}.url="{place.url}"'),
+        *("-c", f'{server}.url="{workspace.url}"'),
         *("-c", f'{server}.bearer_token_env_var="{TOKEN_VARIABLE}"'),
         "-",
     ]
 
 
-def _gemini_files(place: Place) -> dict[str, str]:
-    server = {"httpUrl": place.url, "headers": _headers(place), "trust": True}
+def _gemini_files(workspace: Workspace) -> dict[str, str]:
+    server = {"httpUrl": workspace.url, "headers": _headers(workspace), "trust": True}
     return {".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}})}
 
 
-def _cursor_files(place: Place) -> dict[str, str]:
-    server = {"url": place.url, "headers": _headers(place)}
+def _cursor_files(workspace: Workspace) -> dict[str, str]:
+    server = {"url": workspace.url, "headers": _headers(workspace)}
     return {".cursor/mcp.json": json.dumps({"mcpServers": {SERVER: server}})}
 
 
@@ -88,12 +88,12 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "codex": Preset(arguments=_codex, state=(".codex",)),
     "gemini": Preset(
-        arguments=lambda place: ["--output-format", "json", "--approval-mode", "yolo"],
+        arguments=lambda workspace: ["--output-format", "json", "--approval-mode", "yolo"],
         files=_gemini_files,
         state=(".gemini",),
     ),
     "cursor-agent": Preset(
-        arguments=lambda place: ["--output-format", "stream-json", "--force", "--approve-mcps"],
+        arguments=lambda workspace: ["--output-format", "stream-json", "--force", "--approve-mcps"],
         files=_cursor_files,
         state=(".cursor",),
     ),

@@ -2,3 +2,5 @@
 
 Imported by `evolve mcp` only: it needs the extra `mcp`.
 """
+
+MCP_PACKAGES = ("mcp", "mcp_types", "fastapi", "starlette", "uvicorn", "pydantic")

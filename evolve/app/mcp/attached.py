@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from evolve.app.attach import attach
 from evolve.app.database import open_store
 from evolve.app.manual.files import ByHand
-from evolve.app.mcp.judging import JudgeAtHand
+from evolve.app.mcp.judging import LazyJudge
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.evaluation import PooledEvaluator
@@ -38,7 +38,7 @@ class Attached:
         self,
         location: str,
         run: str | None,
-        judge: JudgeAtHand,
+        judge: LazyJudge,
         announce: Callable[[], Awaitable[None]],
     ) -> None:
         self._exit = ExitStack()

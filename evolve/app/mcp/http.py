@@ -1,4 +1,4 @@
-"""The MCP server over streamable HTTP, behind the checks of every server of ours."""
+"""The MCP server over streamable HTTP, behind the checks of all servers of this project."""
 
 import asyncio
 import socket
@@ -12,12 +12,13 @@ from evolve.serve.bodies import MAX_BODY
 from evolve.serve.guard import Guard
 from evolve.serve.http import serving
 
+ENDPOINT = "/mcp"  # path of the URL
+
 
 async def serve(
     server: MCPServer[Any],
     listener: socket.socket,
     *,
-    path: str,
     token: str | None,
     hosts: Collection[str],
 ) -> None:
@@ -29,12 +30,11 @@ async def serve(
     Args:
         server: with its tools.
         listener: a listening socket.
-        path: of the endpoint.
         token: required in requests; None if all may ask.
         hosts: names by which the server may be asked; empty for any.
     """
     app = server.streamable_http_app(
-        streamable_http_path=path,
+        streamable_http_path=ENDPOINT,
         stateless_http=True,
         json_response=True,
         max_request_body_size=MAX_BODY,

@@ -29,7 +29,7 @@ _STATES: Mapping[State, Literal["waiting", "judging", "done", "failed"]] = {
 }
 
 
-class JudgeAtHand:
+class LazyJudge:
     """A service that starts when it is first needed: a client starts many servers in vain.
 
     Args:
@@ -42,12 +42,13 @@ class JudgeAtHand:
         self._starting: asyncio.Task[Service] | None = None
         self._running: asyncio.Task[None] | None = None
 
-    async def service(self, wait_s: float = START_S) -> Service:
+    async def service(self, wait_s: float | None = START_S) -> Service:
         """The service, once its judge answers.
 
         Raises:
             EvaluatorUnavailable: the judge does not come up.
-            UsageError: it is still starting after `wait_s`, or the device is not to be had.
+            UsageError: it is still starting after `wait_s` (None waits for it), or the device is
+                not to be had.
         """
         if self._starting is None or (self._starting.done() and self._has_ended()):
             self._starting = asyncio.create_task(self._start())
@@ -62,12 +63,7 @@ class JudgeAtHand:
 
     async def evaluator(self) -> Evaluator:
         """The judge itself, however long it takes to start."""
-        while True:
-            try:
-                return await (await self.service()).judge.ready()
-            except UsageError:
-                if self._starting is None or self._starting.done():
-                    raise
+        return await (await self.service(wait_s=None)).judge.ready()
 
     async def give_up(self, evaluator: Evaluator, why: str) -> None:
         """Start another judge instead of one that does not answer."""
@@ -104,7 +100,7 @@ class Submissions:
     """
 
     def __init__(
-        self, judge: JudgeAtHand, catalogue: Callable[[], Catalogue], budget: Budget
+        self, judge: LazyJudge, catalogue: Callable[[], Catalogue], budget: Budget
     ) -> None:
         self._judge = judge
         self._catalogue = catalogue
@@ -124,7 +120,7 @@ class Submissions:
         accepted = accept(submission, self._catalogue())
         if known := service.jobs.get([accepted.id]):
             [job] = service.submit([accepted])  # refuses an id that stands for something else
-            return self._told(service, known[job.id])
+            return self._verdict(service, known[job.id])
         self._budget.take("verdicts", 1)
         is_judged = False
         try:
@@ -132,7 +128,7 @@ class Submissions:
             is_judged = not job.is_over  # else the verdict was known, or there was no program
         finally:
             self._budget.give_back("verdicts", 0 if is_judged else 1)
-        return self._told(service, job)
+        return self._verdict(service, job)
 
     async def verdict(self, ticket: str, wait_s: float) -> Verdict:
         """Where a submission stands.
@@ -147,17 +143,17 @@ class Submissions:
                 f"ticket {ticket!r}: nothing was submitted under it here, or it is forgotten; "
                 "submit the candidate again"
             )
-        return self._told(service, found[ticket])
+        return self._verdict(service, found[ticket])
 
-    def _told(self, service: Service, job: Job) -> Verdict:
-        told = answer(service, job)
+    def _verdict(self, service: Service, job: Job) -> Verdict:
+        found = answer(service, job)
         return Verdict(
             ticket=job.id,
             state=_STATES[job.state],
-            message=f"{told.fault}: {told.message}" if told.fault else told.message,
-            judge=f"{told.device_class} {told.evaluator_version}",
+            message=f"{found.fault}: {found.message}" if found.fault else found.message,
+            judge=f"{found.device_class} {found.evaluator_version}",
             verdicts_left=self._budget.left("verdicts"),
-            **({} if told.verdict is None else verdict_fields(told.verdict)),
+            **({} if found.verdict is None else verdict_fields(found.verdict)),
         )
 
 
@@ -167,13 +163,14 @@ def verdict_fields(found: VerdictAnswer) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names} | {"feedback": found.prompt}
 
 
-def free_jobs(path: Path) -> Jobs:
+def free_jobs(first: Path) -> Jobs:
     """The file of jobs, or, where another server holds it, the next one: `mcp-2.db`, ..."""
+    path = first
     for number in range(2, MOST_FILES + 1):
         try:
             return Jobs(path)
         except HeldElsewhere:
-            path = path.with_name(f"{path.stem.partition('-')[0]}-{number}{path.suffix}")
+            path = first.with_name(f"{first.stem}-{number}{first.suffix}")
     return Jobs(path)
 
 

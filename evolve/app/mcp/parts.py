@@ -7,8 +7,8 @@ from typing import Any
 
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.mcp.budget import Budget
-from evolve.app.mcp.desk import Desk
-from evolve.app.mcp.judging import JudgeAtHand, Submissions, free_jobs
+from evolve.app.mcp.judging import LazyJudge, Submissions, free_jobs
+from evolve.app.mcp.run_steps import RunSteps
 from evolve.app.mcp.searches import Searches
 from evolve.app.mcp.tools import Parts
 from evolve.core.devices import device_kind
@@ -49,7 +49,7 @@ def parts_of(
         size = device_kind(kind_of(config)).size
         return Catalogue(config["tasks"], size=size, any_reference=config["references"] == "any")
 
-    judge, settings = JudgeAtHand(make), _settings(config)
+    judge, settings = LazyJudge(make), _settings(config)
     return Parts(
         location=config["database"],
         catalogue=catalogue,
@@ -58,7 +58,7 @@ def parts_of(
         budget=budget,
         judge=judge,
         submissions=Submissions(judge, catalogue, budget),
-        desk=Desk(config["database"], judge, budget),
+        steps=RunSteps(config["database"], judge, budget),
         searches=Searches(config["database"], settings, budget),
     )
 

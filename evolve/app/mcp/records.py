@@ -5,7 +5,6 @@ from typing import Any
 
 from evolve.app.database import open_store
 from evolve.app.library.winner import standalone, winner_of
-from evolve.app.mcp.desk import archived_text, stored_verdict
 from evolve.app.mcp.results import (
     Best,
     Document,
@@ -15,6 +14,7 @@ from evolve.app.mcp.results import (
     RunState,
     StepText,
 )
+from evolve.app.mcp.run_steps import archived_text, stored_verdict
 from evolve.core.errors import UsageError
 from evolve.core.lineage import Step
 from evolve.core.records import RunRow
@@ -153,7 +153,6 @@ def _state(store: RunStore, run: RunRow) -> RunState:
         usd=progress.usd,
         best=winner.ratio.to_json() if winner else None,
         verified=bool(winner and winner.verified),
-        budget_left={},
     )
 
 

@@ -41,8 +41,9 @@ class Verdict(BaseModel):
     """Where a ticket stands, and the verdict once `state` is `done`."""
 
     ticket: str
-    state: Literal["waiting", "judging", "done", "failed"] = Field(
-        description="`failed`: there is no verdict, and `message` says why; else ask again"
+    state: Literal["asked", "waiting", "judging", "done", "failed"] = Field(
+        description="`failed`: there is no verdict, and `message` says why; `asked`: it waits for "
+        "`tell`; `waiting`, `judging`: ask again"
     )
     message: str = ""
     status: str = Field(default="", description="`correct`, or the fault")
@@ -72,11 +73,14 @@ class Asked(BaseModel):
     prompt: str = Field(description="Task, parents, their verdicts and notes; answer in its form")
 
 
-class Told(BaseModel):
-    """The result of telling a run a reply or a program."""
+class Accepted(BaseModel):
+    """What became of a reply or a program that was handed in."""
 
     ticket: str = Field(description="For `verdict`")
-    state: Literal["judging", "asked_again", "told"]
+    state: Literal["judging", "done", "asked_again", "failed"] = Field(
+        description="`done`: it has a verdict; `asked_again`: `ask` gives one more round; "
+        "`failed`: no program came of it, and `message` says why"
+    )
     message: str = ""
 
 
@@ -93,13 +97,16 @@ class RunState(BaseModel):
     best: Speedup = None
     verified: bool = Field(description="Whether the best was measured again in fresh processes")
     log: list[str] = Field(default=[], description="Last lines of a search of this server")
-    budget_left: dict[str, float | None] = Field(description="Of the server; null: no limit")
+    budget_left: dict[str, float | None] = Field(
+        default={}, description="Of the server; null: no limit; `list_runs` has it once for all"
+    )
 
 
 class Runs(BaseModel):
     """Runs of the database, newest first."""
 
     runs: list[RunState]
+    budget_left: dict[str, float | None] = Field(description="Of the server; null: no limit")
 
 
 class Best(BaseModel):

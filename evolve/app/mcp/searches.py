@@ -14,7 +14,7 @@ from evolve.app.database import open_store, place, store_word
 from evolve.app.library.words import as_words
 from evolve.app.mcp.budget import Budget
 from evolve.app.models import has_model
-from evolve.core.errors import StoreError, UsageError
+from evolve.core.errors import OK, RESUMABLE, StoreError, UsageError
 from evolve.search.termination import parse_duration
 
 STARTED_S = 30.0  # that a call waits for a run to be stored
@@ -183,7 +183,7 @@ class Searches:
             if not is_new and time.monotonic() - running.began > 1:
                 return
             await asyncio.sleep(LOOK_S)
-        if running.process.returncode not in (None, 0, 75):
+        if running.process.returncode not in (None, OK, RESUMABLE):
             raise UsageError("\n".join(running.log) or f"run {name} ended before it began")
         if is_new and not self._is_stored(name):
             raise UsageError(f"run {name} is still starting; `run_status` tells how far it is")

@@ -8,7 +8,8 @@ from typing import Any
 from mcp.server import MCPServer
 
 import evolve
-from evolve.app.mcp.tools import JudgingTools, Parts, RecordTools, SearchTools, StepTools
+from evolve.app.mcp.record_tools import RecordTools
+from evolve.app.mcp.tools import JudgingTools, Parts, SearchTools, StepTools
 
 INSTRUCTIONS = """\
 Search for GPU (or CPU) kernels that are correct and faster than a PyTorch reference, with a judge
@@ -26,13 +27,14 @@ async def working(parts: Parts) -> AsyncIterator[MCPServer[Any]]:
     server: MCPServer[Any] = MCPServer(
         "evolve", instructions=INSTRUCTIONS, version=evolve.__version__, log_level="ERROR"
     )
-    for kind in (JudgingTools, StepTools, RecordTools, SearchTools):
-        for _, method in inspect.getmembers(kind(parts), inspect.ismethod):
+    records = RecordTools(parts.location, parts.knowledge)
+    for tools in (JudgingTools(parts), StepTools(parts), records, SearchTools(parts)):
+        for _, method in inspect.getmembers(tools, inspect.ismethod):
             if hasattr(method, "annotations"):
                 server.add_tool(method, annotations=method.annotations)
     try:
         yield server
     finally:
         await parts.searches.close()
-        await parts.desk.close()
+        await parts.steps.close()
         await parts.judge.close()

@@ -4,13 +4,10 @@ No call lasts longer than about 40 s, for clients give up at 60 s: work goes on 
 """
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal
 
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from evolve.app.config.compose import compose, to_plain
@@ -18,46 +15,34 @@ from evolve.app.database import place
 from evolve.app.launch import create
 from evolve.app.library.words import as_words
 from evolve.app.mcp import records
-from evolve.app.mcp.budget import Budget
-from evolve.app.mcp.desk import Desk
-from evolve.app.mcp.judging import JudgeAtHand, Submissions
+from evolve.app.mcp.budget import MEANINGS, Budget
+from evolve.app.mcp.judging import LazyJudge, Submissions
+from evolve.app.mcp.record_tools import MAKES, READS, Run, as_tool
 from evolve.app.mcp.results import (
+    Accepted,
     Asked,
-    Best,
-    Documents,
     JobId,
-    Lineage,
     Model,
     Name,
     Preset,
     Runs,
     RunState,
-    StepText,
     TaskList,
     TaskName,
     TaskText,
     TicketId,
-    Told,
     Verdict,
     WaitS,
 )
+from evolve.app.mcp.run_steps import RunSteps
 from evolve.app.mcp.searches import Searches
-from evolve.core.errors import EvolveError, UsageError
+from evolve.core.errors import UsageError
 from evolve.report.text import one_line
 from evolve.serve.catalogue import Catalogue, Setup
-from evolve.serve.submissions import PinMismatch, QueueFull, SameId
-
-P = ParamSpec("P")
-T = TypeVar("T")
-Tool = Callable[P, Coroutine[Any, Any, T]]
-
-READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-MAKES = ToolAnnotations(destructive_hint=False, open_world_hint=False)
 
 Size = Annotated[
     Literal["tiny", "cpu", "gpu"] | None, Field(description="null: that of the judge's device")
 ]
-Run = Annotated[Name | None, Field(description="Name of a run; null: the newest")]
 Source = Annotated[str, Field(min_length=1, description="A Python module with ModelNew")]
 
 
@@ -73,7 +58,7 @@ class Parts:
         budget: of all clients together.
         judge: the judging service.
         submissions: candidates that belong to no run.
-        desk: steps of runs.
+        steps: steps of runs.
         searches: that this server has started.
     """
 
@@ -82,27 +67,10 @@ class Parts:
     knowledge: list[str]
     settings: Mapping[str, Any]
     budget: Budget
-    judge: JudgeAtHand
+    judge: LazyJudge
     submissions: Submissions
-    desk: Desk
+    steps: RunSteps
     searches: Searches
-
-
-def told(kind: ToolAnnotations) -> Callable[[Tool[P, T]], Tool[P, T]]:
-    """A method as a tool, with our own errors as results that a model reads and can act on."""
-
-    def wrap(function: Tool[P, T]) -> Tool[P, T]:
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                return await function(*args, **kwargs)
-            except (EvolveError, QueueFull, PinMismatch, SameId) as error:
-                raise ToolError(str(error)) from error
-
-        call.annotations = kind  # type: ignore[attr-defined]
-        return call
-
-    return wrap
 
 
 class JudgingTools:
@@ -111,12 +79,12 @@ class JudgingTools:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    @told(READS)
+    @as_tool(READS)
     async def list_tasks(self) -> TaskList:
         """Names of the tasks that can be judged here."""
         return TaskList(tasks=self._parts.catalogue().names)
 
-    @told(READS)
+    @as_tool(READS)
     async def get_task(self, task: TaskName, size: Size = None) -> TaskText:
         """A task's reference module: the computation and its inputs."""
         catalogue = self._parts.catalogue()
@@ -130,7 +98,7 @@ class JudgingTools:
             revision=found.revision,
         )
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def submit(
         self,
         source: Source,
@@ -173,14 +141,14 @@ class JudgingTools:
             return await self._parts.submissions.verdict(found.ticket, wait_s)
         return found
 
-    @told(READS)
+    @as_tool(READS)
     async def verdict(self, ticket: TicketId, wait_s: WaitS = 20) -> Verdict:
         """Where a ticket of `submit` or `tell` stands; waits up to `wait_s` seconds for its end.
 
         While `state` is `waiting` or `judging`, call again: tickets survive restarts.
         """
         if ":" in ticket:
-            return await self._parts.desk.verdict(ticket, wait_s)
+            return await self._parts.steps.verdict(ticket, wait_s)
         return await self._parts.submissions.verdict(ticket, wait_s)
 
 
@@ -191,7 +159,7 @@ class StepTools:
         self._parts = parts
         self._opening = asyncio.Lock()  # Hydra composes one configuration at a time
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def open_run(
         self, task: TaskName, name: Name, search: Preset | None = None, evaluations: int = 100
     ) -> RunState:
@@ -209,15 +177,15 @@ class StepTools:
             await asyncio.to_thread(lambda: create(to_plain(compose(words))))
         return _within(self._parts, records.run_state(self._parts.location, name))
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def ask(self, run: Run = None, operator: Name | None = None) -> Asked:
         """The next request of a run: task, parents with their evidence, notes, and instructions.
 
         Answer with `tell` in the form that the prompt asks for. Several may be out at a time.
         """
-        return await self._parts.desk.ask(run, operator)
+        return await self._parts.steps.ask(run, operator)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def tell(
         self,
         ticket: Annotated[
@@ -233,7 +201,7 @@ class StepTools:
             list[int], Field(description="Steps whose programs `source` was made from")
         ] = [],  # noqa: B006
         note: Annotated[str, Field(description="The idea of `source`, in a sentence")] = "",
-    ) -> Told:
+    ) -> Accepted:
         """Hand in a reply to `ask`, or a program of your own, and have it judged in the run.
 
         Its verdict comes by `verdict`. Telling the same again changes nothing.
@@ -241,54 +209,8 @@ class StepTools:
         if (ticket is None) == (not source):
             raise UsageError("tell: give either ticket, key and reply, or source")
         if ticket is not None:
-            return await self._parts.desk.reply(ticket, key, reply)
-        return await self._parts.desk.offer(run, source, parents, note)
-
-
-class RecordTools:
-    """Contents of the database and the knowledge base."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    @told(READS)
-    async def best(self, run: Run = None) -> Best:
-        """The best program of a run so far, as a module that stands alone."""
-        return await asyncio.to_thread(records.best, self._parts.location, run)
-
-    @told(READS)
-    async def lineage(
-        self,
-        run: Run = None,
-        first: Annotated[int, Field(ge=0, description="Number of the first step")] = 0,
-        last: Annotated[int | None, Field(ge=0, description="Number of the last step")] = None,
-    ) -> Lineage:
-        """How the programs of a run came to be, and the line to its best one: 200 steps at most."""
-        return await asyncio.to_thread(records.lineage, self._parts.location, run, first, last)
-
-    @told(READS)
-    async def get_step(self, step: Annotated[int, Field(ge=0)], run: Run = None) -> StepText:
-        """One step of a run with its program and its verdict."""
-        return await asyncio.to_thread(records.step_text, self._parts.location, run, step)
-
-    @told(READS)
-    async def knowledge(
-        self,
-        words: Annotated[str, Field(description="To be found in the text")] = "",
-        document: Annotated[str | None, Field(description="Id of one, for its whole text")] = None,
-        error: str = "",
-        bottleneck: str = "",
-        category: str = "",
-        device: Annotated[str, Field(description="such as nvidia/hopper")] = "",
-        language: str = "",
-        precision: str = "",
-    ) -> Documents:
-        """Documents on kernels: by words, by a diagnosis (an error, a bottleneck), or by an id."""
-        if document is not None:
-            return await asyncio.to_thread(records.document, self._parts.knowledge, document)
-        asked = {"error": error, "bottleneck": bottleneck, "category": category}
-        asked |= {"device": device, "language": language, "precision": precision}
-        return await asyncio.to_thread(records.documents, self._parts.knowledge, words, asked)
+            return await self._parts.steps.reply(ticket, key, reply)
+        return await self._parts.steps.offer(run, source, parents, note)
 
 
 class SearchTools:
@@ -302,22 +224,21 @@ class SearchTools:
             self._parts, await asyncio.to_thread(records.run_state, self._parts.location, run)
         )
 
-    @told(READS)
+    @as_tool(READS)
     async def list_runs(self) -> Runs:
         """The newest runs of the database."""
+        states = await asyncio.to_thread(records.run_states, self._parts.location)
         return Runs(
-            runs=[
-                _within(self._parts, each)
-                for each in await asyncio.to_thread(records.run_states, self._parts.location)
-            ]
+            runs=[_logged(self._parts, each) for each in states],
+            budget_left=_budget_left(self._parts),
         )
 
-    @told(READS)
+    @as_tool(READS)
     async def run_status(self, run: Run = None) -> RunState:
         """How far a run has come, and the last lines of its search."""
         return await self._state(run)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def start_run(
         self,
         name: Annotated[Name, Field(description="Of a new run; of one that is there to go on")],
@@ -348,7 +269,7 @@ class SearchTools:
         )
         return await self._state(name)
 
-    @told(MAKES)
+    @as_tool(MAKES)
     async def stop_run(self, run: Name) -> RunState:
         """End a search that this server started; the run keeps all and can be continued."""
         await self._parts.searches.stop(run)
@@ -357,6 +278,13 @@ class SearchTools:
 
 def _within(parts: Parts, state: RunState) -> RunState:
     """The state of a run, with facts that only this server knows."""
+    return _logged(parts, state).model_copy(update={"budget_left": _budget_left(parts)})
+
+
+def _logged(parts: Parts, state: RunState) -> RunState:
     log = [one_line(line) for line in parts.searches.log(state.run)]
-    left = {kind: parts.budget.left(kind) for kind in ("verdicts", "wall_time_s", "usd")}
-    return state.model_copy(update={"log": log, "budget_left": left})
+    return state.model_copy(update={"log": log})
+
+
+def _budget_left(parts: Parts) -> dict[str, float | None]:
+    return {kind: parts.budget.left(kind) for kind in MEANINGS}

@@ -10,9 +10,8 @@ from evolve.cli.console.live import MAX_RECOUNTED, LiveDisplay, PlainDisplay, Ta
 from evolve.cli.console.progress import doing
 from evolve.cli.console.summary import summary
 from evolve.cli.console.terminal import notify, wrapped
-from evolve.cli.exit_status import INTERRUPTED
 from evolve.cli.signals import handling, reason_of
-from evolve.core.errors import UsageError
+from evolve.core.errors import INTERRUPTED, UsageError
 from evolve.core.run_store import RunStore
 from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.html import render

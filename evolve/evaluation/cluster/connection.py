@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import evolve
-from evolve.core.errors import UsageError
+from evolve.core.errors import UsageError, needing
 from evolve.llm.secrets import is_secret_variable
 
 NAMESPACE = f"evolve-kernels-{evolve.__version__}"  # of judges: those of a version work together
@@ -26,12 +26,8 @@ def ray_module() -> Any:
     Raises:
         UsageError: it is not installed.
     """
-    try:
+    with needing("cluster=ray", "ray", ("ray",)):
         return import_module("ray")
-    except ImportError as error:
-        raise UsageError(
-            f"cluster=ray needs Ray ({error}): pip install 'evolve-kernels[ray]'"
-        ) from error
 
 
 def connect(address: str) -> bool:

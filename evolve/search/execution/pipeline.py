@@ -14,11 +14,11 @@ from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
-from evolve.search.execution.bench import SearchBench
 from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
+from evolve.search.execution.live_judge import SearchJudge
 from evolve.search.execution.llm_concurrency import LLMConcurrency, Rounds
 from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.verification import judge_opponents, verify_champion
@@ -97,10 +97,10 @@ class Pipeline:
     ) -> None:
         self._search = search
         self._termination = termination
-        bench = SearchBench(search, self._take_offered, lambda: self._limits.reason(certain=True))
+        judge = SearchJudge(search, self._take_offered, lambda: self._limits.reason(certain=True))
         if isinstance(search.model, TriesPrograms):
-            search.model.judged_by(bench)
-        self._listeners = (*listeners, bench.told)
+            search.model.judged_by(judge)
+        self._listeners = (*listeners, judge.told)
         self._say = say
         self._drain_s = drain_s
         self._verify = verify

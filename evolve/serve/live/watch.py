@@ -37,11 +37,6 @@ class Watch:
         self._seen: dict[int, int] = {}  # the next sequence number, by run
         self._open: dict[int, set[int]] = {}
 
-    @property
-    def pages(self) -> int:
-        """How many pages are open."""
-        return len(self._pages)
-
     async def events(self) -> AsyncIterator[Event]:
         """What is new from now on; `{}` where nothing was for a while.
 

@@ -5,11 +5,9 @@ import importlib
 from contextlib import ExitStack
 from typing import Any, Protocol
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import UsageError, needing
 from evolve.serve.guard import Guard
 from evolve.serve.token import LOOPBACK_NAMES, is_loopback
-
-EXTRA = "needs prometheus_client and uvicorn; `pip install 'evolve-kernels[metrics]'` brings them"
 
 
 class Collector(Protocol):
@@ -80,11 +78,9 @@ class Endpoint:
 
 def load(words: str) -> Any:
     """`prometheus_client`, once it is known that uvicorn is there too; else UsageError."""
-    try:
+    with needing(words, "metrics", ("uvicorn", "prometheus_client")):
         importlib.import_module("uvicorn")
         return importlib.import_module("prometheus_client")
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{words} {EXTRA} ({error})") from error
 
 
 def families() -> Any:

@@ -94,7 +94,7 @@ def guard(
     channel.close()
     os.close(printing)
     end, code, output = _watch(judge, child, printed, confinement)
-    _end_everything()
+    end_descendants()
     with contextlib.suppress(OSError):  # it may be too deep to be removed otherwise
         disk_quota.empty(confinement.work)
     if end is End.EXITED and in_namespace and code > 128:
@@ -183,8 +183,14 @@ def _excess(confinement: Confinement) -> End | None:
     return None
 
 
-def _end_everything() -> None:
-    """Kill until no descendant is left; orphans come to us, so none can get away."""
+def end_descendants() -> None:
+    """Kill until no descendant of this process, a subreaper, is left.
+
+    Orphans come to this process, so that none can get away.
+
+    Raises:
+        PermissionError: one of them has the rights of another user.
+    """
     while True:
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):

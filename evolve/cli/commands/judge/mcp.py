@@ -1,8 +1,8 @@
 """`evolve mcp`: the judge and the runs as tools of coding agents."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.app.mcp import MCP_PACKAGES
 from evolve.cli import signals
 from evolve.cli.commands.judge.serve import LOOPBACK_NAMES, References, require_token
 from evolve.cli.console.terminal import notify
-from evolve.core.errors import UsageError
+from evolve.core.errors import needing
 from evolve.serve.token import read_token
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 TOKEN_VARIABLE = "EVOLVE_MCP_TOKEN"
-EXTRA = "evolve mcp needs the MCP SDK; `pip install 'evolve-kernels[mcp]'` brings it"
-PATH = "/mcp"
 
 
 class Transport(Enum):
@@ -83,7 +82,7 @@ def main(words: Sequence[str]) -> int:
 
 
 async def _serve_stdio(config: Mapping[str, Any]) -> None:
-    with _extra():
+    with needing("evolve mcp", "mcp", MCP_PACKAGES):
         from evolve.app.mcp.stdio import answer
 
     async with _working(config) as server:
@@ -91,17 +90,17 @@ async def _serve_stdio(config: Mapping[str, Any]) -> None:
 
 
 async def _serve(config: Mapping[str, Any], token: str | None) -> None:
-    with _extra():
-        from evolve.app.mcp.http import serve
+    with needing("evolve mcp", "mcp", MCP_PACKAGES):
+        from evolve.app.mcp.http import ENDPOINT, serve
     from evolve.serve.http import listen, url_of
 
     with listen(config["host"], config["port"]) as listener:
         async with _working(config) as server:
             if token is None:
                 notify("token   none: every process on this machine may have code judged here")
-            print(f"serving {url_of(listener)}{PATH}", flush=True)
+            print(f"serving {url_of(listener)}{ENDPOINT}", flush=True)
             hosts = () if token else LOOPBACK_NAMES
-            await serve(server, listener, path=PATH, token=token, hosts=hosts)
+            await serve(server, listener, token=token, hosts=hosts)
 
 
 def _working(config: Mapping[str, Any]) -> "AbstractAsyncContextManager[MCPServer[Any]]":
@@ -109,18 +108,3 @@ def _working(config: Mapping[str, Any]) -> "AbstractAsyncContextManager[MCPServe
     from evolve.app.mcp.server import working
 
     return working(parts_of(config, notify))
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Within this block the MCP SDK is imported.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic"):
-            raise
-        raise UsageError(EXTRA) from error

@@ -13,7 +13,8 @@ from omegaconf import MISSING
 from evolve.app.config.schema import Cuda, Device, Sandbox
 from evolve.cli import signals
 from evolve.cli.console.terminal import notify
-from evolve.core.errors import UsageError
+from evolve.core.errors import UsageError, needing
+from evolve.serve import HTTP_PACKAGES
 from evolve.serve.token import LOOPBACK_NAMES, is_loopback, read_token
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from evolve.serve.service import Service
 
 TOKEN_VARIABLE = "EVOLVE_SERVE_TOKEN"
-EXTRA = "evolve serve needs fastapi and uvicorn; `pip install 'evolve-kernels[serve]'` brings them"
 
 
 class References(Enum):
@@ -90,12 +90,8 @@ def require_token(host: str, token: str | None) -> None:
 
 
 async def _serve(config: Mapping[str, Any], token: str | None) -> None:
-    try:
+    with needing("evolve serve", "serve", HTTP_PACKAGES):
         from evolve.serve.http import listen, run, url_of
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn", "pydantic"):
-            raise
-        raise UsageError(EXTRA) from error
     from evolve.app.device import kind_of
     from evolve.core.devices import device_kind
     from evolve.serve.app import create_app

@@ -10,9 +10,8 @@ from evolve.app.compare.methods import methods_of
 from evolve.app.database import location_of, open_store
 from evolve.app.text import table
 from evolve.cli.args import add_store, parser
-from evolve.cli.exit_status import RESUMABLE
 from evolve.cli.signals import stoppable
-from evolve.core.errors import UsageError
+from evolve.core.errors import RESUMABLE, UsageError
 
 if TYPE_CHECKING:
     from evolve.app.compare.runner import Entry

@@ -9,13 +9,13 @@ from contextlib import suppress
 from evolve.app.database import open_store
 from evolve.cli import signals
 from evolve.cli.args import parser
-from evolve.core.errors import UsageError
+from evolve.core.errors import needing
+from evolve.serve import HTTP_PACKAGES
 from evolve.serve.token import read_token
 from evolve.store.location import DEFAULT_STORE
 
 TOKEN_VARIABLE = "EVOLVE_UI_TOKEN"
 PORT = 8790
-EXTRA = "evolve ui needs fastapi and uvicorn; `pip install 'evolve-kernels[ui]'` brings them"
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,13 +49,9 @@ def main(words: Sequence[str]) -> int:
 
 
 async def _serve(location: str, host: str, port: int, token: str | None) -> None:
-    try:
+    with needing("evolve ui", "ui", HTTP_PACKAGES):
         from evolve.serve.http import listen, serving, url_of
         from evolve.serve.live.app import Reader, create_app
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn", "pydantic"):
-            raise
-        raise UsageError(EXTRA) from error
     from evolve.serve.live.watch import Watch
 
     words = f"--host {host} --port {port}"

@@ -8,7 +8,7 @@ from evolve.app.database import location_of, open_store
 from evolve.app.text import table
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_words
-from evolve.cli.exit_status import OK, RESUMABLE
+from evolve.core.errors import OK, RESUMABLE
 
 if TYPE_CHECKING:
     from evolve.app.bench.plan import Plan

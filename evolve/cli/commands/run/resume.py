@@ -7,8 +7,7 @@ from typing import Any
 from evolve.app.database import place
 from evolve.cli import signals
 from evolve.cli.commands.run.run import check_python, check_word
-from evolve.cli.exit_status import OK, RESUMABLE
-from evolve.core.errors import UsageError
+from evolve.core.errors import OK, RESUMABLE, UsageError
 from evolve.store.location import DEFAULT_STORE
 
 HELP = """\

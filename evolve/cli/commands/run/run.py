@@ -8,8 +8,7 @@ from typing import Any
 
 from evolve.cli import signals
 from evolve.cli.commands.run.submitted import start as start_submitted
-from evolve.cli.exit_status import OK, RESUMABLE
-from evolve.core.errors import UsageError
+from evolve.core.errors import OK, RESUMABLE, UsageError
 
 DRY_RUN = "--dry-run"
 CREATE = "--create"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evolve.cli import signals
-from evolve.cli.exit_status import OK, RESUMABLE
 from evolve.cli.signals import Stopped
+from evolve.core.errors import OK, RESUMABLE
 
 RESTARTS = "SLURM_RESTART_COUNT"
 

@@ -12,10 +12,10 @@ from evolve.core.model import (
     Reservation,
     not_committed,
 )
-from evolve.core.protocols import Bench, TriesPrograms
+from evolve.core.protocols import LiveJudge, TriesPrograms
 
 
-class Joined:
+class CombinedModel:
     """`evolve.core.model.LanguageModel` over two: requests go to the one that has their model.
 
     Args:
@@ -41,11 +41,11 @@ class Joined:
     def slots(self) -> int:
         return sum(each.slots for each in self._models)
 
-    def judged_by(self, bench: Bench) -> None:
+    def judged_by(self, judge: LiveJudge) -> None:
         """See `evolve.core.protocols.TriesPrograms`."""
         for each in self._models:
             if isinstance(each, TriesPrograms):
-                each.judged_by(bench)
+                each.judged_by(judge)
 
     def resolve(self, request: ModelRequest) -> ModelRequest:
         return self._of(request).resolve(request)

@@ -1,4 +1,4 @@
-"""Steps of runs that a client answers: asked for, told, judged, and looked up."""
+"""Steps of runs that a client answers: asked for, handed in, judged, and looked up."""
 
 import asyncio
 import time
@@ -12,8 +12,8 @@ from evolve.app.manual.files import BY_HAND, Answer
 from evolve.app.manual.replies import misplaced
 from evolve.app.mcp.attached import Attached
 from evolve.app.mcp.budget import Budget
-from evolve.app.mcp.judging import JudgeAtHand, verdict_fields
-from evolve.app.mcp.results import Asked, Told, Verdict
+from evolve.app.mcp.judging import LazyJudge, verdict_fields
+from evolve.app.mcp.results import Accepted, Asked, Verdict
 from evolve.app.team.quotas import termination
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply, conversation
@@ -29,8 +29,8 @@ LOOK_S = 1.0  # how often a step is looked up that another process may judge
 MOST_HANDED = 64  # requests of one run that clients may have at a time
 
 
-class Desk:
-    """Where clients ask runs for work and hand it in.
+class RunSteps:
+    """Requests of runs, and the replies and programs that clients hand in.
 
     Args:
         location: the database.
@@ -38,7 +38,7 @@ class Desk:
         budget: limits how many verdicts that may take.
     """
 
-    def __init__(self, location: str, judge: JudgeAtHand, budget: Budget) -> None:
+    def __init__(self, location: str, judge: LazyJudge, budget: Budget) -> None:
         self._location = location
         self._judge = judge
         self._budget = budget
@@ -76,7 +76,7 @@ class Desk:
                 prompt=conversation(new.request),
             )
 
-    async def reply(self, ticket: str, key: str, text: str) -> Told:
+    async def reply(self, ticket: str, key: str, text: str) -> Accepted:
         """Take a reply to a request in, and have the program in it judged.
 
         Raises:
@@ -106,8 +106,10 @@ class Desk:
                 self._handed.get(search.run.name, set()).discard(sequence)
             return self._taken(attached, step, is_new=is_new)
 
-    async def offer(self, run: str | None, source: str, parents: Sequence[int], note: str) -> Told:
-        """Take a program in that nobody asked for, and have it judged.
+    async def offer(
+        self, run: str | None, source: str, parents: Sequence[int], note: str
+    ) -> Accepted:
+        """Have a program judged that does not answer a request.
 
         Raises:
             UsageError: a parent is no step of the run that made a program, or no verdict is left.
@@ -182,20 +184,20 @@ class Desk:
                 del self._open[name]
                 await attached.close()
 
-    def _taken(self, attached: Attached, step: Ticket, *, is_new: bool) -> Told:
+    def _taken(self, attached: Attached, step: Ticket, *, is_new: bool) -> Accepted:
         """Have a step judged that holds a program; otherwise a verdict just taken is given back."""
         name = request_id(attached.search.run, step)
         if step.state is TicketState.PROPOSED:
             attached.judge(step)
-            return Told(ticket=name, state="judging")
+            return Accepted(ticket=name, state="judging")
         if step.state is TicketState.EVALUATED or step.evaluation is not None:
-            return Told(ticket=name, state="judging", message="it has a verdict already")
+            return Accepted(ticket=name, state="done", message="it has a verdict already")
         if is_new:
             self._budget.give_back("verdicts", 1)
         if step.state is TicketState.ASKED:
             message = "one more round is asked for; `ask` gives it"
-            return Told(ticket=name, state="asked_again", message=message)
-        return Told(ticket=name, state="told", message=step.failure)
+            return Accepted(ticket=name, state="asked_again", message=message)
+        return Accepted(ticket=name, state="failed", message=step.failure)
 
     def _look(self, run: str, sequence: int) -> Verdict:
         with open_store(self._location) as store:
@@ -230,7 +232,7 @@ def stored_verdict(store: RunStore, run: RunRow, sequence: int) -> Verdict:
         if step.failure:
             return Verdict(ticket=name, state="failed", message=step.failure)
         if step.program is None:
-            return Verdict(ticket=name, state="failed", message="it waits for a reply: use `tell`")
+            return Verdict(ticket=name, state="asked", message="it waits for a reply: use `tell`")
         return Verdict(ticket=name, state="waiting")
     source = store.source(step.program) if step.program else ""
     findings = run.config.get("audit") and [dict(each) for each in findings_of(run.config)]

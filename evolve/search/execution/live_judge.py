@@ -10,8 +10,8 @@ from evolve.search.execution.judging import Told
 from evolve.store import Ticket, TicketState
 
 
-class SearchBench:
-    """`evolve.core.protocols.Bench` of a pipeline.
+class SearchJudge:
+    """`evolve.core.protocols.LiveJudge` of a pipeline.
 
     Args:
         search: gets the programs as steps.
