@@ -7,8 +7,8 @@
 Nothing here imports LiteLLM before a call is made.
 """
 
-from evolve.llm.command import CommandModel
 from evolve.llm.models import LiteLLM
+from evolve.llm.programs.command import CommandModel
 from evolve.llm.replay import ReplayModel
 from evolve.llm.settings import ModelSettings
 

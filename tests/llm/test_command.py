@@ -18,8 +18,9 @@ from evolve.app import components
 from evolve.app.models import build_model
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Usage
-from evolve.llm import CommandModel, process
-from evolve.llm.printed import read_printed
+from evolve.llm import CommandModel
+from evolve.llm.programs import process
+from evolve.llm.programs.printed import read_printed
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task

@@ -15,7 +15,7 @@ from evolve.app.agent.presets import TOKEN_VARIABLE, URL_VARIABLE, Workspace, pr
 from evolve.app.mcp import MCP_PACKAGES
 from evolve.core.errors import UsageError, needing
 from evolve.core.protocols import LiveJudge
-from evolve.llm.process import Ended, environment_for, launcher, run
+from evolve.llm.programs.process import Ended, environment_for, launcher, run
 from evolve.llm.secrets import scrub
 from evolve.worker.sandbox import landlock
 from evolve.worker.sandbox.policy import readable_paths

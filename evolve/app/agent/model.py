@@ -1,12 +1,7 @@
 """A coding agent as a model: it answers a request after it has tried programs by itself."""
 
-import asyncio
 import shlex
-import shutil
-import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from evolve.app.agent.episode import Tries, judge_for, require_confinement, work
@@ -14,19 +9,18 @@ from evolve.app.agent.presets import preset_of
 from evolve.core.errors import ModelUnavailable, UsageError
 from evolve.core.model import (
     CallStatus,
-    Commit,
     ModelCard,
     ModelReply,
     ModelRequest,
     Reservation,
     conversation,
-    not_committed,
 )
 from evolve.core.protocols import LiveJudge
-from evolve.llm.command import last_line
 from evolve.llm.faults import one_line
-from evolve.llm.printed import read_printed
-from evolve.llm.process import Ended
+from evolve.llm.programs.command import last_line
+from evolve.llm.programs.printed import read_printed
+from evolve.llm.programs.process import Ended
+from evolve.llm.programs.program_model import ProgramModel, require_one
 from evolve.llm.secrets import scrub
 from operators.base import Base
 
@@ -39,8 +33,8 @@ task{parent}. Each program that you submit becomes a step of the search.
 """
 
 
-class AgentModel:
-    """`evolve.core.model.LanguageModel` over a headless coding agent.
+class AgentModel(ProgramModel):
+    """A headless coding agent.
 
     Programs that it submits on its way are steps of the run (`evolve.core.protocols.LiveJudge`).
     Its output is kept as the reasoning of its reply, without what looks like a key.
@@ -61,6 +55,8 @@ class AgentModel:
         UsageError: a value that cannot be.
     """
 
+    group = "agent"
+
     def __init__(
         self,
         *,
@@ -76,78 +72,47 @@ class AgentModel:
         weight: float,
     ) -> None:
         try:
-            self.command = shlex.split(command)
+            words = shlex.split(command)
         except ValueError as error:
             raise UsageError(f"agent.command={command}: {error}") from error
-        if not self.command:
+        if not words:
             raise UsageError("agent.command is empty; give e.g. agent.command='claude -p'")
-        for field, value in (("verdicts", verdicts), ("slots", slots)):
-            if value < 1:
-                raise UsageError(f"agent.{field}={value}: it goes from 1")
-        if usd is not None and not (usd > 0 and preset_of(self.command[0]).limits_cost):
+        require_one("verdicts", verdicts, self.group)
+        if usd is not None and not (usd > 0 and preset_of(words[0]).limits_cost):
             raise UsageError(
-                f"agent.usd={usd:g}: {self.command[0]} keeps to no limit of cost above 0; leave it "
+                f"agent.usd={usd:g}: {words[0]} keeps to no limit of cost above 0; leave it "
                 "out, and limit agent.verdicts and agent.deadline"
             )
+        card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
+        super().__init__(words, card, slots)
         self._verdicts = verdicts
         self._deadline_s = deadline_s
         self._usd = usd
-        self._slots = slots
         self._environment = list(environment)
         self._read = list(read)
         self._knowledge = list(knowledge)
-        self._semaphore = asyncio.Semaphore(slots)
-        self._card = ModelCard(name=name, weight=weight, priced=usd is not None, slots=slots)
         self._judge: LiveJudge | None = None
-
-    @property
-    def models(self) -> Sequence[ModelCard]:
-        return (self._card,)
-
-    @property
-    def slots(self) -> int:
-        return self._slots
 
     def judged_by(self, judge: LiveJudge) -> None:
         """See `evolve.core.protocols.TriesPrograms`."""
         self._judge = judge
-
-    def resolve(self, request: ModelRequest) -> ModelRequest:
-        if request.model not in (None, self._card.name):
-            raise UsageError(f"model {request.model}: there is no such model")
-        return replace(request, model=self._card.name)
 
     def reserve(self, request: ModelRequest) -> Reservation:
         return Reservation(tokens=TOKENS, usd=self._usd)
 
     def require_program(self) -> None:
         """Raise UsageError if the program is not there, or cannot be confined."""
-        if shutil.which(self.command[0]) is None:
-            raise UsageError(
-                f"agent.command: there is no program {self.command[0]!r} on the PATH; install it, "
-                "or give its whole path"
-            )
+        super().require_program()
         require_confinement()
 
-    async def complete(
-        self, request: ModelRequest, sample: int = 0, commit: Commit = not_committed
-    ) -> ModelReply:
+    def require_ready(self) -> None:
+        super().require_ready()
         if self._judge is None:
-            raise UsageError(f"{self._card.name}: an agent answers only while a search runs")
-        async with self._semaphore:
-            self.require_program()
-            commit()
-            start = time.monotonic()
-            with tempfile.TemporaryDirectory(
-                prefix="evolve-agent-", ignore_cleanup_errors=True
-            ) as folder:
-                reply = await self._episode(request, Path(folder), self._judge)
-        return replace(reply, latency_s=time.monotonic() - start)
+            raise UsageError(f"{self.card.name}: an agent answers only while a search runs")
 
-    async def close(self) -> None:
-        """Every agent has ended with its call."""
-
-    async def _episode(self, request: ModelRequest, folder: Path, judge: LiveJudge) -> ModelReply:
+    async def answer(self, request: ModelRequest, folder: Path) -> ModelReply:
+        judge = self._judge
+        assert judge is not None
         parents = Base.of_request(request).digests if request.memo else ()
         (folder / "task.py").write_text(judge.task.source)
         if parents:
@@ -159,17 +124,14 @@ class AgentModel:
             parent=", `parent.py` the program to change" if parents else "",
         )
         async with judge_for(tries, folder, self._usd, self._knowledge) as workspace:
-            try:
-                ended = await work(
-                    self.command,
-                    conversation(request) + limits,
-                    workspace,
-                    environment=self._environment,
-                    read=self._read,
-                    deadline_s=self._deadline_s,
-                )
-            except OSError as error:
-                raise UsageError(f"agent.command: {self.command[0]}: {error.strerror}") from error
+            ended = await work(
+                self.command,
+                conversation(request) + limits,
+                workspace,
+                environment=self._environment,
+                read=self._read,
+                deadline_s=self._deadline_s,
+            )
         return self._reply(ended, tries)
 
     def _reply(self, ended: Ended, tries: Tries) -> ModelReply:
@@ -180,7 +142,7 @@ class AgentModel:
                 provider is down.
         """
         output = ended.output.decode(errors="replace").replace("\x00", "")
-        printed, name = read_printed(output), self._card.name
+        printed, name = read_printed(output), self.card.name
         text = scrub(printed.text[-MAX_TRANSCRIPT_CHARS:])
         said = ended.fault or printed.error
         if ended.status:
