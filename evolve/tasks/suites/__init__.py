@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, Suite
+from evolve.tasks.suites.agent_kernel_arena import AgentKernelArena
 from evolve.tasks.suites.atrex import Atrex
 from evolve.tasks.suites.checkout import commit_of
 from evolve.tasks.suites.gpu_mode import GpuMode
@@ -26,6 +27,7 @@ from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
 _OWN: dict[str, Callable[[], Suite]] = {
+    "agent_kernel_arena": AgentKernelArena,
     "atrex": Atrex,
     "flashinfer_bench": FlashinferBench,
     "gpu_mode": GpuMode,

@@ -47,6 +47,8 @@ class KernelBenchHard(ListedSuite):
         }
 
     def _task(self, label: str, path: Path) -> TaskText:
+        if label.startswith("multi"):
+            raise UsageError(f"{path}: the problem is one for several GPUs, and a task has one.")
         text, tree = read_module(path / "reference.py")
         require_defined(path / "reference.py", tree, "Model", "get_inputs", "get_init_inputs")
         shapes = _shapes(path / "shapes.py")

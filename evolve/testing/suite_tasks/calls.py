@@ -89,14 +89,14 @@ def calls_in_tests(names: MutableMapping[str, Any], entry: str, tests: Path) -> 
         tests: file of the program.
 
     Raises:
-        ValueError: it calls the function with no arguments that give tensors alone.
+        ValueError: no call of it gives tensors alone, or writes to some.
     """
     recorder = _Recorder(names[entry], _known(names))
     with as_program(), Host():
         exec(_compiled(tests), {**names, entry: recorder, "__name__": "tests"})
     found = list(recorder.calls.values())
     if not found:
-        raise ValueError(f"the tests make no call of {entry} that gives tensors alone")
+        raise ValueError(f"the tests make no call of {entry} that gives tensors")
     return found[:MOST_CALLS]
 
 
@@ -141,7 +141,7 @@ def _spread(found: list[_Call], most: int) -> list[_Call]:
 class _Recorder:
     """A function that keeps the arguments of its calls, as they were before the call.
 
-    It leaves out calls that give something else than tensors, and those that are random.
+    It leaves out calls that neither give tensors nor write to some, and those that are random.
     """
 
     def __init__(self, function: Callable[..., Any], known: dict[str, bool]) -> None:
@@ -152,7 +152,8 @@ class _Recorder:
         before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
         kind = _kind(before)
-        if kind in self.calls or not _is_tensors(result):
+        gives = _is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
+        if kind in self.calls or not gives:
             return result
         if _repeats(self._function, before, self._known):
             self.calls[kind] = bound_arguments(self._function, *before)
@@ -250,12 +251,18 @@ def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) 
         results = []
         for _ in range(2):
             args, kwargs = _copied(call)
-            results.append(function(*args, **kwargs))
-        known[kind] = all(
-            bool(((some == own) | ((some != some) & (own != own))).all())
-            for _, some, own in pairs(*results)
-        )
+            result = function(*args, **kwargs)
+            results.append((args, kwargs) if result is None else result)
+        known[kind] = _is_same(*results)
     return known[kind]
+
+
+def _is_same(some: Any, own: Any) -> bool:
+    """Whether all tensors of two trees are equal; NaN is equal to NaN."""
+    return all(
+        bool(((one == other) | ((one != one) & (other != other))).all())
+        for _, one, other in pairs(some, own)
+    )
 
 
 def _copied(tree: Any) -> Any:

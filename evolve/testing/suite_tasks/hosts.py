@@ -63,7 +63,7 @@ def hosted(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _unseeded(), Host(), mock.patch.object(torch, "Generator", _Drawn):
+        with _unseeded(), Host():
             return function(*args, **kwargs)
 
     return call
@@ -98,7 +98,7 @@ def as_program() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unseeded() -> Iterator[None]:
-    """Calls that seed a global generator are without effect."""
+    """Calls that seed a generator are without effect; see `_Drawn`."""
     seeds = [
         (torch, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"),
         (numpy.random, "seed"), (random, "seed"),
@@ -106,4 +106,5 @@ def _unseeded() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name in seeds:
             stack.enter_context(mock.patch.object(module, name))
+        stack.enter_context(mock.patch.object(torch, "Generator", _Drawn))
         yield
