@@ -360,6 +360,70 @@ def test_a_checker_of_properties_gives_both_verdicts(root: Path):
     assert verdicts(case, lambda data: data[0].sum().reshape(1))[0] is Status.WRONG_VALUE
 
 
+TRACE = """
+Operator: aten.add.Tensor
+cnt: 12, ((T([2, 3], f16), T([3], f16)), {'alpha': 2})
+cnt: 1, ((T([4, 4], f32, [1, 4]), -inf), {})
+cnt: 0, ((T([9], f32), 1), {})
+Operator: aten.sum.SymInt
+cnt: 3, ((T([2, 5], bf16), [1]), {'dtype': torch.float32})
+Operator: aten.gather.default
+cnt: 1, ((T([2], f32), 0, T([2], i64)), {})
+Operator: aten.relu.default
+cnt: 1, ((__import__('os').getpid(),), {})
+"""
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("traces")
+    write(root / "calls.txt", TRACE)
+    return root
+
+
+def test_calls_of_an_operator_in_a_trace_are_cases(traces: Path):
+    assert [label for label, _ in labels("backendbench", traces)] == [
+        "add.Tensor", "gather.default", "relu.default", "sum.dim_IntList",
+    ]  # fmt: skip
+    half, strided = cases_of("backendbench:add.Tensor", traces).values()
+    (x, y), options = half.inputs(1)
+    assert (x.dtype, x.shape, options) == (torch.float16, (2, 3), {"alpha": 2})
+    (outcome,) = half.reference(half.model(1), [(x, y), options])
+    assert outcome.equal(x + 2 * y)
+    assert strided.inputs(1)[0][0].stride() == (1, 4)
+    assert not x.equal(half.inputs(2)[0][0])
+    (total,) = cases_of("backendbench:sum.dim_IntList", traces).values()
+    assert verdicts(total, lambda args, _: args[0].float().sum(1)) == (Status.CORRECT, True)
+    assert verdicts(total, lambda args, _: args[0].float().sum(1) + 0.005)[1]
+
+
+def test_the_data_set_itself_is_read_without_its_synthetic_calls(tmp_path: Path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = {
+        "op_name": ["aten.neg.default"] * 3,
+        "args": ["((T([4], f32),), {})", "((T([9], f32),), {})", "((T([4], f32),), {})"],
+        "is_synthetic": [False, True, False],
+    }
+    parquet.write_table(arrow.table(rows), tmp_path / "problems.parquet")
+    (case,) = cases_of("backendbench:neg.default", tmp_path).values()
+    assert verdicts(case, lambda args, _: -args[0]) == (Status.CORRECT, True)
+
+
+def test_a_call_in_a_trace_is_read_and_not_executed(traces: Path):
+    (case,) = cases_of("backendbench:relu.default", traces).values()
+    with pytest.raises(UsageError, match="ValueError"):
+        case.inputs(1)
+    with pytest.raises(UsageError, match="indices"):
+        find_task("backendbench:gather.default", checkout=traces)
+
+
+def test_a_folder_without_the_data_set_says_what_to_download(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"has no \*\.parquet and no trace"):
+        suite_problems("backendbench", path=str(tmp_path))
+
+
 NO_TASKS = {
     "multikernelbench:index/torn": r"torn\.py defines no get_inputs",
     "multikernelbench:index/none": "no such problem.*evolve tasks list --suite multikernelbench",

@@ -14,6 +14,7 @@ from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, Suite
 from evolve.tasks.suites.agent_kernel_arena import AgentKernelArena
 from evolve.tasks.suites.atrex import Atrex
+from evolve.tasks.suites.backendbench import BackendBench
 from evolve.tasks.suites.checkout import commit_of
 from evolve.tasks.suites.gpu_mode import GpuMode
 from evolve.tasks.suites.kernelbench import KernelBench
@@ -29,6 +30,7 @@ GROUP = "evolve.suites"
 _OWN: dict[str, Callable[[], Suite]] = {
     "agent_kernel_arena": AgentKernelArena,
     "atrex": Atrex,
+    "backendbench": BackendBench,
     "flashinfer_bench": FlashinferBench,
     "gpu_mode": GpuMode,
     "kernelbench": KernelBench,
