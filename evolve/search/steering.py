@@ -1,5 +1,7 @@
 """Requests of people that steer a search: checked, then stored; the search takes them."""
 
+import shlex
+
 from evolve.core.errors import UsageError
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
@@ -31,7 +33,7 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
     if run.state != "running":
         raise UsageError(
             f"run {run.name!r} is {run.state}{f': {run.reason}' if run.reason else ''}; only a "
-            f"running search can be steered: `evolve resume {run.name}` continues it"
+            f"running search can be steered: `evolve resume {shlex.quote(run.name)}` continues it"
         )
     if store.steering_counts(run.id)[0] >= MAX_EVENTS:
         raise UsageError(f"run {run.name!r} was steered {MAX_EVENTS} times, which is the most")
