@@ -12,8 +12,8 @@ from evolve.app.database import location_of
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
-from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Evaluator
+from evolve.languages.registry import detect_language, refusal
 
 if TYPE_CHECKING:
     from evolve.core.run_store import RunStore
@@ -105,14 +105,8 @@ def _has_driver_node() -> bool:
 
 def require_language(source: str, what: str, kind: str) -> None:
     """Raise UsageError if a program's language cannot run on a kind of device."""
-    language, is_gpu = detect_language(source), device_kind(kind).is_gpu
-    if is_gpu and language is Language.CPP:
-        raise UsageError(
-            f"{what} is C++, which runs on the CPU: take device=cpu, or write it in Triton or "
-            "CUDA C++"
-        )
-    if not is_gpu and language is Language.CUDA:
-        raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
+    if why := refusal(detect_language(source), device_kind(kind)):
+        raise UsageError(f"{what}: {why}")
 
 
 async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:

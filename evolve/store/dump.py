@@ -10,6 +10,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
 from evolve.core.records import Ticket
+from evolve.languages.registry import detect_language
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
 from evolve.store.tables import archive, lineage, requests, runs, stored_tickets
@@ -71,7 +72,7 @@ def _ticket_lines(
         yield {
             "kind": "program",
             "digest": program.digest,
-            "language": program.language,
+            "language": detect_language(program.source).name,
             "source": program.source,
         }
     line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}

@@ -60,14 +60,12 @@ def diagnose(
 def pattern_of(task: Task, evaluation: Evaluation | None) -> str:
     """The kind of operation that takes a program's time: the task's, but for what became of it.
 
-    A product without tensor cores in Triton is a sum or a pass over memory: of 2/14 in KernelBench
+    A product without tensor cores is a sum or a pass over memory: of 2/14 in KernelBench
     a matrix-vector product is left, and notes on tiles of matrices say nothing of that.
     """
     wanted = operation_of(task.category, task.source)
     made: Mapping[str, float | str] = {} if evaluation is None else evaluation.descriptors
-    if wanted not in PRODUCTS or made.get("language") != "triton":
-        return wanted
-    if made.get("tensor_cores", "no") != "no":
+    if wanted not in PRODUCTS or made.get("tensor_cores") != "no":  # or unknown
         return wanted
     return _PATTERNS.get(str(made.get("compute_pattern")), wanted)
 

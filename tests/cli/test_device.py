@@ -24,7 +24,9 @@ from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
 from evolve.app.inputs import load_task
 from evolve.cli.console.logs import show_warnings
 from evolve.core.errors import UsageError
-from evolve.core.program import Language, detect_language
+from evolve.languages.cpp import CPP
+from evolve.languages.registry import detect_language
+from evolve.languages.triton import TRITON
 from evolve.store import Store
 from tests.cli.recording import settings
 
@@ -198,7 +200,7 @@ def test_auto_asks_nobody_where_there_is_no_driver(interpreter, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("kind", "size", "languages"),
-    [("cpu", "cpu", {Language.CPP}), ("cuda", "gpu", {Language.TRITON})],
+    [("cpu", "cpu", {CPP}), ("cuda", "gpu", {TRITON})],
 )
 def test_a_task_is_of_the_devices_size_with_seeds_that_run_there(kind, size, languages):
     config = settings(f"device={kind}") | {"task": "softmax"}

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from evolve.core.compiled import Compiled
+from evolve.core.devices import device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
     DEVICE_BUSY,
@@ -27,6 +28,7 @@ from evolve.core.evaluation import (
 )
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
+from evolve.languages.registry import refusal
 from evolve.worker.base import phases
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.base.feedback import plain
@@ -332,7 +334,9 @@ class Judge:
     def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
         """Why it cannot be judged without a GPU; empty if it can, or there is one."""
         candidate = progress.candidate
-        if candidate is None or self.device.can_time(candidate.language):
+        if candidate is None or candidate.language.is_timed_on(
+            device_kind_of(self.device.device_class)
+        ):
             return ""
         return beyond_interpreter(fault, candidate.source, candidate.language)
 
@@ -386,8 +390,8 @@ class Judge:
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
         require_model(asked.source)
-        if refusal := self.device.refuses(candidate.language):
-            raise CandidateFault(Status.INVALID_INTERFACE, refusal)
+        if why := refusal(candidate.language, device_kind_of(self.device.device_class)):
+            raise CandidateFault(Status.INVALID_INTERFACE, why)
         progress.stage = Stage.INTERFACE
         phases.enter("compiling")
         with contextlib.ExitStack() as ends:
@@ -403,7 +407,7 @@ class Judge:
                 self._check(runner, candidate, task, plan, progress)
         if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
-        if not self.device.can_time(candidate.language):
+        if not candidate.language.is_timed_on(device_kind_of(self.device.device_class)):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"

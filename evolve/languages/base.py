@@ -1,0 +1,111 @@
+"""What the rest of the program has to know about a language."""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evolve.core.devices import DeviceKind, device_kinds
+
+Descriptors = Mapping[str, float | str]
+Stubs = list[tuple[Any, dict[str, Any]]]
+"""Objects, and the attributes to replace in each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package that programs in a language need.
+
+    Attributes:
+        module: its import name.
+        distribution: its name for pip.
+        needed: whether a search cannot do without it.
+        newest: version (major, minor) up to which it is tested; None if any will do.
+    """
+
+    module: str
+    distribution: str
+    needed: bool = False
+    newest: tuple[int, int] | None = None
+
+
+def _none(*_: Any) -> Any:
+    return {}
+
+
+def _nothing(*_: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Language:
+    """One language.
+
+    Attributes:
+        name: in settings, verdicts and the database, spelled as KernelBench spells its backends.
+        title: in messages and prompts.
+        devices: names of the kinds of devices that its programs run on; empty for all.
+        finds: whether a module, as a syntax tree, defines kernels in it. Comments and strings say
+            nothing.
+        describe: the four words of `descriptors`, and `kernels`, of a source.
+        contract: the item of a prompt that says how kernels are written, built and launched.
+        imports: modules that a prompt allows beside torch.
+        helpers: functions that a prompt allows in `forward`, beside torch's that compute nothing.
+        fences: tags of fenced blocks in which models answer with a module, beside `python`.
+        needs: of an exported operator, beside torch, as a clause; empty for nothing.
+        packages: that programs need.
+        preload: modules that every runner has imported before it is forked.
+        compiles_late: whether kernels are compiled when they are first launched, not when the
+            module is imported.
+        interpreter: variables by which programs run, slowly, where there is no GPU; empty if there
+            is no interpreter.
+        beyond_interpreter: of an error's text and a source, why it cannot be interpreted; empty if
+            the fault is the program's.
+        caches: of a build's folder (None: there is none) and whether it may be written, variables
+            that make the compiler's cache part of it.
+        keep_builds: in a runner, have everything that a source builds in this process come from a
+            build's folder, or go there. Arguments: source, folder or None, may build.
+        stubs: in a runner, what to replace so that kernels are skipped; their names are appended to
+            the list that is given.
+    """
+
+    name: str
+    title: str
+    devices: tuple[str, ...]
+    finds: Callable[[ast.Module], bool]
+    describe: Callable[[str], Descriptors]
+    contract: str = ""
+    imports: tuple[str, ...] = ()
+    helpers: str = ""
+    fences: frozenset[str] = frozenset()
+    needs: str = ""
+    packages: tuple[Package, ...] = ()
+    preload: tuple[str, ...] = ()
+    compiles_late: bool = False
+    interpreter: Mapping[str, str] = field(default_factory=dict)
+    beyond_interpreter: Callable[[str, str], str] = _nothing
+    caches: Callable[[Path | None, bool], Mapping[str, str]] = _none
+    keep_builds: Callable[[str, str | None, bool], None] | None = None
+    stubs: Callable[[list[str]], Stubs] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_for_gpus(self) -> bool:
+        """Whether a GPU runs it."""
+        kinds = device_kinds()
+        return any(kinds[name].is_gpu for name in self.devices if name in kinds)
+
+    def is_timed_on(self, kind: DeviceKind) -> bool:
+        """Whether its programs run on such a device itself, and are not interpreted."""
+        return not self.devices or kind.name in self.devices or self.name in kind.languages
+
+    def runs_on(self, kind: DeviceKind) -> bool:
+        """The same, or interpreted."""
+        return self.is_timed_on(kind) or bool(self.interpreter and not kind.is_gpu)
+
+    def variables_on(self, kind: DeviceKind) -> dict[str, str]:
+        """Variables of a process of such a device, to be set before libraries are imported."""
+        return {} if self.is_timed_on(kind) or kind.is_gpu else dict(self.interpreter)
