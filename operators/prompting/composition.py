@@ -297,7 +297,6 @@ class Prompted:
         asked = (find_language(language),) if language else usual()
         return self.text(
             "contract",
-            language=language,
             languages=asked,
             contracts=[Quoted(one.contract) for one in asked],
             for_gpus=any(one.is_for_gpus for one in asked),
