@@ -136,6 +136,8 @@ def _versions(facts: Facts, lacking: str) -> Iterator[Finding]:
     for tool, consequence in WITHOUT.items():
         found = tools[tool]
         yield Finding(OK if found else NOTE, tool, found or f"not found: {consequence}")
+    for name, why in facts["languages"].items():
+        yield Finding(NOTE if why else OK, name, why or "its programs can be built")
     nvcc = tools["nvcc"].rpartition(", ")[2]
     if tools["nvcc"] and torch["cuda"] and major(nvcc) != major(torch["cuda"]):
         yield Finding(

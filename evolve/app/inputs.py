@@ -7,10 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from evolve.app.cluster import cluster_of
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
 from evolve.app.database import location_of, open_store
-from evolve.app.device import kind_of, require_language
+from evolve.app.device import kind_of, require_installed, require_language
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
@@ -59,6 +60,10 @@ def with_seeds(task: Task, config: Mapping[str, Any], *, by_hand: bool = False) 
     """
     kind = kind_of(config)
     initial = [_read_program(path, "initial", kind) for path in config["initial"]]
+    device = config["device"]
+    if cluster_of(config) == "none" and device["kind"] != "replay":
+        for path, source in zip(config["initial"], initial, strict=True):
+            require_installed(source, f"initial {path}", kind, device["python"])
     warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     task = replace(task, seeds=seeds)

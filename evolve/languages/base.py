@@ -1,8 +1,11 @@
 """What the rest of the program has to know about a language."""
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,37 @@ class Package:
         module: its import name.
         distribution: its name for pip.
         needed: whether a search cannot do without it.
-        newest: version (major, minor) up to which it is tested; None if any will do.
+        least: version (major, minor) from which it has what programs use; None if any will do.
+        newest: version up to which it is tested; None if any will do.
     """
 
     module: str
     distribution: str
     needed: bool = False
+    least: tuple[int, int] | None = None
     newest: tuple[int, int] | None = None
+
+    @property
+    def missing(self) -> str:
+        """Why this interpreter cannot use it, with the remedy; empty if it can."""
+        if find_spec(self.module) is None:
+            return f"{self.distribution} is not installed; pip install {self.distribution}"
+        if self.least is None:
+            return ""
+        try:
+            found = metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:  # a build from source
+            return ""
+        if release(found) >= self.least:
+            return ""
+        wanted = f"{self.distribution}>={'.'.join(map(str, self.least))}"
+        return f"{self.distribution} {found} is too old; pip install '{wanted}'"
+
+
+def release(version: str) -> tuple[int, int]:
+    """Major and minor number; (0, 0) of a version that has none."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _none(*_: Any) -> Any:
@@ -55,6 +82,10 @@ class Language:
         fences: tags of fenced blocks in which models answer with a module, beside `python`.
         needs: of an exported operator, beside torch, as a clause; empty for nothing.
         packages: that programs need.
+        missing_tools: why the interpreter that judges cannot build programs although packages are
+            there, with the remedy; empty if it can. It may import torch.
+        unfit_card: of a source and a GPU's capability (90 for 9.0), why it does not fit; empty if
+            nothing shows that.
         preload: modules that every runner has imported before it is forked.
         compiles_late: whether kernels are compiled when they are first launched, not when the
             module is imported.
@@ -81,6 +112,8 @@ class Language:
     fences: frozenset[str] = frozenset()
     needs: str = ""
     packages: tuple[Package, ...] = ()
+    missing_tools: Callable[[], str] = _nothing
+    unfit_card: Callable[[str, int], str] = _nothing
     preload: tuple[str, ...] = ()
     compiles_late: bool = False
     interpreter: Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +124,14 @@ class Language:
 
     def __str__(self) -> str:
         return self.name
+
+    def missing_package(self) -> str:
+        """The package that this interpreter lacks, with the remedy; empty if none."""
+        return next(filter(None, (each.missing for each in self.packages)), "")
+
+    def missing(self) -> str:
+        """Why this interpreter cannot build its programs, with the remedy; empty if it can."""
+        return self.missing_package() or self.missing_tools()
 
     @property
     def is_for_gpus(self) -> bool:

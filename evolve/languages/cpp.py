@@ -1,7 +1,10 @@
 """C++ for the CPU, built by `tvm_ffi.cpp` or `torch.utils.cpp_extension` when it is imported."""
 
+import ast
+
 from evolve.languages import inline
 from evolve.languages.base import Language, Package
+from evolve.languages.cuda import MARKS as CUDA_MARKS
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.syntax import arguments
 
@@ -38,11 +41,18 @@ kernel = tvm_ffi.cpp.load_inline(
 `self.weight.detach()`. Leave `-ffast-math` out: NaN and infinity come out as they do from the \
 reference.'''
 
+
+def _finds(tree: ast.Module) -> bool:
+    """Beside CUDA C++ it is the declarations of that."""
+    found = arguments(tree)
+    return bool(found & _MARKS) and not found & CUDA_MARKS
+
+
 CPP = Language(
     name="cpp",
     title="C++",
     devices=("cpu",),
-    finds=lambda tree: bool(arguments(tree) & _MARKS),
+    finds=_finds,
     describe=describe_cpp,
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),

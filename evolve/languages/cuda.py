@@ -5,7 +5,7 @@ from evolve.languages.base import Language
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.syntax import arguments
 
-_MARKS = frozenset({"cuda_source", "cuda_sources"})  # of inline compilers
+MARKS = frozenset({"cuda_source", "cuda_sources"})  # of inline compilers
 
 _CONTRACT = """\
 - Kernels in CUDA C++, as text in a module-level string, built with \
@@ -18,7 +18,7 @@ CUDA = Language(
     name="cuda",
     title="CUDA C++",
     devices=("cuda",),
-    finds=lambda tree: bool(arguments(tree) & _MARKS),
+    finds=lambda tree: bool(arguments(tree) & MARKS),
     describe=describe_cpp,
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),

@@ -10,13 +10,15 @@ from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
+from evolve.languages.gluon import GLUON
+from evolve.languages.nvrtc import NVRTC
 from evolve.languages.syntax import parsed
 from evolve.languages.torch import TORCH
 from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, NVRTC, CUDA, CPP)
 
 
 @cache
@@ -75,10 +77,10 @@ def refusal(one: Language, kind: DeviceKind) -> str:
     return f"{one.title} runs on {where}; for device={kind.name} write {instead}"
 
 
-def listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str], last_word: str = "or") -> str:
     """`a, b or c`."""
     *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {last_word} {last}" if first else last
 
 
 def preloaded() -> tuple[str, ...]:

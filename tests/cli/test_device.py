@@ -49,6 +49,7 @@ HEALTHY: dict[str, Any] = {
         "nvcc": "/usr/local/cuda/bin/nvcc, 12.8", "ncu": "/usr/bin/ncu, 2025.1",
         "compute-sanitizer": "/usr/bin/compute-sanitizer, 2025.1", "c compiler": "/usr/bin/cc",
     },
+    "languages": {"gluon": "", "nvrtc": ""},
 }  # fmt: skip
 
 

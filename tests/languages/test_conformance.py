@@ -12,6 +12,8 @@ from evolve.languages.base import Language
 from evolve.languages.cpp import CPP as CPP_LANGUAGE
 from evolve.languages.cuda import CUDA as CUDA_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
+from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
+from evolve.languages.nvrtc import NVRTC as NVRTC_LANGUAGE
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from evolve.languages.syntax import calls
 from evolve.languages.triton import TRITON as TRITON_LANGUAGE
@@ -22,6 +24,16 @@ from tests.languages.programs import honest
 class TestTriton(LanguageConformance):
     language = TRITON_LANGUAGE
     kernel = honest("gpu_triton_launch_bound")
+
+
+class TestGluon(LanguageConformance):
+    language = GLUON_LANGUAGE
+    kernel = honest("gpu_gluon_tensor_cores")
+
+
+class TestNvrtc(LanguageConformance):
+    language = NVRTC_LANGUAGE
+    kernel = honest("gpu_nvrtc_rowsum")
 
 
 class TestCuda(LanguageConformance):

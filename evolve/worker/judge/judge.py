@@ -28,7 +28,6 @@ from evolve.core.evaluation import (
 )
 from evolve.core.protocols import BASELINES
 from evolve.core.task import Task
-from evolve.languages.registry import refusal
 from evolve.worker.base import phases
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
 from evolve.worker.base.feedback import plain
@@ -43,7 +42,7 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit, conditions_of
-from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter, unfit
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
@@ -390,7 +389,7 @@ class Judge:
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
         require_model(asked.source)
-        if why := refusal(candidate.language, device_kind_of(self.device.device_class)):
+        if why := unfit(candidate.language, candidate.source, self.device):
             raise CandidateFault(Status.INVALID_INTERFACE, why)
         progress.stage = Stage.INTERFACE
         phases.enter("compiling")
