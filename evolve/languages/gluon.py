@@ -43,7 +43,10 @@ def _unfit_card(source: str, capability: int) -> str:
         for part, (least, most) in _OF_CARDS.items():
             is_of_part = f".{part}." in f"{name}." and name.startswith(_PACKAGE)
             if is_of_part and not least <= capability <= most:
-                return f"{name} is not for a card of capability {capability / 10}"
+                return (
+                    f"{name} is not for a card of capability {capability / 10}; leave it out, or "
+                    "take a card that has it"
+                )
     return ""
 
 

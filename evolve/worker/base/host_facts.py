@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.registry import languages
-from evolve.worker.base.versions import package_version
 
 _PATIENCE_S = 30
 _GPU_FIELDS = {
@@ -46,7 +45,6 @@ def examine_host() -> dict[str, Any]:
     compiler = os.environ.get("CC", "cc")
     return {
         "python": platform.python_version(),
-        "triton": package_version("triton"),
         "torch": _torch(),
         "languages": {one.name: one.missing() for one in languages().values() if one.is_for_gpus},
         "driver": {"gpus": _driver_gpus(), "cuda": _driver_cuda(), "slices": _mig_slices()},
