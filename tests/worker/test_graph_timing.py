@@ -17,7 +17,6 @@ import pytest
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, GraphSamples, Status
 from evolve.core.task import Task
-from evolve.worker.session.plan import PLANS
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build.cache import BuildCache
 from evolve.worker.correctness.cases import load_task

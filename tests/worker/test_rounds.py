@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import DEVICE_OOM, EARLY_STOPPED, OPPONENT_FAILED, Fidelity, Status
 from evolve.core.measurement import CLEARLY_SLOWER, UNREACHABLE_SPEEDUP, middle
-from evolve.worker.session.plan import PLANS
 from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.base.infra import CrowdedFault
 from evolve.worker.devices.cpu.device import CpuDevice

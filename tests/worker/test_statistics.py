@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import WIDE
-from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.session.plan import PLANS, plan_for
-from evolve.core.measurement import WIDE
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.session.plan import PLANS, plan_for
@@ -100,16 +97,6 @@ def test_a_search_may_end_after_one_two_and_four_pairs_and_a_verification_after_
     assert PLANS[Fidelity.SEARCH].pairs[:3] == (1, 2, 4)
     assert PLANS[Fidelity.REWARD].pairs == (1, 3, 7)
     assert PLANS[Fidelity.VERIFY].pairs[0] == 8
-
-
-def test_where_wide_intervals_will_do_a_search_has_the_looks_of_a_screen_and_short_blocks():
-    device = CpuDevice()
-    assert plan_for(Fidelity.SEARCH, device) == PLANS[Fidelity.SEARCH]
-    device.half_width = WIDE
-    assert plan_for(Fidelity.SEARCH, device).pairs == PLANS[Fidelity.SCREEN].pairs
-    assert plan_for(Fidelity.REWARD, device) == PLANS[Fidelity.REWARD]
-    assert plan_for(Fidelity.SCREEN, device).is_brief
-    assert plan_for(Fidelity.VERIFY, device) == PLANS[Fidelity.VERIFY]
 
 
 def test_where_wide_intervals_will_do_a_search_has_the_looks_of_a_screen_and_short_blocks():
