@@ -253,7 +253,7 @@ HOPPER = honest("gpu_gluon_tensor_cores")
 NVRTC = honest("gpu_nvrtc_gate")
 AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
 UNFIT = {
-    "a card without the instructions": (HOPPER, AMPERE, r"Gluon: .*nvidia\.hopper.* capability 8.0; "),
+    "a card without the instructions": (HOPPER, AMPERE, r"Gluon: .*hopper.* capability 8.0; "),
     "a tool that is missing": (NVRTC, but(languages__nvrtc=NO_HEADERS), r"NVRTC: .*set CUDA_HOME"),
     "a package that is missing": (
         HOPPER, but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
