@@ -63,7 +63,7 @@ class Translate(Answering):
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
-        note = _note(exchanges[0].request.memo["into"])
+        note = _note(str(exchanges[0].request.memo["into"]))
         return self.settle(context, exchanges, read_whole(exchanges), note=note)
 
     def _wanted(self, context: Context) -> Sequence[Language]:
