@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.digest import framed_digest
-from evolve.languages.base import Language, Package, Stubs
+from evolve.languages.base import Language, Stubs
 from evolve.languages.builds import BuildError, first_errors
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.syntax import calls, parsed
@@ -28,14 +28,19 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _missing_tools() -> str:
-    import torch
-    from torch.utils import cpp_extension
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"torch cannot be imported ({error}); install it"
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA; install a CUDA build of it"
     if not hasattr(torch.cuda, _NAME):
         return f"torch {torch.__version__} has no {_COMPILER}; install torch 2.11 or newer"
-    if cpp_extension.CUDA_HOME is None:
+    try:
+        from torch.utils.cpp_extension import CUDA_HOME
+    except ImportError as error:  # of setuptools, which that module needs
+        return f"torch cannot name the CUDA headers ({error}); pip install setuptools"
+    if CUDA_HOME is None:
         return "torch finds no CUDA headers; install the CUDA toolkit, or set CUDA_HOME"
     try:
         torch.cuda._utils._get_gpu_rtc_library()
@@ -152,7 +157,6 @@ NVRTC = Language(
     describe=describe_cpp,
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
-    packages=(Package(module="setuptools", distribution="setuptools"),),  # of torch's headers
     missing_tools=_missing_tools,
     unfit_card=_unfit_card,
     keep_builds=_keep_builds,
