@@ -105,6 +105,7 @@ def _outcome(step: Step) -> dict[str, Any]:
         "pairs": _pairs(step.evaluation),
         "parent_times_ms": _times(known),
         "on_best_path": step.on_best_path,
+        "steering": list(step.steering),
         "device_class": None if judged is None else judged.device_class,
         "evaluator_version": None if judged is None else judged.evaluator_version,
         "environment": dict(environment),

@@ -108,6 +108,7 @@ class Step:
         slot: the place taken in the archive.
         on_best_path: whether the run's best program descends from this step along main parents,
             or is made by it.
+        steering: what people changed of the search right before this step, in words.
         created: when the run began, ISO 8601 in UTC.
     """
 
@@ -140,6 +141,7 @@ class Step:
     offer: AddStatus | None = None
     slot: str | None = None
     on_best_path: bool = False
+    steering: tuple[str, ...] = ()
     created: str = ""
 
     @property

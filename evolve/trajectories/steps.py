@@ -70,6 +70,11 @@ class History:
         self._path = frozenset(best_path(store, self.run))
         begun = self.run.config.get("warm_start")
         self._unknown = frozenset({f"unknown: warm start from {begun}"} if begun else ())
+        self._steering: dict[int, tuple[str, ...]] = {}
+        for event in store.steering(self.run.id):
+            if event.sequence is not None:
+                earlier = self._steering.get(event.sequence, ())
+                self._steering[event.sequence] = (*earlier, event.text)
         self._generations = array("I")
         self._families = array("I")  # places in `_sets`
         self._sets: list[frozenset[str]] = [frozenset()]
@@ -173,6 +178,7 @@ class History:
             offer=None if record.offer is None else AddStatus(record.offer),
             slot=record.slot,
             on_best_path=place in self._path,
+            steering=self._steering.get(place, ()),
             created=self.run.created,
         )
 

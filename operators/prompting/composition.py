@@ -5,7 +5,7 @@ first (endpoints cache equal beginnings), notes last. Sections are filled by pri
 token budget:
 
     0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
-       direction, the form of the answer
+       direction, the form of the answer, the user's note
     1  steps from this program that failed, or were no faster
     2  findings of finished runs, and a summary of the run so far
     3  knowledge that fits the diagnosis
@@ -50,7 +50,7 @@ from operators.prompting.prompt_context import (
 from operators.prompting.replies import without_thought
 from operators.prompting.shapes import dimensions, varying
 from operators.prompting.templates import render_prompt
-from operators.quoting import Quoted, quote
+from operators.quoting import Quoted, quote, visible
 
 ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
@@ -214,6 +214,7 @@ class Prompted:
     ) -> ModelRequest | Declined:
         """A request of sections, cut to the budget."""
         system = self.text("system")
+        sections = [*sections, *self._note(context)]
         try:
             used = estimate_tokens(system)
             kept = fit(sections, self.room(context) - used, usual=self.usual_tokens - used)
@@ -228,6 +229,12 @@ class Prompted:
             purpose=purpose,
             memo=memo,
         )
+
+    def _note(self, context: Context) -> list[Section]:
+        """What the user says to models: an instruction, so that it stands outside of quotes."""
+        if not context.note:
+            return []
+        return [Section(name="note", head=self.text("note", note=Quoted(visible(context.note))))]
 
     def language_for(self, context: Context, shown: Sequence[Exhibit]) -> str:
         """The language of the child; empty if that is open."""

@@ -35,25 +35,37 @@ from tests.languages.programs import honest
 
 GPU = {"index": 0, "name": "NVIDIA H200", "uuid": "a-b", "capability": "9.0", "memory_mib": 143771}
 ROW = {
-    "index": "0", "name": "NVIDIA H200", "uuid": "GPU-a-b", "driver": "570.1",
-    "memory_mib": "143771", "used_mib": "4", "busy_percent": "0", "mig": "Disabled",
+    "index": "0",
+    "name": "NVIDIA H200",
+    "uuid": "GPU-a-b",
+    "driver": "570.1",
+    "memory_mib": "143771",
+    "used_mib": "4",
+    "busy_percent": "0",
+    "mig": "Disabled",
     "capability": "9.0",
-}  # fmt: skip
+}
 NO_HEADERS = "torch finds no CUDA headers; install the CUDA toolkit, or set CUDA_HOME"
 HEALTHY: dict[str, Any] = {
     "python": "3.12.3",
     "torch": {
-        "version": "2.11.0+cu128", "cuda": "12.8", "hip": "", "problem": "", "gpus": [GPU],
+        "version": "2.11.0+cu128",
+        "cuda": "12.8",
+        "hip": "",
+        "problem": "",
+        "gpus": [GPU],
         "architectures": ["sm_80", "sm_90"],
     },
     "driver": {"gpus": [ROW], "cuda": "12.8", "slices": []},
     "visible": None,
     "tools": {
-        "nvcc": "/usr/local/cuda/bin/nvcc, 12.8", "ncu": "/usr/bin/ncu, 2025.1",
-        "compute-sanitizer": "/usr/bin/compute-sanitizer, 2025.1", "c compiler": "/usr/bin/cc",
+        "nvcc": "/usr/local/cuda/bin/nvcc, 12.8",
+        "ncu": "/usr/bin/ncu, 2025.1",
+        "compute-sanitizer": "/usr/bin/compute-sanitizer, 2025.1",
+        "c compiler": "/usr/bin/cc",
     },
     "languages": {"triton": "", "gluon": "", "nvrtc": "", "cuda": ""},
-}  # fmt: skip
+}
 
 
 def but(**changes: Any) -> dict[str, Any]:
@@ -123,19 +135,27 @@ def row(**changes: str) -> list[dict[str, str]]:
 IMPAIRED = {
     "a busy GPU": (
         but(driver__gpus=row(used_mib="40960", busy_percent="97")),
-        NOTE, "gpu 0", ["40 GiB", "97 %", "device.ids"],
+        NOTE,
+        "gpu 0",
+        ["40 GiB", "97 %", "device.ids"],
     ),
     "MIG slices": (
         but(driver__gpus=row(mig="Enabled"), driver__slices=["1g.18gb", "1g.18gb"]),
-        NOTE, "MIG", ["1g.18gb", "-mig 0"],
+        NOTE,
+        "MIG",
+        ["1g.18gb", "-mig 0"],
     ),
     "a GPU that torch has no kernels for": (
         but(torch__architectures=["sm_80", "sm_90"], torch__gpus=[GPU | {"capability": "12.0"}]),
-        MISSING, "gpu 0", ["12.0", "sm_90"],
+        MISSING,
+        "gpu 0",
+        ["12.0", "sm_90"],
     ),
     "no triton": (
         but(languages__triton="triton is not installed; pip install triton"),
-        MISSING, "triton", ["pip install triton"],
+        MISSING,
+        "triton",
+        ["pip install triton"],
     ),
     "no headers": (but(languages__nvrtc=NO_HEADERS), NOTE, "nvrtc", ["CUDA_HOME"]),
     "no C compiler": (but(**{"tools__c compiler": ""}), MISSING, "c compiler", ["gcc", "CC"]),
@@ -143,7 +163,7 @@ IMPAIRED = {
     "another nvcc": (but(tools__nvcc="/usr/bin/nvcc, 13.0"), NOTE, "nvcc", ["13.0", "12.8"]),
     "no ncu": (but(tools__ncu=""), NOTE, "ncu", ["Nsight"]),
     "no sanitizer": (but(**{"tools__compute-sanitizer": ""}), NOTE, "compute-sanitizer", ["CUDA"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -253,13 +273,18 @@ HOPPER = honest("gpu_gluon_tensor_cores")
 NVRTC = honest("gpu_nvrtc_gate")
 AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
 UNFIT = {
-    "a card without the instructions": (HOPPER, AMPERE, r"Gluon: .*hopper.* capability 8.0; "),
+    "a card without the instructions": (
+        HOPPER,
+        AMPERE,
+        r"Gluon: .*nvidia\.hopper.* capability 8.0; ",
+    ),
     "a tool that is missing": (NVRTC, but(languages__nvrtc=NO_HEADERS), r"NVRTC: .*set CUDA_HOME"),
     "a package that is missing": (
-        HOPPER, but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
+        HOPPER,
+        but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
         r"Gluon: triton 3.4.0 is too old; pip install 'triton>=3.6'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("source", "facts", "words"), UNFIT.values(), ids=UNFIT.keys())
