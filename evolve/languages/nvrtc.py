@@ -14,7 +14,7 @@ from typing import Any
 from evolve.core.digest import framed_digest
 from evolve.languages.base import Language, Stubs
 from evolve.languages.builds import BuildError, first_errors
-from evolve.languages.descriptors import describe_cpp
+from evolve.languages.descriptors import describe_cuda
 from evolve.languages.syntax import calls, parsed
 
 _COMPILER = "torch.cuda._compile_kernel"
@@ -154,7 +154,7 @@ NVRTC = Language(
     title="NVRTC",
     devices=("cuda",),
     finds=_finds,
-    describe=describe_cpp,
+    describe=describe_cuda,
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
     missing_tools=_missing_tools,

@@ -110,6 +110,21 @@ def test_a_program_for_another_card_is_named_with_the_remedy(wanted, capability,
         assert "leave it out" in why
 
 
+def test_descriptors_know_threads_warps_and_shared_memory():
+    names = ("memory_access", "parallelism", "compute_pattern")
+    found = {
+        name: tuple(NVRTC.describe(honest(f"gpu_nvrtc_{name}"))[each] for each in names)
+        for name in ("gate", "rowsum", "matmul")
+    }
+    assert found == {
+        "gate": ("scalar", "threads", "elementwise"),
+        "rowsum": ("scalar", "threads+simd", "reduction"),
+        "matmul": ("blocked", "threads", "tiled"),
+    }
+    wide = SOURCE.replace("const float* from", "const float4 first; const float* from")
+    assert NVRTC.describe(wide)["memory_access"] == "vector"
+
+
 def test_words_that_are_not_its_own_show_nothing():
     assert detect_language("from torch.cuda import _compile_kernel as c\nk = c(S, 'k')\n") is NVRTC
     assert detect_language("def _compile_kernel(s): ...\n_compile_kernel('x')\n") is not NVRTC
