@@ -25,15 +25,15 @@ export function runList(runs, chosen, choose) {
 }
 
 export function comparison(runs, axis, setAxis) {
-  return [h("h1", {}, "Runs side by side"), axes(axis, setAxis), chart(runs, axis, "Best speedup so far of several runs"),
+  return [h("h1", {}, "Runs side by side"), axes(axis, setAxis, runs.every(run => run.line?.usd > 0)), chart(runs, axis, "Best speedup so far of several runs"),
     table(["Run", "Best", "Interval", "Evaluations"], runs.map((run, index) => row([
       h("a", { href: link(run.name) }, `${run.name} (${["blue", "purple", "green", "orange"][index % 4]})`),
       ratio(run.line?.best) || "none", span(run.line?.best), run.line?.evaluations ?? ""])))];
 }
 
-export function axes(axis, setAxis) {
+export function axes(axis, setAxis, hasCost) {
   return h("div", { class: "controls", role: "group", "aria-label": "Horizontal axis" },
-    ["evaluations", "time"].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each}`)));
+    ["evaluations", "time", ...(hasCost ? ["usd"] : [])].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each === "usd" ? "USD" : each}`)));
 }
 
 export function progressPart(run, shown, axis, total) {
@@ -105,4 +105,4 @@ export function stepPage(step) {
       round.prompt.map(each => text(each.role, each.text)), text("reply", round.reply ?? "Not answered yet."))),
     step.source !== null && section("Source", text("Whole source", step.source))];
 }
-export { section, stepLink };
+export { link, section, stepLink };

@@ -143,6 +143,8 @@ class Place:
             self.blamed.clear()
             raise
         self.blamed.clear()
+        if method == "evaluate":
+            result["environment"]["judge"] = self.name
         return result
 
     async def up(self) -> Worker:
