@@ -88,7 +88,7 @@ async function showRun(name) {
   };
   const isHere = () => show === draw;
   show = draw;
-  let asking = false;
+  let asking = false, took = 0;  // what takes the server long is asked for seldom
   hear = async event => {
     soon();
     const line = event.runs?.find(each => each.name === name);
@@ -98,17 +98,20 @@ async function showRun(name) {
     setTimeout(async () => {
       asking = false;
       if (!isHere()) return;
+      const began = performance.now();
       run = await get("run", { name });
+      took = performance.now() - began;
       if (isHere()) drawRest();
-    }, 1000);
+    }, Math.max(1000, 10 * took));
   };
   const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
   if (run.state === "running") fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
-    views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget), views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
-    views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest),
-    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events));
+    views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget),
+    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
+    views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
+    views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
   draw(); drawRest();
   await own.load(run.asked, soon);
   if (isHere()) drawRest();

@@ -31,7 +31,7 @@ export function lanes(shown) {
     h("td", { class: "lane" }, svg("svg", { viewBox: `0 0 ${WIDE} ${LANE}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${row.count} evaluations` }, bars("good", row.good), bars("bad", row.bad))),
     h("td", {}, row.count.toLocaleString("en")), h("td", {}, `${Math.min(100, 100 * row.busy / end).toFixed(0)} %`)));
   return [h("table", { class: "lanes" }, h("thead", {}, h("tr", {}, ["Judge", `0 to ${duration(end)}`, "Evaluations", "Busy"].map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body)),
-    h("p", { class: "note" }, "A bar is an evaluation with its waits: blue if correct, red if not.")];
+    h("p", { class: "note" }, "A bar is an evaluation with its waits: blue if correct, orange if not.")];
 }
 
 // The best programs over the cases of the task.
@@ -57,7 +57,7 @@ export function lineage(picture, link) {
   for (const edge of picture.edges) area.append(svg("path", { class: `edge${edge.main ? " main" : ""}${edge.on_path ? " way" : ""}`, d: edge.path }));
   for (const node of picture.nodes) {
     const [name, shape] = SHAPES[node.shape];
-    area.append(svg("a", { href: link(node.sequence), class: `node ${node.shape}${node.on_path ? " way" : ""}`, transform: `translate(${node.x} ${node.y})`, "--heat": node.heat ?? 0, "aria-label": node.title },
+    area.append(svg("a", { href: link(node.sequence), class: `node ${node.shape}${node.on_path ? " way" : ""}`, transform: `translate(${node.x} ${node.y})`, "--heat": node.heat ?? 0, "aria-label": node.on_path ? `${node.label}, ${node.title}` : node.title },
       svg("title", {}, node.title), svg(name, shape), node.on_path && svg("text", { x: -16, y: 4 }, node.label)));
   }
   return [h("div", { class: "scroll lineage", tabindex: 0, role: "region", "aria-label": "Lineage" }, area),

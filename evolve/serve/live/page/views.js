@@ -6,7 +6,7 @@ const link = name => `#/run/${encodeURIComponent(name)}`;
 const stepLink = (name, n) => h("a", { href: `${link(name)}/step/${n}` }, `#${n}`);
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), content);
 const wide = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
-const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
+const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each || h("span", { class: "hidden" }, "Share"))))), h("tbody", {}, body));
 const row = cells => h("tr", {}, cells.map((each, index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, each)));
 export const whatState = run => run.state === "running" && run.steering?.paused ? "paused" : run.reason ? `${run.state}: ${run.reason}` : run.state;
 
