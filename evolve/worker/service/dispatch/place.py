@@ -143,8 +143,6 @@ class Place:
             self.blamed.clear()
             raise
         self.blamed.clear()
-        if method == "evaluate":
-            result["environment"]["judge"] = self.name
         return result
 
     async def up(self) -> Worker:
