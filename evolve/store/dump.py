@@ -11,6 +11,7 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
 from evolve.core.records import Ticket
 from evolve.core.run_store.steering import SteeringKind
+from evolve.languages.registry import detect_language
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
 from evolve.store.tables import archive, lineage, requests, runs, steering, stored_tickets
@@ -74,7 +75,7 @@ def _ticket_lines(
         yield {
             "kind": "program",
             "digest": program.digest,
-            "language": program.language,
+            "language": detect_language(program.source).name,
             "source": program.source,
         }
     line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}

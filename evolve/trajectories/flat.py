@@ -36,7 +36,7 @@ def _origin(step: Step) -> dict[str, Any]:
         "made": step.made.value,
         "parents": list(step.parents),
         "program": step.program,
-        "language": None if step.language is None else step.language.value,
+        "language": step.language,
         "model": step.model,
         "models": sorted(step.models),
         "temperature": None if sampling is None else sampling.temperature,

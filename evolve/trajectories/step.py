@@ -14,7 +14,7 @@ from evolve.core.model import (
     Sampling,
     TokenTrace,
 )
-from evolve.core.program import Assignment, Language
+from evolve.core.program import Assignment
 from evolve.core.protocols import AddStatus
 from evolve.core.source.tunables import render
 from evolve.core.task import Task
@@ -131,7 +131,7 @@ class Step:
     exchanges: tuple[Exchange, ...] = ()
     reading: ReplyStatus | None = None
     program: str | None = None
-    language: Language | None = None
+    language: str | None = None
     source: str = ""
     assignment: Assignment = field(default_factory=dict)
     fidelity: Fidelity = Fidelity.SEARCH

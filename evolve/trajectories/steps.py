@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
-from evolve.core.program import Language
 from evolve.core.protocols import AddStatus
 from evolve.store import RunRow, Store
 from evolve.store.champion import best_path
@@ -169,7 +168,7 @@ class History:
             exchanges=() if asked is None else asked.exchanges,
             reading=None if asked is None else asked.reading,
             program=record.program,
-            language=None if record.language is None else Language(record.language),
+            language=record.language,
             source=record.source,
             assignment=record.assignment,
             fidelity=record.fidelity,
