@@ -168,6 +168,11 @@ class Pool:
                 if once or failures == 2 or isinstance(failure, CallOverdue):
                     raise
 
+    def judged_at(self, about: str, task: str) -> str:
+        """Name of the place that an instance of a task was last sent to; empty if none is known."""
+        place = self._judged_by.get((task, about))
+        return place.name if place else ""
+
     async def close(self) -> None:
         """End all workers; calls under way raise EvaluatorUnavailable."""
         self._closed = True
