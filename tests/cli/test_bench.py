@@ -447,10 +447,12 @@ def test_the_report_is_a_page_a_table_and_a_few_lines(capsys):
     printed = capsys.readouterr().out
     assert "3 of 3" in printed
     assert "amsr" in printed
+    assert "As kernelbench scores it:" in printed
+    assert "3 right at the first program, 0 rescued later" in printed
     page = read(Path("runs/kernelbench-seeds.html").read_text())
     assert not page.unbalanced
     assert not page.scripts
-    for name in ("Softmax", "level 1", "torch.compile", "speed of light"):
+    for name in ("Softmax", "level 1", "torch.compile", "speed of light", "fast_0.5"):
         assert name.lower() in page.text.lower()
     rows = list(csv.DictReader(Path("runs/kernelbench-seeds.csv").read_text().splitlines()))
     assert [row["task"] for row in rows] == ["1/1", "1/2", "2/1"]
