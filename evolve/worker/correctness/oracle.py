@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
+from evolve.worker.base import shortage
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
@@ -37,6 +38,7 @@ from evolve.worker.correctness.tolerance import (
 )
 from evolve.worker.ipc.pytree import components, flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.placing import CPU, moved
 from evolve.worker.reference.seeding import generator, seeded
 from evolve.worker.reference.task_module import task_code, task_lock
 
@@ -405,6 +407,39 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _forward_in(
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+) -> list[Tensor]:
+    """The outcome with floating operands of a type; by the CPU if nothing else has memory for it.
+
+    A GPU of 80 GB has not enough for an input and an output of 6 GB each in fp64, with what lies
+    between them, beside a candidate that has both.
+    """
+    try:
+        return _made_in(dtype, model, inputs, mode)
+    except torch.OutOfMemoryError as error:
+        place = tensors_of([inputs, list(model.parameters())])[0].device
+        if not shortage.is_alone() or place == CPU:
+            raise
+        said = str(error)  # its frames hold gigabytes
+    torch.cuda.empty_cache()
+    try:
+        with _NoDraws():
+            made = _made_in(dtype, copy.deepcopy(model).to(CPU), moved(CPU, inputs), mode)
+    except Exception as error:  # if the model has tensors on its GPU, say: then there is no memory
+        raise torch.OutOfMemoryError(said) from error
+    return [output.to(place) for output in made]
+
+
+class _NoDraws(DispatchMode):
+    """An error where random numbers are drawn: another device draws others."""
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if torch.Tag.nondeterministic_seeded in operation.tags:
+            raise ValueError(f"{operation} draws random numbers")
+        return operation(*arguments, **options)
+
+
+def _made_in(
     dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
 ) -> list[Tensor]:
     operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)
