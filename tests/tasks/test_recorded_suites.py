@@ -295,7 +295,7 @@ def arena(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("arena")
     for label, kernel in (
         ("vllm/tripled", TRIPLED),
-        ("vllm/stuck", "def tripled(x, out):\n  1 / 0"),
+        ("vllm/stuck", "def prepared(out):\n  1 / 0\n\ndef tripled(x, out):\n  pass\n"),
     ):
         folder = root / "tasks/triton2triton" / label
         write(folder / "config.yaml", "task_type: triton2triton\n")
