@@ -21,6 +21,7 @@ from evolve.app.frontend import Frontend
 from evolve.app.inputs import known_of, take_over
 from evolve.app.models import key_notes
 from evolve.app.recall import recalled_lines, with_recalled
+from evolve.app.reference import reference_of
 from evolve.app.session import search
 from evolve.app.validation import read_request
 from evolve.core.devices import device_kind
@@ -78,6 +79,8 @@ async def launch(
                 judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
+                measure = reference_of(config, judge, task, frontend.say, frontend.doing)
+                config["reference"] = await measure
             task, steps = take_over(config, task, judges[0])
             config = with_recalled(config, task)
         with Store.open(location_of(config), create=True) as store:

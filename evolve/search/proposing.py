@@ -20,6 +20,7 @@ from evolve.core.protocols import (
 )
 from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
+from evolve.core.reference import ReferenceCost
 from evolve.core.run_store import RunStore
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
@@ -264,6 +265,9 @@ class Proposer:
         """An operator's view; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         sequence, tunings = number
+        cost = self.run.config.get("reference")
+        reference = ReferenceCost.from_json(cost) if cost else None
+        before = {**(reference.device if reference else {}), **self.device}
         main = parents[0].program if parents else None
         return Context(
             task=self.run.task,
@@ -276,10 +280,11 @@ class Proposer:
             tunings=tunings,
             tunes=bool(self.tuning),
             baseline=self.baseline,
-            device={**(self._judged_on or self.device), **self._compiled_for},
+            device={**(self._judged_on or before), **self._compiled_for},
             model=card,
             operator=operator,
             recalled=self._recalled,
+            reference=reference,
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:

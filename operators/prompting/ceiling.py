@@ -1,16 +1,20 @@
 """The baseline's time, the device's limit, and how far the best program is from it.
 
 The judge says it of each judged program: times by case, the share of the speed of light, and the
-line of `evolve.worker.base.feedback.bound` below each case.
+line of `evolve.worker.base.feedback.bound` below each case. Before any is judged, the cost of the
+reference says it (`evolve.core.reference`), and what takes eager's time.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from evolve.core.evaluation import CaseResult, Evaluation
 from evolve.core.protocols import Context
+from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import case_text
 
+_TOLD = 0.01  # of eager's time: operations below that are not worth a line
 _MIN_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
 _CASE = re.compile(r"^case (.{1,200}?): [^\n]*\n\s*(?:memory-bound|compute-bound|neither)[^\n]*",
                    re.MULTILINE)  # fmt: skip
@@ -34,18 +38,24 @@ WELL_USED = 0.6  # of the memory rate: below it, traffic is not the limit; as th
 class Rates:
     """Of one device, as they were measured: bytes copied and operations of products per second.
 
-    None is unknown; `kind` is the arithmetic that the second is of.
+    None is unknown; `kind` is the arithmetic that the second is of. `products` are rates by
+    arithmetic, if all that the task allows were measured.
     """
 
     bytes_per_s: float | None = None
     flops_per_s: float | None = None
     kind: str = ""
+    products: Mapping[str, float] = field(default_factory=dict)
 
     def facts(self) -> list[tuple[str, str]]:
         """In the words of a prompt."""
         found = []
         if self.bytes_per_s:
             found.append(("measured copy rate", f"{self.bytes_per_s / 1e9:.2g} GB/s"))
+        if self.products:
+            rates = (f"{name} {rate / 1e12:.3g}" for name, rate in self.products.items())
+            name = "measured rates of products by arithmetic, TFLOP/s"
+            return [(each, _plain(value)) for each, value in found] + [(name, ", ".join(rates))]
         if self.flops_per_s:
             name = f"measured rate of products{f' ({self.kind})' if self.kind else ''}"
             found.append((name, f"{self.flops_per_s / 1e12:.2g} TFLOP/s"))
@@ -90,8 +100,10 @@ def judged_best(context: Context) -> Evaluation | None:
     return None
 
 
-def rates_of(evaluation: Evaluation | None) -> Rates:
-    """The rates that a verdict was given by."""
+def rates_of(evaluation: Evaluation | None, reference: ReferenceCost | None = None) -> Rates:
+    """The rates by which the reference was rated, else a verdict was given."""
+    if reference is not None and reference.cases:
+        return Rates(reference.cases[0].bytes_per_s, products=reference.flops_per_s)
     if evaluation is None:
         return Rates()
     bounds = {case.bound for case in evaluation.cases if case.bound.endswith("arithmetic")}
@@ -116,7 +128,12 @@ def _copy_rate(text: str) -> float | None:
 
 
 def ceilings(
-    evaluation: Evaluation | None, baseline: str, name: str, *, tells_best: bool = True
+    evaluation: Evaluation | None,
+    baseline: str,
+    name: str,
+    reference: ReferenceCost | None = None,
+    *,
+    tells_best: bool = True,
 ) -> list[str]:
     """Two lines for each timed case: the times and the program's share, and both limits.
 
@@ -124,18 +141,75 @@ def ceilings(
         evaluation: of the best program.
         baseline: the key of the baseline.
         name: how prompts call it.
+        reference: its cost on the device, if it is known.
         tells_best: whether the program's own time is told.
     """
-    if evaluation is None:
-        return []
+    costs = {cost.name: cost for cost in reference.cases} if reference else {}
+    timed = [] if evaluation is None else [case for case in evaluation.cases if case.timed]
+    timed = [case for case in timed if {"candidate", baseline} <= case.times_ms.keys()]
+    if evaluation is None or not timed:
+        return [line for cost in costs.values() for line in (_estimate(cost), _limits(cost))]
     work = {found[1]: found[0] for found in _CASE.finditer(evaluation.feedback)}
-    rates = rates_of(evaluation)
-    found = []
-    for case in evaluation.cases:
-        if case.timed and "candidate" in case.times_ms and baseline in case.times_ms:
-            found.append(_times(case, baseline, name, tells_best))
-            found += _limits(case, work.get(case.name, ""), rates)
+    rates, found = rates_of(evaluation), []
+    for case in timed:
+        found.append(_times(case, baseline, name, tells_best))
+        cost = costs.get(case.name)
+        found += [_limits(cost)] if cost else _judged_limits(case, work.get(case.name, ""), rates)
     return found
+
+
+def operation_lines(reference: ReferenceCost | None) -> tuple[str, list[str]]:
+    """The case that takes eager longest, and a line for each of its operations.
+
+    >>> cost = CaseCost(name="large", time_ms=2.0, moved_bytes=8, flops=0, bytes_per_s=1e9,
+    ...     flops_per_s=None, bound="memory", operations=(OperationCost(
+    ...     name="relu", shapes=((4, 8),), calls=2, time_ms=1.5, moved_bytes=3_000_000),))
+    >>> operation_lines(ReferenceCost(cases=(cost,)))
+    ('large', ['75 %, 1.5 ms: 2 calls of `relu` of [4, 8], 3 MB (2 GB/s)'])
+    """
+    if reference is None or not any(cost.operations for cost in reference.cases):
+        return "", []
+    slowest = max(reference.cases, key=lambda cost: cost.time_ms)
+    total = sum(each.time_ms for each in slowest.operations) + slowest.others_ms
+    lines = [_operation(each, total) for each in slowest.operations]
+    if slowest.others_ms >= _TOLD * total:
+        lines.append(f"{100 * slowest.others_ms / total:.0f} %: other operations")
+    return case_text(slowest.name), [line for line in lines if line]
+
+
+def _operation(cost: OperationCost, total_ms: float) -> str:
+    """Empty if it is next to nothing."""
+    if cost.time_ms < _TOLD * total_ms:
+        return ""
+    shapes = " and ".join(str([*shape]) for shape in cost.shapes)
+    said = f"{100 * cost.time_ms / total_ms:.0f} %, {cost.time_ms:.3g} ms: "
+    said += f"{cost.calls} calls of " if cost.calls > 1 else ""
+    said += f"`{cost.name}`{f' of {shapes}' if shapes else ''}, "
+    seconds = cost.time_ms / 1e3
+    if cost.flops:
+        said += f"{cost.flops / 1e9:.3g} GFLOP ({cost.flops / seconds / 1e12:.3g} TFLOP/s), "
+    return said + f"{cost.moved_bytes / 1e6:.3g} MB ({cost.moved_bytes / seconds / 1e9:.3g} GB/s)"
+
+
+def _estimate(cost: CaseCost) -> str:
+    return f"{case_text(cost.name)}: PyTorch eager about {cost.time_ms:.3g} ms (no interval yet)"
+
+
+def _limits(cost: CaseCost) -> str:
+    """The limits by memory and arithmetic, and which of them binds."""
+    is_memory = cost.bound == "memory"
+    found = [f"memory {cost.moved_bytes / 1e6:.3g} MB, {cost.memory_ms:.3g} ms at the copy rate"]
+    if cost.arithmetic_ms:
+        how = f" in {cost.bound.removesuffix(' arithmetic')}" if not is_memory else ""
+        work = f"{cost.flops / 1e9:.3g} GFLOP, {cost.arithmetic_ms:.3g} ms{how}"
+        found.append(f"arithmetic {work}")
+    least_ms = max(cost.memory_ms, cost.arithmetic_ms)
+    binding = "memory" if is_memory else "arithmetic"
+    found.append(
+        f"{binding} sets the ceiling, {least_ms:.3g} ms, "
+        f"{cost.time_ms / least_ms:.3g} times as fast as eager"
+    )
+    return f"limits of {case_text(cost.name)}: {'; '.join(found)}"
 
 
 def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
@@ -147,8 +221,8 @@ def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
     return said
 
 
-def _limits(case: CaseResult, judged: str, rates: Rates) -> list[str]:
-    """The limits by memory and arithmetic, and which of them binds; empty if neither is known."""
+def _judged_limits(case: CaseResult, judged: str, rates: Rates) -> list[str]:
+    """The same by the judge's words on a program; empty if neither is known."""
     own, share = case.times_ms["candidate"].value, case.speed_of_light
     least, is_memory = f"{share * own:.3g} ms" if share else "", case.bound == "memory"
     found = []

@@ -30,7 +30,7 @@ from operators.base import Base, Instance
 from operators.checks import check_choice, check_number, check_whole
 from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.prompting.budget import PromptTooLong, Section, fit
-from operators.prompting.ceiling import ceilings, judged_best, rates_of
+from operators.prompting.ceiling import ceilings, judged_best, operation_lines, rates_of
 from operators.prompting.devices import device_facts
 from operators.prompting.diagnosis import device_of, diagnose
 from operators.prompting.directions import direction, directions_for, taken
@@ -260,15 +260,17 @@ class Prompted:
     def _frame(self, context: Context, language: str, memory: Memory) -> list[Section]:
         """The part that is the same for every prompt of a run."""
         best = judged_best(context)
-        facts = device_facts(context.device, rates_of(best))
+        facts = device_facts(context.device, rates_of(best, context.reference))
         said = baseline_name(context.baseline)
         tells = memory is not Memory.CLEAN
-        lines = ceilings(best, context.baseline, said, tells_best=tells)
+        lines = ceilings(best, context.baseline, said, context.reference, tells_best=tells)
+        case, operations = operation_lines(context.reference)
+        told = {"lines": lines, "case": case, "operations": operations}
         return [
             Section(name="task", head=self.task_text(context)),
             Section(name="contract", head=self._rules(context, language, best)),
             Section(name="device", head=self.text("device", facts=facts)),
-            *([Section(name="ceiling", head=self.text("ceiling", lines=lines))] if lines else []),
+            *([Section(name="ceiling", head=self.text("ceiling", **told))] if lines else []),
         ]
 
     def task_text(self, context: Context) -> Quoted:

@@ -105,13 +105,15 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
 
 
 def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
-    """Facts that a run created without a judge lacks: its task's audit, compiler seeds."""
+    """Facts that a run created without a judge lacks: its task's audit, costs, compiler seeds."""
     from evolve.app.compiler_seeds import variants
-    from evolve.evaluation.batch import audit_request, compiled_request
+    from evolve.app.reference import wants_reference
+    from evolve.evaluation.batch import audit_request, compiled_request, reference_request
 
+    costs = [reference_request(run.task)] if wants_reference(run.config) else []
     wanted = () if run.task.compiled else variants(run.task, run.config)
     compiled = [compiled_request(run.task, wanted)] if wanted else []
-    return [audit_request(run.task), *compiled]
+    return [audit_request(run.task), *costs, *compiled]
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:
