@@ -64,7 +64,8 @@ class Device(Protocol):
         expecting_bytes: For the computation of expected outputs, one at a time.
         room: Bytes that evaluations under way may take together (`memory_model`), beside warm
             tasks; 0 for no limit.
-        total_bytes: All the memory of the device; 0 if tasks are not refused for it.
+        total_bytes: Memory of the device that was free when the judge began; 0 if tasks are not
+            refused for it.
         variables: Set in every process that runs candidates.
         capability: Of a GPU, 90 for 9.0; else 0.
     """

@@ -132,15 +132,17 @@ class CudaDevice:
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
         self.name = f"cuda-{facts.uuid}"
-        self.total_bytes = facts.total_memory
+        # What is measured depends on the card alone, what fits on what others leave of it.
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
-        self.warm_bytes = facts.total_memory // _WARM_SHARE
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.reward_bytes = facts.total_memory // _REWARD_SHARE
-        self.expecting_bytes = facts.total_memory // _EXPECTING_SHARE
-        self.room = int(_ROOM_SHARE * facts.total_memory)
+        self.total_bytes, _ = torch.cuda.mem_get_info()
+        self.warm_bytes = self.total_bytes // _WARM_SHARE
+        self.expecting_bytes = self.total_bytes // _EXPECTING_SHARE
+        self.room = int(_ROOM_SHARE * self.total_bytes)
         # Or torch's cache would leave too little for the runners.
-        torch.cuda.set_per_process_memory_fraction(_JUDGE_SHARE)
+        share = _JUDGE_SHARE * self.total_bytes / facts.total_memory
+        torch.cuda.set_per_process_memory_fraction(share)
         self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
         Path(self._folder.name).chmod(0o755)
         self.readable: tuple[str, ...] = (self._folder.name,)
@@ -154,7 +156,7 @@ class CudaDevice:
         self.library = native.load(self.library_path)
         self._open_clock()
         self._lent: dict[RunnerProcess, Lent] = {}
-        self._arenas = Arenas(facts.total_memory // _ARENAS_SHARE)
+        self._arenas = Arenas(self.total_bytes // _ARENAS_SHARE)
         self._page_locked = PageLocked()
         self.page_locked_bytes = pinned_memory.buffer(_PIECES_BYTES).numpy()
         self._flush = torch.empty(2 * _whole(facts.L2_cache_size), dtype=torch.uint8,
