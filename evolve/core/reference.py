@@ -71,11 +71,13 @@ class ReferenceCost:
         device: facts, by the names of `Evaluation.environment`.
         cases: those that are timed.
         flops_per_s: measured rates of matrix products that the task allows, by arithmetic.
+        longest_sum: terms of it, by which errors are judged; 0 if it is unknown.
     """
 
     device: Mapping[str, str] = field(default_factory=dict)
     cases: Sequence[CaseCost] = ()
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    longest_sum: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives an equal object back."""
@@ -88,6 +90,7 @@ class ReferenceCost:
             device={str(name): str(value) for name, value in dict(data["device"]).items()},
             cases=tuple(map(_case, data["cases"])),
             flops_per_s={str(k): float(v) for k, v in dict(data["flops_per_s"]).items()},
+            longest_sum=int(data["longest_sum"]),
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from evolve.core.evaluation import CaseResult, Evaluation
 from evolve.core.protocols import Context
 from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
-from evolve.core.task import case_text
+from evolve.core.task import ONLY_CASE, case_text
 
 _TOLD = 0.01  # of eager's time: operations below that are not worth a line
 _MIN_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
@@ -27,10 +27,12 @@ _TRAFFIC = re.compile(
 )
 # Dense rates in NVIDIA's data sheets from Ampere on (A100, L40S, H100, H200): float16 as bfloat16,
 # TF32 half of it. Of what is added up, the number of products is known.
+_OTHERS = "other split products, by the data sheet's rates"
 _LIKE_IT = {
     "bf16x3": "`fp16x3` as fast as `bf16x3`, `tf32x3` and `bf16x6` half as fast",
     "tf32x3": "`bf16x6` as fast as `tf32x3`, `fp16x3` and `bf16x3` twice as fast",
 }
+_LIKE_BF16X3 = (_OTHERS, "`fp16x3` as fast as `bf16x3`, `bf16x6` half as fast")
 WELL_USED = 0.6  # of the memory rate: below it, traffic is not the limit; as the judge has it
 
 
@@ -53,16 +55,26 @@ class Rates:
         if self.bytes_per_s:
             found.append(("measured copy rate", f"{self.bytes_per_s / 1e9:.2g} GB/s"))
         if self.products:
-            rates = (f"{name} {rate / 1e12:.3g}" for name, rate in self.products.items())
-            name = "measured rates of products by arithmetic, TFLOP/s"
-            return [(each, _plain(value)) for each, value in found] + [(name, ", ".join(rates))]
+            rates = (f"{name} {flop_rate(rate)}" for name, rate in self.products.items())
+            told = [(name, _plain(value)) for name, value in found]
+            told.append(("measured rates of products by arithmetic", ", ".join(rates)))
+            return told + ([_LIKE_BF16X3] if "bf16x3" in self.products else [])
         if self.flops_per_s:
             name = f"measured rate of products{f' ({self.kind})' if self.kind else ''}"
             found.append((name, f"{self.flops_per_s / 1e12:.2g} TFLOP/s"))
         told = [(name, _plain(value)) for name, value in found]
         if self.flops_per_s and self.kind in _LIKE_IT:
-            told.append(("other split products, by the data sheet's rates", _LIKE_IT[self.kind]))
+            told.append((_OTHERS, _LIKE_IT[self.kind]))
         return told
+
+
+def flop_rate(per_s: float) -> str:
+    """A rate of arithmetic with its unit.
+
+    >>> flop_rate(4e10), flop_rate(1.2e14)
+    ('40 GFLOP/s', '120 TFLOP/s')
+    """
+    return f"{per_s / 1e9:.3g} GFLOP/s" if per_s < 1e12 else f"{per_s / 1e12:.3g} TFLOP/s"
 
 
 def _plain(value: str) -> str:
@@ -159,22 +171,22 @@ def ceilings(
 
 
 def operation_lines(reference: ReferenceCost | None) -> tuple[str, list[str]]:
-    """The case that takes eager longest, and a line for each of its operations.
+    """The case that takes eager longest, if there are several, and a line for each operation.
 
     >>> cost = CaseCost(name="large", time_ms=2.0, moved_bytes=8, flops=0, bytes_per_s=1e9,
     ...     flops_per_s=None, bound="memory", operations=(OperationCost(
     ...     name="relu", shapes=((4, 8),), calls=2, time_ms=1.5, moved_bytes=3_000_000),))
     >>> operation_lines(ReferenceCost(cases=(cost,)))
-    ('large', ['75 %, 1.5 ms: 2 calls of `relu` of [4, 8], 3 MB (2 GB/s)'])
+    ('', ['75 %, 1.5 ms: 2 calls of `relu` of [4, 8], 3 MB (2 GB/s)'])
     """
     if reference is None or not any(cost.operations for cost in reference.cases):
         return "", []
     slowest = max(reference.cases, key=lambda cost: cost.time_ms)
-    total = sum(each.time_ms for each in slowest.operations) + slowest.others_ms
-    lines = [_operation(each, total) for each in slowest.operations]
-    if slowest.others_ms >= _TOLD * total:
-        lines.append(f"{100 * slowest.others_ms / total:.0f} %: other operations")
-    return case_text(slowest.name), [line for line in lines if line]
+    lines = [_operation(each, slowest.time_ms) for each in slowest.operations]
+    if slowest.others_ms >= _TOLD * slowest.time_ms:
+        lines.append(f"{100 * slowest.others_ms / slowest.time_ms:.0f} %: other operations")
+    named = "" if len(reference.cases) == 1 else case_text(slowest.name)
+    return named, [line for line in lines if line]
 
 
 def _operation(cost: OperationCost, total_ms: float) -> str:
@@ -187,12 +199,17 @@ def _operation(cost: OperationCost, total_ms: float) -> str:
     said += f"`{cost.name}`{f' of {shapes}' if shapes else ''}, "
     seconds = cost.time_ms / 1e3
     if cost.flops:
-        said += f"{cost.flops / 1e9:.3g} GFLOP ({cost.flops / seconds / 1e12:.3g} TFLOP/s), "
+        said += f"{cost.flops / 1e9:.3g} GFLOP ({flop_rate(cost.flops / seconds)}), "
     return said + f"{cost.moved_bytes / 1e6:.3g} MB ({cost.moved_bytes / seconds / 1e9:.3g} GB/s)"
 
 
+def _of(case: str) -> str:
+    """The start of a line; the only case of a task needs no name."""
+    return "" if case == ONLY_CASE else f"{case_text(case)}: "
+
+
 def _estimate(cost: CaseCost) -> str:
-    return f"{case_text(cost.name)}: PyTorch eager about {cost.time_ms:.3g} ms (no interval yet)"
+    return f"{_of(cost.name)}PyTorch eager about {cost.time_ms:.3g} ms (no interval yet)"
 
 
 def _limits(cost: CaseCost) -> str:
@@ -209,12 +226,12 @@ def _limits(cost: CaseCost) -> str:
         f"{binding} sets the ceiling, {least_ms:.3g} ms, "
         f"{cost.time_ms / least_ms:.3g} times as fast as eager"
     )
-    return f"limits of {case_text(cost.name)}: {'; '.join(found)}"
+    return f"{_of(cost.name)}limits: {'; '.join(found)}"
 
 
 def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
     own, share = case.times_ms["candidate"].value, case.speed_of_light
-    said = f"{case_text(case.name)}: {name} {case.times_ms[baseline].value:.3g} ms"
+    said = f"{_of(case.name)}{name} {case.times_ms[baseline].value:.3g} ms"
     if tells_best:
         said += f", the best program {own:.3g} ms"
         said += f" ({100 * share:.0f} % of the ceiling's rate)" if share else ""
@@ -235,7 +252,7 @@ def _judged_limits(case: CaseResult, judged: str, rates: Rates) -> list[str]:
         found.append(f"arithmetic {arithmetic[0] / 1e9:.3g} GFLOP, {at}{how}")
     if least:
         found.append(f"{'memory' if is_memory else 'arithmetic'} sets the ceiling, {least}")
-    return [f"limits of {case_text(case.name)}: {'; '.join(found)}"] if found else []
+    return [f"{_of(case.name)}limits: {'; '.join(found)}"] if found else []
 
 
 def _limit(

@@ -265,12 +265,12 @@ class Prompted:
         tells = memory is not Memory.CLEAN
         lines = ceilings(best, context.baseline, said, context.reference, tells_best=tells)
         case, operations = operation_lines(context.reference)
-        told = {"lines": lines, "case": case, "operations": operations}
+        ceiling = self.text("ceiling", lines=lines, case=case, operations=operations)
         return [
             Section(name="task", head=self.task_text(context)),
             Section(name="contract", head=self._rules(context, language, best)),
             Section(name="device", head=self.text("device", facts=facts)),
-            *([Section(name="ceiling", head=self.text("ceiling", **told))] if lines else []),
+            *([Section(name="ceiling", head=ceiling)] if lines else []),
         ]
 
     def task_text(self, context: Context) -> Quoted:
@@ -287,14 +287,14 @@ class Prompted:
     def _rules(self, context: Context, language: str, judged: Evaluation | None) -> Quoted:
         """The requirements on a program, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
-        operation = operation_of(task.category, task.source)
+        operation, cost = operation_of(task.category, task.source), context.reference
         return self.text(
             "contract",
             language=language,
             task=task,
             tunes=context.tunes,
             instances=INSTANCES,
-            rule=Rule.of(task, judged),
+            rule=Rule.of(task, judged, cost.longest_sum if cost else 0),
             longest=LONGEST,
             multiplies=operation in ("", *PRODUCTS),
             coarse=operation == "convolution" and device.get("eager_convolutions") == "tf32",

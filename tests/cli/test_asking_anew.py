@@ -116,6 +116,19 @@ def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     assert "HAND = 'first'" in prompts(tmp_path / "next")[0].read_text()
 
 
+def test_the_first_prompt_has_the_costs_that_a_judge_elsewhere_found(evolve, tmp_path: Path):
+    create(evolve, "mine", "search=single", "operators=rewrite_full")
+    assert judged(evolve, tmp_path, "mine") == []
+    ask(evolve, "mine")
+    said = prompts(tmp_path / "out")[0].read_text()
+    assert "- PyTorch eager about 2 ms (no interval yet)." in said
+    assert "memory sets the ceiling, 0.2 ms, 10 times as fast as eager" in said
+    assert "- 100 %, 2 ms: `relu`, 80 MB (40 GB/s)" in said
+    assert "- device: Synthetic 9000" in said
+    create(evolve, "next", "search=single", "operators=rewrite_full", "warm_start=mine")
+    assert "Synthetic 9000" not in evolve("prompt", "next").stdout  # nothing is judged there
+
+
 def test_a_run_by_hand_goes_on_without_a_model_when_it_is_resumed(evolve, tmp_path: Path):
     with_seed(tmp_path)
     create(evolve, "mine", "operators=[seed,rewrite_full]", "search=single")

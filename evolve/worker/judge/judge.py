@@ -45,6 +45,7 @@ from evolve.worker.judge.audit import Finding, audit, conditions_of
 from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
+from evolve.worker.judge.reference_cost import reference_cost
 from evolve.worker.judge.source_text import explain, require_model, require_text
 from evolve.worker.judge.stages import (
     EQUAL_UP_TO,
@@ -197,8 +198,8 @@ class Judge:
         """The reference's time by operation, and the device's limits (`ReferenceCost` as JSON)."""
 
         def measured(warm: PreparedTask) -> ReferenceCost:
-            found = self._speed_of_light.reference(warm, self._timekeeper.reference_s(warm))
-            return replace(found, device=eager_rounding.described(warm, self.session))
+            parts = self.session, self._timekeeper, self._speed_of_light
+            return reference_cost(warm, *parts, self.launcher.tier)
 
         return self._admission.within(task, self._room_to_check, measured).to_json()
 

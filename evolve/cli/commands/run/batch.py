@@ -68,6 +68,7 @@ class Asked:
     judge: "Judge | None" = None
     known: int = 0
     reason: str = ""
+    verifies: bool = False
 
     def answers(self, search: "Search", ticket: "Ticket") -> bool:
         """Tell the ticket the verdict of the database, if there is one."""
@@ -90,7 +91,8 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
             f"{count_text(asked.known, 'verdict')} of {asked.judge.device_class} known to this "
             "database already, and told"
         )
-    if not asked.tickets and len(first) < 2:  # an audit alone gives nothing to start from
+    is_start = len(first) > 1 and not asked.verifies  # an audit alone gives nothing to start from
+    if not asked.tickets and not is_start:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason:
         yield f"no more than these: {asked.reason}"
@@ -138,7 +140,8 @@ def verification(search: "Search") -> Asked:
     from evolve.search.execution.verification import verify_champion
     from evolve.search.verdicts import waiting_tickets
 
-    asked = Asked(reason="there is no program to verify, or the best one is verified")
+    why = "there is no program to verify, or the best one is verified"
+    asked = Asked(reason=why, verifies=True)
     waiting = [ticket for ticket in waiting_tickets(search) if ticket.operator == VERIFY]
     signals.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets), waiting))
     asked.reason = "" if asked.tickets else asked.reason
