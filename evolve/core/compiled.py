@@ -73,7 +73,7 @@ class CompiledCase:
         timed: whether its time counts.
         code: the output code.
         arguments: of the code, in order.
-        mutated: names of buffers that the first outputs are the new values of.
+        mutated: names of arguments that the first outputs are the new values of.
         outcome: an expression of forward's result, over `output[0]`, the first after those, ...
     """
 

@@ -8,12 +8,14 @@ reductions that it cuts in two.
 """
 
 import importlib.util
+import re
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
+from evolve.core.task import Task
 from evolve.worker.build.inductor import compile_model, settings
 
 for name in ("yaml", "jinja2"):
@@ -156,6 +158,22 @@ def test_a_seed_of_another_structure_computes_the_same(name, variant, tmp_path):
             made += 1
             found.require_equal(source, tmp_path / f"{rewrite}_{made}.py")
     assert made
+
+
+def test_a_seed_changes_the_buffers_that_its_reference_changes(worker):
+    source = REFERENCES["convolution"].task + (
+        "\ndef get_inputs():\n    return [torch.randn(8, 3, 34, 34)]\n"
+        "\ndef get_init_inputs():\n    return []\n"
+    )
+    task = Task(name="training", source=source)
+    (answer,) = worker.ask("compiled", task=task.to_json(), variants=["default"]).values()
+    seed = convert(source, "training", Compiled.from_json(answer["compiled"]))
+    verdict = worker.ask("evaluate", task=task.to_json(), source=seed, fidelity="screen")
+    assert verdict["status"] == "correct", verdict["feedback"]
+    wrong = re.sub(r"self\.bn\.running_mean\.copy_\(.*\)", "pass", seed)
+    assert wrong != seed
+    verdict = worker.ask("evaluate", task=task.to_json(), source=wrong, fidelity="screen")
+    assert verdict["status"] == "wrong_value", verdict["feedback"]
 
 
 def _imported(path):

@@ -8,6 +8,7 @@ process that has compiled nothing before, where torch misses a module of its own
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -170,6 +171,41 @@ def test_references_are_compiled_where_the_compiler_is_imported_already(tmp_path
         assert ahead.process.pid in {zygote.pid for zygote in judge.launcher.zygotes()}
     finally:
         judge.close()
+
+
+CHANGING = replace(
+    FRAGILE,
+    name="changing",
+    source="""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bn = nn.BatchNorm2d(4)
+
+    def forward(self, x, cache):
+        cache[0].add_(x.mean())
+        return torch.relu(self.bn(x))
+
+def get_inputs():
+    return [torch.randn(2, 4, 8, 8), [torch.zeros(5)]]
+
+def get_init_inputs():
+    return []
+""",
+)
+
+
+def test_the_code_of_a_reference_tells_the_buffers_and_inputs_that_it_changes(worker):
+    (answer,) = worker.ask("compiled", task=CHANGING.to_json(), variants=["default"]).values()
+    (case,) = Compiled.from_json(answer["compiled"]).cases
+    sources = {argument.name: argument.source for argument in case.arguments}
+    assert {sources[name] for name in case.mutated} == {
+        *(f"bn.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")),
+        "cache[0]",
+    }
 
 
 def test_a_variant_that_nobody_knows_is_refused_in_words(worker):

@@ -313,15 +313,20 @@ def _literal(constant: torch.Tensor) -> str:
 
 
 def _outcome(exported: Any) -> tuple[tuple[str, ...], str]:
-    """Names of buffers that forward changes, and an expression of its result."""
+    """Names of arguments that forward changes, and an expression of its result."""
     from torch.export.graph_signature import OutputKind
     from torch.utils._pytree import tree_unflatten
 
     specs = exported.graph_signature.output_specs
-    others = {s.kind for s in specs} - {OutputKind.BUFFER_MUTATION, OutputKind.USER_OUTPUT}
-    if others:
-        raise UsageError("the reference writes to its inputs or parameters")
-    mutated = tuple(s.target for s in specs if s.kind is OutputKind.BUFFER_MUTATION)
+    changes = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+    if {s.kind for s in specs} - {*changes, OutputKind.USER_OUTPUT}:
+        raise UsageError("the reference writes to its parameters")
+    buffers = {s.target: s.arg.name for s in exported.graph_signature.input_specs if s.target}
+    mutated = tuple(
+        buffers[s.target] if s.kind is OutputKind.BUFFER_MUTATION else s.target
+        for s in specs
+        if s.kind in changes
+    )
     count = sum(s.kind is OutputKind.USER_OUTPUT for s in specs)
     tree = tree_unflatten([_Place(at) for at in range(count)], exported.call_spec.out_spec)
     return mutated, repr(tree)

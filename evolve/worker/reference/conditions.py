@@ -79,10 +79,14 @@ class Bound(nn.Module):
     def __init__(self, model: nn.Module, conditions: Conditions) -> None:
         super().__init__()
         self.model = model
-        self._conditions = conditions
+        self.conditions = conditions
 
     def forward(self, *arguments: Any) -> Any:
-        return call(self.model, self._conditions, arguments)
+        return call(self.model, self.conditions, arguments)
+
+    def unbound(self, arguments: Sequence[Any]) -> tuple[nn.Module, Sequence[Any]]:
+        """The model itself, and these without the state behind them."""
+        return self.model, arguments[:-1] if self.conditions.state else arguments
 
 
 def call(model: Any, conditions: Conditions, arguments: Sequence[Any]) -> Any:

@@ -346,10 +346,14 @@ class Runner:
     def _write(
         self, channel: socket.socket, case: int, size: int, tree: bytes, variant: str
     ) -> None:
-        if isinstance(self._models[case], Bound):
-            raise ContractError("a reference that changes its state is not compiled")
-        _, inputs = tensor_buffer.Outline(tree, size).without_values(self._access.place)
-        inductor.write(case, self._models[case], inputs, variant)
+        model = self._models[case]
+        _, given = tensor_buffer.Outline(tree, size).without_values(self._access.place)
+        arguments: Sequence[Any] = given
+        if isinstance(model, Bound):
+            if model.conditions.grad:
+                raise ContractError("a reference that records gradients is not compiled")
+            model, arguments = model.unbound(given)
+        inductor.write(case, model, arguments, variant)
         messages.send_ack(channel)
 
     def _stage(

@@ -378,7 +378,7 @@ def _lines(reference: Reference, part: _Part) -> list[str]:
         if _BUFFER.match(argument.name):
             raise NotConvertible(f"{argument.source} has a name that the compiler uses itself")
     taken = set(reference.names)
-    prepared = {a.name: a.source if a.source in taken else _free(_local(a), taken) for a in inputs}
+    prepared = {a.name: _prepared(a, case, taken) for a in inputs}
     tensors = [*prepared.values(), *sources.values()]
     if not tensors:
         raise NotConvertible("the reference takes no tensor and has no state")
@@ -387,13 +387,20 @@ def _lines(reference: Reference, part: _Part) -> list[str]:
     body = Body(part.kernels, called, sources | prepared, f"{tensors[0]}.device")
     lines, outputs = body.lines(part.code.statements)
     updates = [
-        f"{_attribute(name)}.copy_({value})"
+        f"{sources[name]}.copy_({value})"
         for name, value in zip(case.mutated, outputs, strict=False)
     ]
     returned = outputs[len(case.mutated) :]
     outcome = re.sub(r"output\[(\d+)\]", lambda m: returned[int(m[1])], case.outcome)
     received = [line for argument in inputs for line in _received(argument, prepared)]
     return [*received, *lines, *updates, f"return {outcome}"]
+
+
+def _prepared(argument: Argument, case: CompiledCase, taken: set[str]) -> str:
+    """The name that the code has for an input; that of the caller's is kept if it is changed."""
+    if argument.name in case.mutated:
+        return _free(f"{_local(argument)}_read", taken)
+    return argument.source if argument.source in taken else _free(_local(argument), taken)
 
 
 def _is_constant(argument: Argument) -> bool:
