@@ -32,6 +32,7 @@ from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
+from evolve.search.execution.firing import too_late
 from evolve.search.execution.pipeline import LATE_S, Outcome
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
@@ -170,11 +171,15 @@ async def _end(task: "asyncio.Task[Any]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A stored run, its database, and how many verdicts of another run it begins with."""
+    """A stored run, its database, and how many verdicts of another run it begins with.
+
+    `notes` are lines on settings that its limits leave without an effect.
+    """
 
     run: RunRow
     location: str
     verdicts: int
+    notes: Sequence[str] = ()
 
 
 def create(config: Mapping[str, Any]) -> Created:
@@ -195,7 +200,9 @@ def create(config: Mapping[str, Any]) -> Created:
         if steps:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
-        return Created(run, store.location, len(steps))
+        parts = components.build_search(store, run, config).parts
+        notes = [*too_late(parts, components.build_termination(config))]
+        return Created(run, store.location, len(steps), [] if request.existing else notes)
 
 
 async def audit(

@@ -102,6 +102,12 @@ def arithmetic_share(evaluation: Evaluation) -> float:
     return int(found[1]) / 100 if found else 0.0
 
 
+def memory_share(evaluation: Evaluation) -> float:
+    """How near the first case's inputs and outputs are to the device's memory rate."""
+    found = _MEMORY.search(evaluation.feedback)
+    return int(found[1]) / 100 if found else 0.0
+
+
 def judged_best(context: Context) -> Evaluation | None:
     """The evaluation of the best program of the run, else of its newest correct one."""
     if context.elites:

@@ -98,6 +98,12 @@ def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     assert "def forward(self, x):" in prompt.read_text()
 
 
+def test_a_mechanism_that_a_run_by_hand_cannot_come_to_is_named_when_it_is_created(evolve):
+    said = create(evolve, "mine", "search=mcts", "selection.dead_stale=100")
+    assert "selection.dead_stale has no effect: it would first act at step 100" in said
+    assert "has no effect" not in create(evolve, "next", "search=mcts")
+
+
 def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     words = ("search=single", "operators=rewrite_full")
     refused = evolve("run", "task=./synthetic.py", *words)

@@ -230,8 +230,16 @@ def _caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> str:
         except OSError:
             continue
         if kind != "Instruction":
-            found[f"L{level}"] = size.replace("1024K", "1M")
+            found[f"L{level}"] = _megabytes(size)
     return ", ".join(f"{level} {size}" for level, size in found.items())
+
+
+def _megabytes(size: str) -> str:
+    """`1M` for `1024K`."""
+    kilobytes = size.removesuffix("K")
+    if not kilobytes.isdigit() or kilobytes == size or int(kilobytes) % 1024:
+        return size
+    return f"{int(kilobytes) // 1024}M"
 
 
 def _cpu_model() -> str:
