@@ -168,6 +168,7 @@ class Context:
         operator: the name that the operator is configured under, which its tickets carry.
         recalled: results of finished runs, as known at the start of the run.
         reference: the cost of the task's reference on the device; None if it is unknown.
+        note: of a person who watches the run, for models; empty without one.
     """
 
     task: Task
@@ -185,6 +186,7 @@ class Context:
     island: Sequence[Elite] | None = None
     recalled: Sequence[Recalled] = ()
     reference: ReferenceCost | None = None
+    note: str = ""
 
     @property
     def peers(self) -> Sequence[Elite]:
@@ -356,7 +358,8 @@ class Progress:
     hold the charges of calls, unknown outcomes at their reservation; `tokens_reserved` and
     `usd_reserved` the upper bound for running calls. `wall_time_s` includes the start of the
     command. `wall_time_reserved_s` and `device_time_reserved_s` are kept back: for another
-    evaluation, and for the verification of the best program.
+    evaluation, and for the verification of the best program. `stop_requested` says why a person
+    wants the run to end now; "" if none does.
     """
 
     proposals: int = 0
@@ -375,7 +378,7 @@ class Progress:
     best: Ratio | None = None
     evaluations_at_best: int = 0
     speed_of_light: float | None = None
-    stop_requested: bool = False
+    stop_requested: str = ""
 
 
 class TerminationRule(Protocol):

@@ -1,4 +1,4 @@
-"""The text of a task file from a `torch.nn.Module` class and the functions that make its inputs."""
+"""The text of a task file from a `torch.nn.Module` class or a function, and those of its inputs."""
 
 import builtins
 import inspect
@@ -9,6 +9,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.tasks.definitions import Definition, NoSource, find_definition, namespace
+from evolve.tasks.functions import ENTRY
 from evolve.tasks.values import import_of, import_of_module, literal
 
 NO_INIT_INPUTS = "def get_init_inputs():\n    return []\n"
@@ -16,33 +17,48 @@ FUTURE = "from __future__ import annotations"
 
 
 def task_source(
-    model: type, inputs: Callable[[], Any] | None, init_inputs: Callable[[], Any] | None = None
+    task: type | FunctionType,
+    inputs: Callable[[], Any] | None,
+    init_inputs: Callable[[], Any] | None = None,
 ) -> str:
-    """A self-contained module in the KernelBench convention.
+    """A self-contained task file: a module in the KernelBench convention, or a function task.
 
-    It holds the text of the class, as `Model`, of the functions, as `get_inputs` and
-    `get_init_inputs`, and of all that they use: constants, functions and classes of the user's own,
-    and imports of installed modules. Nothing is executed here.
+    It holds the text of the class as `Model`, or of the function as `reference`; of the functions
+    of its inputs, as `get_inputs` and `get_init_inputs`; and of all that they use: constants,
+    functions and classes of the user's own, and imports of installed modules. Nothing is executed
+    here.
 
     Args:
-        model: a subclass of `torch.nn.Module`, from a file or a notebook's cell.
-        inputs: a function without arguments that returns the list of `forward`'s arguments.
+        task: a subclass of `torch.nn.Module` or a function, from a file or a notebook's cell.
+        inputs: a function without arguments that returns the list of the arguments of `forward`
+            or of the function; for a function it may be a dict of arguments by name.
         init_inputs: the same for the constructor's; None: it has none.
 
     Raises:
         UsageError: something whose text cannot be had or that no text can stand for; the message
             names it and the remedy.
     """
-    _check_model(model)
+    is_class = isinstance(task, type)
+    if isinstance(task, type):
+        _check_model(task)
+    else:
+        _check_function(task)
     if inputs is None:
         raise UsageError(
-            f"inputs is not given: {model.__name__} is a class, so name the function that makes "
-            "the arguments of its forward, e.g. inputs=make_inputs"
+            f"inputs is not given: {task.__name__} is a {'class' if is_class else 'function'}, so "
+            "name the function that makes its arguments, e.g. inputs=make_inputs"
         )
-    text = _Text(model.__name__)
-    text.define(model, "Model", "task")
+    text = _Text(task.__name__)
+    text.define(task, "Model" if is_class else ENTRY, "task")
     text.define(_checked(inputs, "inputs"), "get_inputs", "inputs")
-    if init_inputs is None:
+    if not is_class:
+        if init_inputs is not None:
+            raise UsageError(
+                f"init_inputs={init_inputs!r} has no effect: {task.__name__} is a function, which "
+                "has no constructor; leave init_inputs out"
+            )
+        text.claim("Model", None, "task")  # the name of the class that is put around it
+    elif init_inputs is None:
         text.parts.append(NO_INIT_INPUTS)
     else:
         text.define(_checked(init_inputs, "init_inputs"), "get_init_inputs", "init_inputs")
@@ -55,6 +71,16 @@ def _check_model(model: type) -> None:
         raise UsageError(
             f"task={model.__name__}: the class is no torch.nn.Module; give one, or the path of a "
             "task file"
+        )
+
+
+def _check_function(task: FunctionType) -> None:
+    if task.__name__ == "<lambda>":
+        raise UsageError(f"task={task!r}: a lambda has no text of its own; write it with def")
+    if import_of(task.__name__, task):
+        raise UsageError(
+            f"task={task.__module__}.{task.__name__}: it is part of an installed package; write a "
+            "function that calls it"
         )
 
 
@@ -104,9 +130,9 @@ class _Text:
                 f"{field}={thing.__name__}: its source cannot be read ({error}); define it in a "
                 "file or a notebook's cell"
             ) from error
-        self._claim(name, thing, field)
+        self.claim(name, thing, field)
         if found.name != name:
-            self._claim(found.name, thing, field)
+            self.claim(found.name, thing, field)
         self._future |= found.postpones_annotations
         names = namespace(thing)
         for used in sorted(_used_names(found)):
@@ -114,7 +140,8 @@ class _Text:
         alias = f"\n\n{found.name} = {name}\n" if found.name != name else ""
         self.parts.append(found.text_as(name) + alias)
 
-    def _claim(self, name: str, value: Any, field: str) -> None:
+    def claim(self, name: str, value: Any, field: str) -> None:
+        """Raise UsageError if the name is bound to something else; from now on it is taken."""
         known = self._bound.setdefault(name, value)
         if known is not value:
             raise UsageError(
@@ -139,12 +166,12 @@ class _Text:
         imported = import_of_module(name, value) if isinstance(value, ModuleType) else None
         imported = imported or import_of(name, value)
         if imported:
-            self._claim(name, value, field)
+            self.claim(name, value, field)
             self._imports[imported] = None
         elif is_own and value.__name__ != "<lambda>":
             self.define(value, name, field)
         elif (text := literal(value)) is not None:
-            self._claim(name, value, field)
+            self.claim(name, value, field)
             if text.startswith("torch."):
                 self._imports["import torch"] = None
             self.parts.append(f"{name} = {text}\n")

@@ -458,6 +458,7 @@ def test_the_report_is_a_page_a_table_and_a_few_lines(capsys):
     assert all(float(row["compile_low"]) <= float(row["compile_high"]) for row in rows)
     assert all(float(row["candidate_ms_low"]) <= float(row["candidate_ms"]) for row in rows)
     assert {row["reason"] for row in rows} == {""}
+    assert all(row["judge"] and row["begun"][:2] == "20" for row in rows)
 
 
 def test_the_command_searches_a_shipped_task_and_leaves_a_report(evolve):

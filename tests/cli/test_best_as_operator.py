@@ -24,10 +24,16 @@ WRONG = as_kernel(elementwise("return x.abs()"))
 WEAK = {"name": "zeros", "passed_by": "default", "detail": "zeros pass its check"}
 
 
-def recorded_run(folder: Path, winner: str, device_class: str = "cpu: of a test", audit=()) -> None:
+def recorded_run(
+    folder: Path,
+    winner: str,
+    device_class: str = "cpu: of a test",
+    audit=(),
+    name: str | None = None,
+) -> None:
     """A finished run `demo` in the folder's database, won by that source."""
     task = example(RELU, "relu")
-    task = Task(name=task.name, source=task.source, seeds=(winner,))
+    task = Task(name=name or task.name, source=task.source, seeds=(winner,))
     (folder / "runs").mkdir()
     with Store.open(folder / "runs" / "evolve.db", create=True) as store:
         record(store, task, SyntheticEvaluator(device_class=device_class), audit=audit)
@@ -70,11 +76,21 @@ def test_a_module_is_written_where_a_file_is_named_or_nothing(evolve, tmp_path: 
     assert evolve("best").stdout == text
 
 
+def test_a_winner_for_a_suite_is_written_in_its_form(evolve, tmp_path: Path):
+    recorded_run(tmp_path, as_kernel(RELU), name="gpu_mode:pmpp_v2/relu_py")
+    done = evolve("best", "demo", "--as", "suite", "-o", "answers")
+    assert (done.returncode, done.stdout) == (0, "answers/submission.py\n")
+    text = (tmp_path / "answers" / "submission.py").read_text()
+    assert text.startswith("# Kernel for task gpu_mode:pmpp_v2/relu_py")
+    assert "def custom_kernel(data)" in text
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("words", "device_class", "said"),
     [
         (("--as", "torch-op", "-o", "kernel.py"), "cpu", "is a file"),
+        (("--as", "suite"), "cpu", "is of no suite"),
         (("-o", "my-kernel"), "cpu", "Python cannot import"),
         (("--as", "operator"), "cpu", "torch-op"),
         (("--as", "torch-op"), "a mystery", "which architecture"),

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Evaluation, Status
+from evolve.worker.base import shortage
 from evolve.worker.correctness import convolution
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.oracle import evaluate_truth
@@ -138,6 +139,36 @@ def test_what_a_model_on_the_gpu_takes_is_known_before_it_is_called():
     (case,) = load_task(replace(TASK, source=source), torch.device("cuda", 0)).cases
     packed = Packed([case.inputs(0)])
     assert extent_of(case, Outline(packed.trees[0], packed.size)).outputs == 4096 * 1024 * 4
+
+
+def test_where_memory_is_short_the_truth_is_of_the_cpu_unless_numbers_are_drawn():
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x) * 2 + x
+
+    class Dropped(Scaled):
+        def forward(self, x):
+            return torch.nn.functional.dropout(x, 0.5)
+
+    x = torch.randn(1 << 26, device="cuda")
+    wanted = torch.relu(x.double()) * 2 + x.double()
+    _, total = torch.cuda.mem_get_info()
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + x.nbytes) / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            evaluate_truth(Scaled(), [x], [x])
+        with shortage.alone(), pytest.raises(torch.OutOfMemoryError):
+            evaluate_truth(Dropped(), [x], [x])
+        torch.cuda.set_per_process_memory_fraction(
+            (torch.cuda.memory_reserved() + 3 * x.nbytes) / total
+        )
+        with shortage.alone():
+            truth = evaluate_truth(Scaled(), [x], [x])
+        assert truth.outputs[0].equal(wanted)
+        assert not truth.note
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def test_a_convolution_in_fp64_is_expected_of_a_gpu_as_of_a_cpu(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 import evolve
 from evolve.core.evaluation import Fidelity, Status
 from tests.library.conftest import SEARCH, program
-from tests.library.test_optimize import Scaled, make_inputs
+from tests.library.test_optimize import Scaled, make_inputs, scaled
 
 
 def test_a_text_and_a_file_have_the_same_verdict(judge, capfd):
@@ -29,8 +29,9 @@ def test_a_text_and_a_file_have_the_same_verdict(judge, capfd):
 
 
 def test_a_wrong_program_is_a_status(judge):
-    verdict = evolve.evaluate(program(None), Scaled, inputs=make_inputs, device="cpu")
-    assert (verdict.status, verdict.feedback) == (Status.WRONG_VALUE, "not equal")
+    for task in (Scaled, scaled):
+        verdict = evolve.evaluate(program(None), task, inputs=make_inputs, device="cpu")
+        assert (verdict.status, verdict.feedback) == (Status.WRONG_VALUE, "not equal")
 
 
 def test_several_programs_are_judged_at_once(judge):

@@ -5,6 +5,7 @@ Invariants:
    helpers, base classes, imports, closures and decorators that they use.
 2. What no text can stand for, or whose text cannot be had, is refused in one line.
 3. A class of a notebook's cell is found.
+4. A function is a task like a class.
 """
 
 import functools
@@ -20,6 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from evolve.core.errors import UsageError
+from evolve.tasks.functions import with_model
 from evolve.tasks.module_source import task_source
 from tests.library import helpers
 from tests.library.helpers import double as twice
@@ -114,6 +116,56 @@ def test_a_class_that_closes_over_values_is_a_task():
         return [torch.ones(2) * factor]
 
     assert outcome(executed(task_source(Local, inputs))).tolist() == [9.0, 9.0]
+
+
+def spread(x, *rest, scale=2.0, **options):
+    """A function whose name is not that of a task's function."""
+    return {"sum": sum(rest, twice(x)) * scale, "last": helpers_sum(options["last"])}
+
+
+def make_arguments():
+    return {"x": torch.full((2,), math.pi), "last": torch.ones(3), "scale": 0.5}
+
+
+def test_the_text_alone_gives_what_the_function_gives():
+    scope = executed(with_model(task_source(spread, make_arguments)))
+    expected = spread(**make_arguments())
+    found = outcome(scope)
+    assert found["sum"].equal(expected["sum"])
+    assert found["last"] == expected["last"]
+
+
+def test_a_list_gives_a_functions_arguments_by_place():
+    def inputs():
+        return [torch.ones(2), torch.ones(2)]
+
+    def added(x, y, alpha=3):
+        return x + alpha * y
+
+    scope = executed(with_model(task_source(added, inputs)))
+    assert outcome(scope).tolist() == [4.0, 4.0]
+
+
+def Model(x):
+    return x
+
+
+ODD_FUNCTIONS = {
+    "a lambda": (smaller, {}, ["task=", "lambda", "with def"]),
+    "of a package": (F.layer_norm, {}, ["torch.nn.functional.layer_norm", "write a function"]),
+    "without inputs": (spread, {"inputs": None}, ["inputs is not given", "spread is a function"]),
+    "with init_inputs": (spread, {"init_inputs": make_init_inputs}, ["init_inputs", "leave"]),
+    "of a model's name": (Model, {}, ["two different things that are called Model", "rename"]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_FUNCTIONS)
+def test_a_function_that_cannot_be_a_task_is_refused_with_the_remedy(kind):
+    function, given, said = ODD_FUNCTIONS[kind]
+    with pytest.raises(UsageError) as error:
+        task_source(function, **{"inputs": make_arguments, **given})
+    for words in said:
+        assert words in str(error.value)
 
 
 def cell(text: str) -> dict:

@@ -6,7 +6,7 @@ Invariants:
 2. Events come in the order: what precedes the run, its start, each verdict, its end.
 3. What ended early (an exception of the callback, Ctrl-C, a budget) goes on by the same name; no
    verdict is asked for twice.
-4. A class is a task like a file.
+4. A class and a function are tasks like a file.
 """
 
 import _thread
@@ -176,6 +176,19 @@ def test_a_class_is_a_task(judge):
     assert len(list(Path("runs/tasks").rglob("*.py"))) == 1
 
 
+def scaled(x, scale=SCALE):
+    return x.relu() * scale
+
+
+def test_a_function_is_a_task(judge):
+    result = evolve.optimize(scaled, inputs=make_inputs, name="function", **SEARCH)
+    assert (result.task.name, result.speedup) == ("scaled", 2.5)
+    assert "def reference(x, scale=SCALE)" in result.task.source
+    assert "return reference(x, scale)" in result.task.source
+    again = evolve.evaluate(program(1.5), str(next(Path("runs/tasks").rglob("*.py"))), device="cpu")
+    assert again.ratios["eager"].value == 1.5  # the file serves the command line too
+
+
 def test_a_callers_own_hydra_application_keeps_its_state(judge):
     with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
         evolve.optimize("./relu.py", **SEARCH)
@@ -184,6 +197,8 @@ def test_a_callers_own_hydra_application_keeps_its_state(judge):
 
 BAD = {
     "a task of another kind": ({"task": 3}, ["task=3", "torch.nn.Module class"]),
+    "a function of C": ({"task": torch.relu}, ["relu", "written with def"]),
+    "a function without inputs": ({"task": scaled}, ["inputs is not given", "scaled"]),
     "an instance": ({"task": Scaled()}, ["task=Scaled()", "not an instance"]),
     "no module": ({"task": dict}, ["task=dict", "no torch.nn.Module"]),
     "a class without inputs": ({"task": Scaled}, ["inputs is not given", "inputs=make_inputs"]),

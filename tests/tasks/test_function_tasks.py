@@ -100,6 +100,38 @@ def test_the_suites_rule_gives_a_verdict_of_its_own(tmp_path):
     assert judge_by_suite(plain, right, expected, inputs)  # KernelBench's
 
 
+OWN_TYPE_ONLY = {
+    "an operation": "torch.searchsorted(torch.ones(3, dtype=torch.float32), x)[x.numel():]",
+    "a table": "{torch.float32: 64}[x.dtype]",
+    "an assertion": "(_ for _ in ()).throw(AssertionError) if x.dtype != torch.float32 else 0",
+    "a compiler": "CompilationError.unless(x.dtype == torch.float32)",
+}
+OF_ONE_TYPE = """
+import torch
+from triton.errors import TritonError
+
+class CompilationError(TritonError):
+    @classmethod
+    def unless(cls, right):
+        if not right:
+            raise cls("no such type")
+
+def reference(x):
+    {statement}
+    return x * 2
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+"""
+
+
+@pytest.mark.parametrize("kind", OWN_TYPE_ONLY)
+def test_a_reference_that_takes_its_own_type_only_is_judged_by_its_outcome(tmp_path, kind):
+    case = case_of(tmp_path, OF_ONE_TYPE.format(statement=OWN_TYPE_ONLY[kind]))
+    assert verdict(case, lambda x: x * 2) is Status.CORRECT
+    assert verdict(case, lambda x: x * 2.1) is Status.WRONG_VALUE
+
+
 def test_a_file_with_a_model_is_no_function_task(tmp_path):
     text = (
         KEYWORDS + "\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"

@@ -3,7 +3,8 @@
 Invariants, on checkouts of our own text in the suites' form:
 - inputs are those of the tests' calls, fresh for each seed, and each kind of call is one case;
 - times are taken of the benchmark's inputs, up to a size;
-- files that are not of the form are named, and the others stay usable.
+- files that are not of the form are named, and the others stay usable;
+- a kernel with a runner that checks it is reference and start, with the inputs of the check.
 """
 
 import json
@@ -234,3 +235,88 @@ def test_its_rule_is_that_of_the_catalogue(kernelbench_x: Path):
     assert not suite_says(plain, lambda own: own * 1.01)
     assert suite_says(plain, lambda own: own * (1 + 1e-6))
     assert not suite_says(plain, lambda own: own.double())
+
+
+RUNNER = """
+import importlib.util
+import os
+
+TASK_DIR = "/not/there"
+os.chdir(TASK_DIR)
+SHAPES = [(4, 8), (2, 6), (4, 8)]
+
+def load_module():
+    raise RuntimeError("the runner's own way to load a kernel")
+
+def reference(x, out):
+    return x * 3
+
+def run_correctness():
+    import torch
+    mod = load_module()
+    for number, shape in enumerate(SHAPES):
+        try:
+            gen = torch.Generator(device="cuda").manual_seed(number)
+            x = torch.randn(*shape, device="cuda", generator=gen)
+            out = mod.prepared(torch.empty_like(x))
+            mod.tripled(x, out)
+            if not torch.allclose(out, reference(x, out), atol=1e-3, rtol=0.25):
+                return False, "too far"
+        except Exception as error:
+            return False, f"exception: {error}"
+    return True, None
+"""
+TRIPLED = """
+import torch
+
+def prepared(out):
+    return out
+
+def tripled(x, out):
+    prepared(out)
+    torch.mul(x, 3.0, out=out)
+
+def unused(x):
+    return x
+"""
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("arena")
+    for label, kernel in (
+        ("vllm/tripled", TRIPLED),
+        ("vllm/stuck", "def tripled(x, out):\n  1 / 0"),
+    ):
+        folder = root / "tasks/triton2triton" / label
+        write(folder / "config.yaml", "task_type: triton2triton\n")
+        write(folder / "source/kernel.py", kernel + "\ndef prepared(out):\n    return out\n")
+        runner = RUNNER.replace("mod.tripled(x, out)", "mod.tripled(x, out); mod.tripled(x, out)")
+        write(folder / "scripts/task_runner.py", runner)
+    write(root / "tasks/triton2triton/rocm/other/config.yaml", "task_type: triton2triton\n")
+    return root
+
+
+def test_the_calls_of_a_runners_check_are_inputs_of_its_kernel(arena: Path):
+    task = find_task("agent_kernel_arena:vllm/tripled", checkout=arena)
+    first, second = load_task(task).cases
+    assert (first.timed, second.timed) == (True, True)
+    assert [case.inputs(1)[0].shape for case in (first, second)] == [(4, 8), (2, 6)]
+    assert not first.inputs(1)[0].equal(first.inputs(2)[0])
+    x, out = first.inputs(1)
+    expected = first.expected(first.model(1), [x, out])
+    assert expected.reference[-1].equal(x * 3)  # what the kernel writes is judged
+    assert first.suite_check(x * 3.5, x * 3, [])[0]
+    assert not first.suite_check(x * 4, x * 3, [])[0]
+    (seed,) = task.seeds
+    assert "class ModelNew" in seed
+    assert "return tripled(x, out)" in seed
+
+
+def test_a_kernel_that_its_own_check_cannot_call_is_named(arena: Path):
+    with pytest.raises(UsageError, match="exception: division by zero"):
+        load_task(find_task("agent_kernel_arena:vllm/stuck", checkout=arena))
+    with pytest.raises(UsageError, match=r"has no scripts/task_runner\.py"):
+        find_task("agent_kernel_arena:rocm/other", checkout=arena)
+    found = suite_problems("agent_kernel_arena", path=str(arena))
+    assert [one.label for one in found] == ["rocm/other", "vllm/stuck", "vllm/tripled"]

@@ -28,7 +28,7 @@ class State(StrEnum):
     UNREADABLE = "unreadable"  # no task can be made of its files
 
 
-_NO_GPU = (
+NO_GPU = (
     "0 active drivers",
     "ATen_cuda",
     "CUDA",
@@ -102,7 +102,7 @@ async def _audited(label: str, task: Task, auditor: Auditor, has_gpu: bool) -> C
     try:
         weaknesses = await auditor.audit(task)
     except UsageError as error:
-        lacks = not has_gpu and any(sign in str(error) for sign in _NO_GPU)
+        lacks = not has_gpu and any(sign in str(error) for sign in NO_GPU)
         state = State.NEEDS_GPU if lacks else State.NOT_JUDGED
         return Checked(label, state, str(error), task.revision)
     if weaknesses is None:  # nothing is known then; the next call asks again

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from evolve.report.audit import weak_task_text
 from evolve.store.location import DEFAULT_STORE, folder_of
 from evolve.tasks.files import read_text
 
-TASKS = "tasks"  # folder beside a database with the texts of tasks that were classes
+TASKS = "tasks"  # folder beside a database with the texts of tasks that were classes or functions
 
 
 async def optimize_async(
-    task: str | os.PathLike[str] | type,
+    task: str | os.PathLike[str] | type | Callable[..., Any],
     *,
     inputs: Inputs = None,
     init_inputs: Inputs = None,
@@ -43,12 +43,12 @@ async def optimize_async(
     """Search for the fastest correct kernel of a task within a budget.
 
     Args:
-        task: a shipped task's name, the path of a task file, `kernelbench:1/40`, or a
-            `torch.nn.Module` class, whose text and all that it uses becomes a task file beside
-            the database.
-        inputs: if `task` is a class: a function without arguments that returns the list of
-            `forward`'s arguments.
-        init_inputs: the same for the constructor's; None: it takes none.
+        task: a shipped task's name, the path of a task file, `kernelbench:1/40`, a function, or a
+            `torch.nn.Module` class. The text of a function or class and all that it uses becomes
+            a task file beside the database.
+        inputs: if `task` is a class or a function: a function without arguments that returns the
+            list of the arguments of `forward` or of the function, or a dict by name for the latter.
+        init_inputs: the list of arguments of a class's constructor; None: it takes none.
         search: a preset (`conf/search`), such as `quick` or `kernel_smith`; None: the default.
         budget: wall time, such as `"10m"`, or limits by name, such as
             `{"usd": 5, "evaluations": 200}` (`termination.*` of the configuration); limits that it
@@ -91,7 +91,7 @@ async def optimize_async(
 
 async def evaluate_async(
     source: str | os.PathLike[str],
-    task: str | os.PathLike[str] | type,
+    task: str | os.PathLike[str] | type | Callable[..., Any],
     *,
     inputs: Inputs = None,
     init_inputs: Inputs = None,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeAlias
 
 from evolve.app.config.grammar import value_text
@@ -66,20 +67,21 @@ def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> di
 def task_word(task: Any, inputs: Inputs, init_inputs: Inputs, folder: Path) -> str:
     """The value for a task in a configuration: its name, or the path of its file.
 
-    The text of a class is written to a file of its own below `folder`, where later searches and
-    the command line find it again.
+    The text of a class or a function is written to a file of its own below `folder`, where later
+    searches and the command line find it again.
 
     Raises:
-        UsageError: it is no task, or the text of a class cannot be had.
+        UsageError: it is no task, or its text cannot be had.
     """
-    if isinstance(task, type):
+    if isinstance(task, type | FunctionType):
         text = task_source(task, inputs, init_inputs)
         folder = make_folder(folder / framed_digest("module", text)[:12], "store")
         return _local(str(write_text(folder / f"{task.__name__}.py", text)))
     if not isinstance(task, str | os.PathLike):
         raise UsageError(
-            f"task={task!r}: give the name of a shipped task, the path of a file, kernelbench:1/40 "
-            "or a torch.nn.Module class (not an instance of one)"
+            f"task={task!r}: give the name of a shipped task, the path of a file, "
+            "kernelbench:1/40, a function that was written with def, or a torch.nn.Module class "
+            "(not an instance of one)"
         )
     for name, value in (("inputs", inputs), ("init_inputs", init_inputs)):
         if value is not None:

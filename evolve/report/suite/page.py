@@ -56,7 +56,7 @@ def suite_csv(results: Sequence[TaskResult]) -> str:
             *("task", "title", "level", "category", "run", "state", "program", "step", "measured"),
             *("candidate_ms", "candidate_ms_low", "candidate_ms_high", *columns),
             *("speed_of_light", "weak", "reason"),
-            *("evaluations", "device_time_s", "wall_time_s"),
+            *("evaluations", "device_time_s", "wall_time_s", "device", "judge", "begun"),
         )
     )
     for result in results:
@@ -82,6 +82,8 @@ def _row(result: TaskResult, found: Found | None, baselines: Sequence[str]) -> l
     return [
         *(*row, result.weak, result.reason, result.evaluations),
         *(round(result.device_time_s, 3), round(result.wall_time_s, 3)),
+        *(result.environment.get("device", ""), result.evaluator_version),
+        run.created if run else "",
     ]
 
 

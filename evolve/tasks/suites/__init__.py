@@ -12,18 +12,32 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, Suite
+from evolve.tasks.suites.agent_kernel_arena import AgentKernelArena
+from evolve.tasks.suites.atrex import Atrex
+from evolve.tasks.suites.backendbench import BackendBench
 from evolve.tasks.suites.checkout import commit_of
+from evolve.tasks.suites.gpu_mode import GpuMode
 from evolve.tasks.suites.kernelbench import KernelBench
+from evolve.tasks.suites.kernelbench_hard import KernelBenchHard
 from evolve.tasks.suites.kernelbench_x import KernelBenchX
+from evolve.tasks.suites.multikernelbench import MultiKernelBench
+from evolve.tasks.suites.robust_kbench import RobustKBench
 from evolve.tasks.suites.shipped import Shipped
 from evolve.tasks.suites.tritonbench import TritonBenchG, TritonBenchT
 from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
 _OWN: dict[str, Callable[[], Suite]] = {
+    "agent_kernel_arena": AgentKernelArena,
+    "atrex": Atrex,
+    "backendbench": BackendBench,
     "flashinfer_bench": FlashinferBench,
+    "gpu_mode": GpuMode,
     "kernelbench": KernelBench,
+    "kernelbench_hard": KernelBenchHard,
     "kernelbench_x": KernelBenchX,
+    "multikernelbench": MultiKernelBench,
+    "robust_kbench": RobustKBench,
     "shipped": Shipped,
     "sol_execbench": SolExecBench,
     "tritonbench_g": TritonBenchG,

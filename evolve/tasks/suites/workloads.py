@@ -12,8 +12,8 @@ from evolve.core.task import Case
 from evolve.tasks.beside import MOST_BYTES
 from evolve.tasks.functions import NO_STATE, model_text
 from evolve.tasks.suites.checkout import folder_of, read_data, require_fetched
+from evolve.tasks.suites.listed import timed_cases
 
-MOST_TIMED = 6  # workloads of a task that are timed; the others are checked
 _ENTRY = "run"
 _OWN_FILES = frozenset(("definition.json", "workloads.json"))
 
@@ -201,14 +201,12 @@ def _located(root: Path, path: Path) -> Path:
 
 
 def _cases(chosen: Mapping[str, Any]) -> Iterator[Case]:
-    """All are checked; a few, from small to large, are timed, each for as many as it stands for."""
-    order = sorted(chosen, key=lambda name: sum(map(int, chosen[name]["axes"].values())))
-    count = min(MOST_TIMED, len(order))
-    timed = {order[(2 * number + 1) * len(order) // (2 * count)] for number in range(count)}
-    for name in chosen:
-        weight = len(order) / count if name in timed else 1.0
-        constants = {"WORKLOAD": name}
-        yield Case(name=name, constants=constants, weight=weight, timed=name in timed)
+    return timed_cases(
+        {
+            name: ({"WORKLOAD": name}, sum(map(int, one["axes"].values())))
+            for name, one in chosen.items()
+        }
+    )
 
 
 def _source(definition: Mapping[str, Any], first: str) -> str:

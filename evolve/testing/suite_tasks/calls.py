@@ -4,26 +4,21 @@ import ast
 import contextlib
 import importlib.util
 import inspect
-import io
-import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import numpy
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.checks import pairs
+from evolve.testing.suite_tasks.hosts import Host, TooLarge, as_program
 
 MOST_CALLS = 8  # that differ in shapes, types or plain arguments
 MOST_TIMED = 3
-_FACTORIES = ("empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros")
 Arguments = list[Any]
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -50,6 +45,17 @@ def bound_arguments(
         return [args, dict(kwargs)]
     bound.apply_defaults()
     return list(bound.arguments.values())
+
+
+def method_arguments(method: Callable[..., Any], given: Mapping[str, Any]) -> Arguments:
+    """The same of a method, without the object; one that takes anything takes nothing here."""
+    signature = inspect.signature(method)
+    bound = signature.bind(None, **given)
+    bound.apply_defaults()
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    (_, *names) = signature.parameters
+    kinds = {name: signature.parameters[name].kind for name in names}
+    return [bound.arguments[name] for name in names if kinds[name] not in open_ended]
 
 
 def input_groups(
@@ -83,14 +89,14 @@ def calls_in_tests(names: MutableMapping[str, Any], entry: str, tests: Path) -> 
         tests: file of the program.
 
     Raises:
-        ValueError: it calls the function with no arguments that give tensors alone.
+        ValueError: no call of it gives tensors alone, or writes to some.
     """
     recorder = _Recorder(names[entry], _known(names))
-    with _as_program(tests), _Host():
+    with as_program(), Host():
         exec(_compiled(tests), {**names, entry: recorder, "__name__": "tests"})
     found = list(recorder.calls.values())
     if not found:
-        raise ValueError(f"the tests make no call of {entry} that gives tensors alone")
+        raise ValueError(f"the tests make no call of {entry} that gives tensors")
     return found[:MOST_CALLS]
 
 
@@ -109,11 +115,11 @@ def calls_to_time(
         most_bytes: of any tensor that it makes, and that a call makes of them.
     """
     given = {**names, entry: _capture, "Performance_Metrics": _Metrics, "__name__": "benchmark"}
-    with _as_program(benchmark), _Host(most_bytes):
+    with as_program(), Host(most_bytes):
         exec(_compiled(benchmark), given)
         # A suite's runner gives the type, so it is given here.
         metrics = given["performance_metrics"](dtype=torch.float32)
-        with contextlib.suppress(_TooLarge):
+        with contextlib.suppress(TooLarge):
             metrics.get_input_tensors()
         calls = [_captured(metrics, tensors) for tensors in metrics.input_tensors]
     function, known = names[entry], _known(names)
@@ -135,7 +141,7 @@ def _spread(found: list[_Call], most: int) -> list[_Call]:
 class _Recorder:
     """A function that keeps the arguments of its calls, as they were before the call.
 
-    It leaves out calls that give something else than tensors, and those that are random.
+    It leaves out calls that neither give tensors nor write to some, and those that are random.
     """
 
     def __init__(self, function: Callable[..., Any], known: dict[str, bool]) -> None:
@@ -146,7 +152,8 @@ class _Recorder:
         before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
         kind = _kind(before)
-        if kind in self.calls or not _is_tensors(result):
+        gives = _is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
+        if kind in self.calls or not gives:
             return result
         if _repeats(self._function, before, self._known):
             self.calls[kind] = bound_arguments(self._function, *before)
@@ -170,7 +177,7 @@ def _captured(metrics: Any, tensors: Any) -> _Call | None:
     except _Captured as call:
         args, kwargs = call.args
         return args, kwargs
-    except _TooLarge:
+    except TooLarge:
         pass
     return None
 
@@ -187,7 +194,7 @@ def _fits(function: Callable[..., Any], call: _Call, most_bytes: int) -> bool:
     try:
         with torch.no_grad(), _Small(most_bytes):
             function(*args, **kwargs)
-    except _TooLarge:
+    except TooLarge:
         return False
     except FAILURES_OF_A_FUNCTION:
         return True  # it looks at values; its own faults show where it is called with them
@@ -195,7 +202,7 @@ def _fits(function: Callable[..., Any], call: _Call, most_bytes: int) -> bool:
 
 
 class _Small(TorchDispatchMode):
-    """Inside, an operation that makes a larger tensor raises _TooLarge."""
+    """Inside, an operation that makes a larger tensor raises TooLarge."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__()
@@ -205,7 +212,7 @@ class _Small(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         made = result if isinstance(result, list | tuple) else [result]
         if any(isinstance(one, Tensor) and one.nbytes > self._most_bytes for one in made):
-            raise _TooLarge
+            raise TooLarge
         return result
 
 
@@ -215,54 +222,6 @@ class _Metrics:
     def __init__(self, op_name: str = "", dtype: Any = None, **options: Any) -> None:
         self.op_name, self.dtype, self.kwargs = op_name, dtype, options
         self.input_tensors: list[Any] = []
-
-
-class _TooLarge(Exception):
-    """A tensor has more bytes than are allowed."""
-
-
-class _Host(TorchFunctionMode):
-    """Inside, `cuda` is the device on which inputs are made, and tensors have a largest size."""
-
-    def __init__(self, most_bytes: int | None = None) -> None:
-        super().__init__()
-        self._place = torch.get_default_device()
-        self._most_bytes = most_bytes
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = {name: self._here(value) for name, value in (kwargs or {}).items()}
-        if func is Tensor.cuda:
-            return args[0].to(self._place)
-        args = tuple(map(self._here, args))
-        if self._most_bytes is not None and getattr(func, "__name__", "") in _FACTORIES:
-            size = func(*args, **{**kwargs, "device": "meta", "generator": None, "out": None})
-            if size.nbytes > self._most_bytes:
-                raise _TooLarge
-        return func(*args, **kwargs)
-
-    def _here(self, value: Any) -> Any:
-        named = isinstance(value, str) and value.partition(":")[0] == "cuda"
-        if named or (isinstance(value, torch.device) and value.type == "cuda"):
-            return self._place
-        return value
-
-
-@contextlib.contextmanager
-def _as_program(path: Path) -> Iterator[None]:
-    """What a program changes for itself (paths, output, seeds) is changed in here only."""
-    seeds = [
-        (torch, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"),
-        (numpy.random, "seed"), (random, "seed"),
-    ]  # fmt: skip
-    before = list(sys.path)
-    with contextlib.ExitStack() as stack:
-        for module, name in seeds:
-            stack.enter_context(mock.patch.object(module, name))
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        try:
-            yield
-        finally:
-            sys.path[:] = before
 
 
 def _compiled(path: Path) -> Any:
@@ -292,12 +251,18 @@ def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) 
         results = []
         for _ in range(2):
             args, kwargs = _copied(call)
-            results.append(function(*args, **kwargs))
-        known[kind] = all(
-            bool(((some == own) | ((some != some) & (own != own))).all())
-            for _, some, own in pairs(*results)
-        )
+            result = function(*args, **kwargs)
+            results.append((args, kwargs) if result is None else result)
+        known[kind] = _is_same(*results)
     return known[kind]
+
+
+def _is_same(some: Any, own: Any) -> bool:
+    """Whether all tensors of two trees are equal; NaN is equal to NaN."""
+    return all(
+        bool(((one == other) | ((one != one) & (other != other))).all())
+        for _, one, other in pairs(some, own)
+    )
 
 
 def _copied(tree: Any) -> Any:

@@ -1,10 +1,10 @@
 """The suites' own rules of correctness; `suite_check` of a task file is one of them.
 
 They decide the verdict that is stored beside the strict one, and nothing else. Sources: the
-evaluators of KernelBench-X, flashinfer-bench and SOL-ExecBench.
+evaluators of the suites that each names.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,16 +23,41 @@ def completes() -> Check:
 
 def assert_close() -> Check:
     """KernelBench-X: 1e-5 in single and double precision, 5e-3 in half, integers exact."""
+    half = (5e-3, 5e-3)
+    return by_type((1e-5, 1e-5), {"float16": half, "bfloat16": half}, equal_nan=True)
+
+
+def by_type(
+    usual: tuple[float, float],
+    types: Mapping[str, tuple[float, float]] | None = None,
+    *,
+    integers: tuple[float, float] = _EXACT,
+    equal_nan: bool = False,
+    finite: bool = False,
+) -> Check:
+    """All elements are close, as `torch.allclose` has it.
+
+    Args:
+        usual: relative and absolute tolerance of floating tensors.
+        types: the same of certain types, by name.
+        integers: the same of integers; booleans are exact.
+        equal_nan: NaN is close to NaN.
+        finite: no element may be infinite or NaN.
+    """
 
     def allowed(own: Tensor) -> tuple[float, float]:
-        if not own.is_floating_point() and not own.is_complex():
+        name = str(own.dtype).removeprefix("torch.")
+        if own.dtype is torch.bool:
             return _EXACT
-        half = own.dtype in (torch.float16, torch.bfloat16)
-        return (5e-3, 5e-3) if half else (1e-5, 1e-5)
+        of_kind = usual if own.is_floating_point() or own.is_complex() else integers
+        return (types or {}).get(name, of_kind)
 
     def close(some: Tensor, own: Tensor) -> bool:
-        rtol, atol = allowed(own)
-        return torch.allclose(some, own, rtol, atol, equal_nan=True)
+        wide = torch.complex128 if own.is_complex() else torch.float64
+        x, y = some.to(wide), own.to(wide)
+        if finite and not bool(x.isfinite().all()):
+            return False
+        return torch.allclose(x, y, *allowed(own), equal_nan=equal_nan)
 
     return _each(close)
 
@@ -93,6 +118,18 @@ def matched(
         return is_capped and 1.0 - float(far.double().mean()) >= ratio
 
     return _each(close)
+
+
+def own(check_implementation: Callable[..., Any]) -> Check:
+    """GPU MODE: what the problem's own checker says about the input and the output."""
+
+    def check(output: Any, reference: Any, inputs: list[Any]) -> tuple[bool, str]:
+        del reference
+        found = check_implementation(inputs[0], output)
+        is_right, why = found if isinstance(found, tuple) else (not found, found)
+        return bool(is_right), str(why or "")
+
+    return check
 
 
 def _each(close: Callable[[Tensor, Tensor], bool]) -> Check:

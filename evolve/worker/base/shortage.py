@@ -1,8 +1,29 @@
-"""Errors that say that a device has no memory left."""
+"""Errors that say that a device has no memory left, and whether any can still become free."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 
 _SHORTAGES = ("out of memory", "alloc failed", "allocation failed")  # cuBLAS and cuDNN: the latter
+
+_ALONE = ContextVar("alone", default=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In it nothing else of this judge has memory that could become free by waiting."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
+
+def is_alone() -> bool:
+    """Whether this is within `alone`: who finds no memory has to do with less."""
+    return _ALONE.get()
 
 
 def is_short_of_memory(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ would take most of a judge's time.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
+from evolve.worker.base import shortage
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import CONVOLUTION, ByProducts, in_parts
@@ -36,10 +38,10 @@ from evolve.worker.correctness.tolerance import (
 )
 from evolve.worker.ipc.pytree import components, flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.placing import CPU, moved
 from evolve.worker.reference.seeding import generator, seeded
 from evolve.worker.reference.task_module import task_code, task_lock
 
-_MISSING_OPERATION = (RuntimeError, TypeError, ValueError, NotImplementedError)
 SENSITIVITY_STEP = 2.0**-24  # relative size of the least perturbation, that of an fp32 rounding
 _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
@@ -194,7 +196,7 @@ def copied(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
     except torch.OutOfMemoryError:
         raise  # is a RuntimeError too
-    except _MISSING_OPERATION:
+    except _failures():
         return model
 
 
@@ -248,6 +250,12 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
 
 
 @torch.no_grad()
+def _failures() -> tuple[type[Exception], ...]:
+    """What a reference raises in a type it is not written for; Triton's errors are of its own."""
+    own = getattr(sys.modules.get("triton.errors"), "TritonError", RuntimeError)
+    return (*FAILURES_OF_A_FUNCTION, own)
+
+
 def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
     """Outputs of the reference with parameters, inputs and new tensors in fp64.
 
@@ -258,7 +266,7 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
         outputs = _forward_in(torch.float64, model, inputs)
     except torch.OutOfMemoryError:
         raise  # is a RuntimeError too
-    except _MISSING_OPERATION as error:
+    except _failures() as error:
         return _fallback(model, inputs, reference, error)
     shapes = [[one.shape for one in several] for several in (outputs, reference)]
     if shapes[0] != shapes[1]:  # of a view as bytes, or if it depends on values
@@ -281,7 +289,7 @@ def _fallback(
         note = f"{reason}; judged by its outcome in fp32"
     except torch.OutOfMemoryError:
         raise  # is a RuntimeError too
-    except _MISSING_OPERATION:
+    except _failures():
         outputs, note = reference, f"{reason}; judged by its native outcome"
     return Truth(outputs=[_doubled(output) for output in outputs], note=note, runs=False)
 
@@ -399,6 +407,39 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _forward_in(
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+) -> list[Tensor]:
+    """The outcome with floating operands of a type; by the CPU if nothing else has memory for it.
+
+    A GPU of 80 GB has not enough for an input and an output of 6 GB each in fp64, with what lies
+    between them, beside a candidate that has both.
+    """
+    try:
+        return _made_in(dtype, model, inputs, mode)
+    except torch.OutOfMemoryError as error:
+        place = tensors_of([inputs, list(model.parameters())])[0].device
+        if not shortage.is_alone() or place == CPU:
+            raise
+        said = str(error)  # its frames hold gigabytes
+    torch.cuda.empty_cache()
+    try:
+        with _NoDraws():
+            made = _made_in(dtype, copy.deepcopy(model).to(CPU), moved(CPU, inputs), mode)
+    except Exception as error:  # if the model has tensors on its GPU, say: then there is no memory
+        raise torch.OutOfMemoryError(said) from error
+    return [output.to(place) for output in made]
+
+
+class _NoDraws(DispatchMode):
+    """An error where random numbers are drawn: another device draws others."""
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if torch.Tag.nondeterministic_seeded in operation.tags:
+            raise ValueError(f"{operation} draws random numbers")
+        return operation(*arguments, **options)
+
+
+def _made_in(
     dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
 ) -> list[Tensor]:
     operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)

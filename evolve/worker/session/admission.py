@@ -6,6 +6,7 @@ import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
+from evolve.worker.base import shortage
 from evolve.worker.base.feedback import plain
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.shortage import is_short_of_memory
@@ -76,6 +77,8 @@ class Admission:
             with self._budget.taken(amount), torch.no_grad():
                 if 0 < self._device.room < amount:
                     self._let_go()
+                    with shortage.alone():
+                        return work(warm)
                 return work(warm)
         except (torch.OutOfMemoryError, InfraFault, OSError):
             pass
@@ -89,7 +92,7 @@ class Admission:
     ) -> Made:
         """The same with all of the room, so beside nothing else that needs any."""
         try:
-            with self._budget.taken(self._device.room), torch.no_grad():
+            with self._budget.taken(self._device.room), torch.no_grad(), shortage.alone():
                 self._let_go()
                 warm = self.warm(task, purpose)
                 self._measure(warm)

@@ -16,7 +16,7 @@ from evolve.cli.args import add_run, add_store, parser
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
 from evolve.report.audit import findings_of, weak_task_text
-from evolve.report.text import baseline_name, one_line, printable, write_text
+from evolve.report.text import baseline_name, make_folder, one_line, printable, write_text
 
 if TYPE_CHECKING:
     from evolve.core.run_store import RunStore
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evolve.store import RunRow
     from evolve.store.champion import Champion
 
-MODULE, TORCH_OP = "module", "torch-op"
+MODULE, TORCH_OP, SUITE = "module", "torch-op", "suite"
 DONE, CHECK_FAILED = 0, 1
 _MACHINE = re.compile(r"x86_64|aarch64|arm64|ppc64le|s390x|riscv64")
 _CAPABILITY = re.compile(r"(?:^|sm_|capability )(\d+)\.?(\d)\b")
@@ -40,10 +40,12 @@ def main(words: Sequence[str]) -> int:
         if _form(options) == TORCH_OP:
             return _write_operator(store, run, options.output)
         text = standalone(store, run)
-        warning = _warning(run, winner_of(store, run))
-    if warning:
+        winner = winner_of(store, run)
+    if warning := _warning(run, winner):
         notify(warning)
-    if options.output:
+    if options.form == SUITE:
+        _write_for_suite(run, winner, text, Path(options.output or "."))
+    elif options.output:
         print(write_text(Path(options.output), text))
     else:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -56,21 +58,23 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "best",
         "Write a run's winner for use elsewhere: as one Python module, or as a folder with a "
-        "torch.library operator, a drop-in torch.nn.Module and their tests, which are run. "
+        "torch.library operator, a drop-in torch.nn.Module and their tests, which are run; or in "
+        "the form in which the task's suite takes answers. "
         "Exit status 0: written (and checked); 1: written, but a check failed.",
     )
     add_run(arguments)
     arguments.add_argument(
         "--as",
         dest="form",
-        choices=(MODULE, TORCH_OP),
+        choices=(MODULE, TORCH_OP, SUITE),
         help=f"the format (default: {TORCH_OP} where -o names a folder, else {MODULE})",
     )
     arguments.add_argument(
         "-o",
         "--output",
         metavar="PATH",
-        help="FILE.py or a new folder (default: standard output; a folder named after the task)",
+        help="FILE.py or a new folder (default: standard output; a folder named after the task; "
+        f"for {SUITE} the current folder)",
     )
     add_store(arguments)
     return arguments.parse_args(words)
@@ -78,9 +82,18 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 def _form(options: argparse.Namespace) -> str:
     is_file = options.output is None or options.output.endswith(".py")
-    if options.form == TORCH_OP and options.output is not None and is_file:
-        raise UsageError(f"-o {options.output} is a file; --as {TORCH_OP} writes a folder")
+    if options.form in (TORCH_OP, SUITE) and options.output is not None and is_file:
+        raise UsageError(f"-o {options.output} is a file; --as {options.form} writes a folder")
     return options.form or (MODULE if is_file else TORCH_OP)
+
+
+def _write_for_suite(run: "RunRow", winner: "Champion", text: str, folder: Path) -> None:
+    from evolve.report.export.suite_form import suite_files
+
+    for name, content in suite_files(run, winner, text).items():
+        path = folder / name
+        make_folder(path.parent, "-o")
+        print(write_text(path, content))
 
 
 def _write_operator(store: "RunStore", run: "RunRow", output: str | None) -> int:
