@@ -17,11 +17,11 @@ from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
+from evolve.app.estimate.reference import reference_of
 from evolve.app.frontend import Frontend
 from evolve.app.inputs import known_of, take_over
 from evolve.app.models import key_notes
 from evolve.app.recall import recalled_lines, with_recalled
-from evolve.app.reference import reference_of
 from evolve.app.session import search
 from evolve.app.validation import read_request
 from evolve.core.devices import device_kind

@@ -15,8 +15,8 @@ from typing import Any, TypeGuard, TypeVar
 from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
 from evolve.app.compiler_seeds import with_compiled
+from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
-from evolve.app.reference import reference_of
 from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
 from evolve.app.validation import read_request

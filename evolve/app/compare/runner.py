@@ -14,10 +14,10 @@ from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.diff import flatten
 from evolve.app.database import location_of, store_word
 from evolve.app.device import kind_of, start_evaluator
+from evolve.app.estimate.reference import reference_of
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
 from evolve.app.recall import refuse_recall
-from evolve.app.reference import reference_of
 from evolve.app.session import is_done, search
 from evolve.app.team import quotas
 from evolve.app.validation import Request, read_request

@@ -7,9 +7,9 @@ from contextlib import ExitStack, nullcontext
 
 from evolve.app.attach import attach
 from evolve.app.database import open_store
+from evolve.app.estimate.reference import reference_of
 from evolve.app.manual.files import ByHand
 from evolve.app.mcp.judging import LazyJudge
-from evolve.app.reference import reference_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.evaluation import PooledEvaluator

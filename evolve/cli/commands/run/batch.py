@@ -109,7 +109,7 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
 def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
     """Facts that a run created without a judge lacks: its task's audit, costs, compiler seeds."""
     from evolve.app.compiler_seeds import variants
-    from evolve.app.reference import wants_reference
+    from evolve.app.estimate.reference import wants_reference
     from evolve.evaluation.batch import audit_request, compiled_request, reference_request
 
     costs = [reference_request(run.task)] if wants_reference(run.config) else []
