@@ -107,7 +107,7 @@ class Prompted:
 
     language: str = "auto"
     prompt_tokens: int = 24_000
-    usual_tokens: int = 9_000
+    usual_tokens: int = 8_600
     top: int = 2
     top_everywhere: bool = False
     diverse: int = 1

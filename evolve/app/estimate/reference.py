@@ -28,20 +28,25 @@ async def reference_of(
 ) -> dict[str, Any] | None:
     """The cost as it is stored under `reference` (`ReferenceCost`); None if no prompt tells it.
 
-    Replay has no device for this: the cost known to the recorded run applies. A judge that fails at
-    it leaves it unknown, which a line says: no verdict depends on it.
+    A replay of a model's answers takes what the recorded run was told, and so does a replay of
+    verdicts, which has no device. A judge that fails at it leaves it unknown, which a line says: no
+    verdict depends on it.
     """
     if not wants_reference(config):
         return None
+    if config["llm"]["kind"] == "replay":
+        return _recorded(config, config["llm"]["run"])
     if not isinstance(evaluator, PooledEvaluator):
-        with Store.open(location_of(config), read_only=True) as store:
-            found: dict[str, Any] | None = store.run(config["device"]["run"]).config.get(
-                "reference"
-            )
-        return found
+        return _recorded(config, config["device"]["run"])
     try:
         with during("timing the reference by operation"):
             return (await evaluator.reference(task)).to_json()
     except (EvaluatorUnavailable, UsageError) as error:
         say(f"reference   its cost is unknown to prompts: {one_line(str(error))}")
         return None
+
+
+def _recorded(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    with Store.open(location_of(config), read_only=True) as store:
+        found: dict[str, Any] | None = store.run(name).config.get("reference")
+    return found
