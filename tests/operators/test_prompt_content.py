@@ -509,6 +509,14 @@ def test_answers_to_one_state_are_given_different_directions():
     assert "Several answers are drawn to this prompt" in several
 
 
+@pytest.mark.parametrize("limit", ["compute", "latency", "parallelism", "memory", ""])
+def test_directions_for_cpp_are_about_no_gpu(limit):
+    given = directions_for(Diagnosis(bottleneck=limit, category="matmul", language="cpp"))
+    assert given
+    assert not re.search(r"stages|programs per|shared memory|split operands", " ".join(given))
+    assert limit not in ("compute", "latency") or "whole vectors" in " ".join(given)
+
+
 def test_a_program_that_fails_is_put_right_and_not_sent_elsewhere():
     history = softmax_h100()
     wrong = next(a for a in history.attempts if a.status is Status.WRONG_VALUE)
