@@ -54,8 +54,7 @@ _IN_CPP: dict[str, tuple[str, ...]] = {
     Bottleneck.COMPUTE: (
         "fewer operations, by algebra",
         "whole vectors: contiguous inner loops without branches, and several accumulators",
-        "register blocking: a tile of results stays in registers, and each loaded operand serves "
-        "several of them",
+        "register blocking: a tile of results in registers, and several uses of each operand",
         "operands packed into blocks that fit the caches, where strides are long",
     ),
     Bottleneck.LATENCY: (
@@ -65,6 +64,7 @@ _IN_CPP: dict[str, tuple[str, ...]] = {
     ),
     Bottleneck.PARALLELISM: (
         "even work for all cores, by the outermost loop that has enough steps",
+        "a long sum in parts, one for each core, that are added in the end",
     ),
 }
 """In place of the above for programs in C++: there are no tiles, stages or programs of a grid."""
