@@ -15,6 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
 from evolve.app.compiler_seeds import with_compiled
+from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
 from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
@@ -213,7 +214,8 @@ class Bench:
             failure = str(error)
         else:
             try:
-                task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
+                task, facts = await self._unless_stopped(self._prepared(task, entry))
+                recorded |= facts
             except UsageError as error:
                 if not alone:
                     raise _Failed(str(error)) from error
@@ -228,14 +230,16 @@ class Bench:
             run = self._store.run(run.name)
         return run, recorded
 
-    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
-        """The task with the compiler's output for it, and the findings of its audit."""
+    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, dict[str, Any]]:
+        """The task with the compiler's output for it; its audit and the cost of its reference."""
         findings: Findings = []
         if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            compiled = await with_compiled(task, entry.config, self._evaluator, _nothing, _silently)
-            return compiled, findings
+            asked = entry.config, self._evaluator, _nothing, _silently
+            compiled = await with_compiled(task, *asked)
+            reference = await reference_of(*asked[:2], task, *asked[2:])
+            return compiled, {"audit": findings, "reference": reference}
         except EvaluatorUnavailable as error:
             raise _Failed(str(error)) from error
 
