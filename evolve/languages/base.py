@@ -97,8 +97,8 @@ class Language:
             that make the compiler's cache part of it.
         keep_builds: in a runner, have everything that a source builds in this process come from a
             build's folder, or go there. Arguments: source, folder or None, may build.
-        stubs: in a runner, the functions to replace so that kernels are skipped; their names are appended to
-            the list that is given.
+        stubs: in a runner, the functions to replace so that kernels are skipped; their names are
+            appended to the list that is given.
     """
 
     name: str
