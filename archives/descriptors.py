@@ -14,7 +14,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Describe
 from evolve.core.source.normalise import normalised_length
 from evolve.core.source.sketch import sketch
-from evolve.worker.judge.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
+from evolve.languages.descriptors import COMPUTE_PATTERN, MEMORY_ACCESS, PARALLELISM
 
 OTHER = "other"
 MISSING = "none"

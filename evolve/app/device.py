@@ -12,8 +12,9 @@ from evolve.app.database import location_of
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
-from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Evaluator
+from evolve.languages.base import Language
+from evolve.languages.registry import languages_in, listed, refusal
 
 if TYPE_CHECKING:
     from evolve.core.run_store import RunStore
@@ -104,15 +105,46 @@ def _has_driver_node() -> bool:
 
 
 def require_language(source: str, what: str, kind: str) -> None:
-    """Raise UsageError if a program's language cannot run on a kind of device."""
-    language, is_gpu = detect_language(source), device_kind(kind).is_gpu
-    if is_gpu and language is Language.CPP:
-        raise UsageError(
-            f"{what} is C++, which runs on the CPU: take device=cpu, or write it in Triton or "
-            "CUDA C++"
-        )
-    if not is_gpu and language is Language.CUDA:
-        raise UsageError(f"{what} is CUDA C++, which needs a GPU: device=cuda")
+    """Raise UsageError if a language of a program's kernels cannot run on a kind of device."""
+    found = languages_in(source)
+    for one in found:
+        if why := refusal(one, device_kind(kind)):
+            names = listed((each.title for each in found), "and")
+            mixed = f"it has kernels in {names}, and " if len(found) > 1 else ""
+            raise UsageError(f"{what}: {mixed}{why}")
+
+
+def require_installed(source: str, what: str, kind: str, python: str | None) -> None:
+    """See that a program's language can be built and run with what is installed here.
+
+    Args:
+        source: its text.
+        what: the program, for messages.
+        kind: of the device.
+        python: the interpreter that judges, None for this one.
+
+    Raises:
+        UsageError: it cannot.
+        EvaluatorUnavailable: the worker's interpreter does not answer.
+    """
+    for one in languages_in(source):
+        if why := _misfit(one, source, kind, python):
+            raise UsageError(f"{what} is in {one.title}: {why}")
+
+
+def _misfit(one: Language, source: str, kind: str, python: str | None) -> str:
+    """Why a program cannot be built or run with what is installed here; empty if nothing shows."""
+    if not device_kind(kind).is_gpu or not _has_driver_node():
+        return "" if python else one.missing_package()
+    from evolve.evaluation.host import examine_host
+    from evolve.worker.base.host_facts import major
+
+    facts = examine_host(python)
+    if why := facts["languages"].get(one.name, ""):
+        return str(why)
+    named = {gpu["capability"] for gpu in facts["torch"]["gpus"]}
+    cards = sorted(10 * major(each) + int(each.rpartition(".")[2]) for each in named)
+    return next(filter(None, (one.unfit_card(source, card) for card in cards)), "")
 
 
 async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.app.finding import MISSING, NOTE, OK, Finding
+from evolve.core.devices import CUDA
+from evolve.languages.registry import timed_on
 from evolve.worker.base.host_facts import major
 
 Facts = Mapping[str, Any]
@@ -125,8 +127,6 @@ def _versions(facts: Facts, lacking: str) -> Iterator[Finding]:
         f"{driver['cuda'] or 'unknown'}; torch {torch['version']} has CUDA "
         f"{torch['cuda'] or 'none'}",
     )
-    if not facts["triton"]:
-        yield Finding(lacking, "triton", "not installed: no Triton kernel runs; pip install triton")
     compiler = tools["c compiler"]
     yield Finding(
         OK if compiler else lacking,
@@ -136,6 +136,10 @@ def _versions(facts: Facts, lacking: str) -> Iterator[Finding]:
     for tool, consequence in WITHOUT.items():
         found = tools[tool]
         yield Finding(OK if found else NOTE, tool, found or f"not found: {consequence}")
+    usual = timed_on(CUDA)[0].name
+    for name, why in facts["languages"].items():
+        state = lacking if name == usual else NOTE
+        yield Finding(state if why else OK, name, why or "programs in it can be built")
     nvcc = tools["nvcc"].rpartition(", ")[2]
     if tools["nvcc"] and torch["cuda"] and major(nvcc) != major(torch["cuda"]):
         yield Finding(

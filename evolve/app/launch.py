@@ -32,6 +32,7 @@ from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
 from evolve.search.execution.pipeline import LATE_S, Outcome
+from evolve.search.steering import repeat
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
 
@@ -84,6 +85,8 @@ async def launch(
             for notice in store.notices:
                 frontend.say(notice)
             run = existing or _create(store, config, task, steps)
+            if not existing and (recorded := _replayed(config)):
+                repeat(store, run.id, store.run(recorded).id)
             frontend.say(f"run {run.name} in {store.location}{taken_over_text(len(steps))}")
             for line in recalled_lines({} if existing else config):
                 frontend.say(line)
@@ -130,6 +133,14 @@ def _opens(config: Mapping[str, Any]) -> bool:
         with Store.open(location_of(config), read_only=True) as store:
             return bool(store.run(config["device"]["run"]).config.get("opening"))
     return device_kind(kind_of(config)).is_gpu
+
+
+def _replayed(config: Mapping[str, Any]) -> str | None:
+    """The run whose steps a replay repeats; None where answers or verdicts are new."""
+    if config["device"]["kind"] != "replay":
+        return None
+    run: str = config["device"]["run"]
+    return run
 
 
 async def _prepared(

@@ -16,6 +16,7 @@ from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.evaluation import PooledEvaluator
 from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
+from evolve.search.termination import Raisable
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
@@ -44,13 +45,17 @@ async def search(
     Returns:
         How it ended: a run that is not finished can be resumed, also if the judge failed.
     """
-    rule = quotas.termination(store, run, config)
+    rule = Raisable(
+        config["termination"],
+        lambda limits: quotas.termination(store, run, {**config, "termination": limits}),
+    )
     engine = components.build_search(store, run, config, device_class=evaluator.device_class)
     for name in idle_limits(config):
         frontend.say(f"{name} has no effect: {WHY_IDLE}")
     for name in components.weak_limits(config):
         frontend.say(f"{name} has no effect: {components.WHY_WEAK}")
-    display = frontend.display(store, run, config, rule)
+    shown = {**config, "termination": rule.limits}  # as a person may change them
+    display = frontend.display(store, run, shown, rule)
     feed = Feed(components.build_trackers(config), run, frontend.say)
     stop_file = config["termination"]["stop_file"]
     pipeline = Pipeline(

@@ -25,12 +25,13 @@ def parser(verb: str, description: str) -> Parser:
     return Parser(prog=f"evolve {verb}", description=description)
 
 
-def add_store(target: argparse.ArgumentParser) -> None:
-    """The option that names the database."""
+def add_store(target: argparse.ArgumentParser, name: str = "--store") -> None:
+    """The option that names the database; `name` without dashes makes it an argument."""
     target.add_argument(
-        "--store",
+        name,
+        nargs=None if name.startswith("-") else "?",
         default=DEFAULT_STORE,
-        metavar="FILE",
+        metavar="STORE",
         help="the database, or postgresql://... (default: %(default)s in the current folder)",
     )
 

@@ -39,6 +39,7 @@ GROUPS = {
         "prompt": "the next request to a model, without sending it",
         "ask": "write a run's next prompts as files, for a person or an agent",
         "batch": "write a run's next evaluations to a file, for a device elsewhere",
+        "steer": "change a search that is under way: notes, parents, budget, pause, end",
         "tell": "take results into a run: verdicts, or replies to prompts",
     },
     "look": {

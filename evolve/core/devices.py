@@ -10,7 +10,6 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from evolve.core.errors import UsageError
-from evolve.core.program import Language
 
 GROUP = "evolve.devices"
 
@@ -26,7 +25,7 @@ class DeviceKind:
         is_gpu: whether there may be several of them, each with a worker, and whether compiling on
             the host leaves timing undisturbed.
         size: of a task's `SIZES`, taken if none is asked for.
-        languages: that are timed there.
+        languages: that run there and do not name this kind themselves (`evolve.languages`).
         baselines: that `evolve bench` measures winners beside, besides eager.
         descriptors: that verdicts have on no other kind.
         evaluation_s: seconds that an evaluation of a usual task takes, for forecasts.
@@ -37,8 +36,8 @@ class DeviceKind:
     factory: str
     is_gpu: bool
     size: str
-    languages: tuple[Language, ...]
     baselines: tuple[str, ...]
+    languages: tuple[str, ...] = ()
     descriptors: frozenset[str] = frozenset()
     evaluation_s: float = 10.0
 
@@ -49,7 +48,6 @@ CPU = DeviceKind(
     factory="evolve.worker.devices.cpu.device:CpuDevice",
     is_gpu=False,
     size="cpu",
-    languages=(Language.CPP, Language.TORCH),  # Triton's interpreter tells nothing about speed
     baselines=("compile",),
     descriptors=frozenset({"memory_bytes"}),
     evaluation_s=5.0,
@@ -60,7 +58,6 @@ CUDA = DeviceKind(
     factory="evolve.worker.devices.cuda.device:CudaDevice",
     is_gpu=True,
     size="gpu",
-    languages=(Language.TRITON, Language.CUDA, Language.TORCH),
     baselines=("eager_tf32", "compile"),
     descriptors=frozenset(  # of Triton kernels; of CUDA C++ the first three, and the coverage
         (
@@ -94,3 +91,8 @@ def device_kind(name: str) -> DeviceKind:
 def kind_of_class(device_class: str) -> str:
     """The name of the kind that a device class in a verdict is of; the CPU's for an unknown one."""
     return next((name for name in device_kinds() if device_class.startswith(name)), CPU.name)
+
+
+def device_kind_of(device_class: str) -> DeviceKind:
+    """The kind that a device class in a verdict is of; the CPU for an unknown one."""
+    return device_kinds()[kind_of_class(device_class)]

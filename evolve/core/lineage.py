@@ -17,6 +17,9 @@ REMEASURE = "remeasure"
 VERIFY = "verify"
 """Operator name of tickets that measure a contender again after it has won."""
 
+INJECTED = "injected"
+"""Operator name of tickets with a program that a person put into a search under way."""
+
 NO_PROPOSALS = (OPPONENT, VERIFY)
 """Operators whose tickets propose nothing: no limit on proposals counts them."""
 

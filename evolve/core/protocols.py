@@ -166,6 +166,7 @@ class Context:
         model: answers a request that names no model; None if none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
         recalled: results of finished runs, as known at the start of the run.
+        note: of a person who watches the run, for models; empty without one.
     """
 
     task: Task
@@ -182,6 +183,7 @@ class Context:
     tunes: bool = False
     island: Sequence[Elite] | None = None
     recalled: Sequence[Recalled] = ()
+    note: str = ""
 
     @property
     def peers(self) -> Sequence[Elite]:
@@ -353,7 +355,8 @@ class Progress:
     hold the charges of calls, unknown outcomes at their reservation; `tokens_reserved` and
     `usd_reserved` the upper bound for running calls. `wall_time_s` includes the start of the
     command. `wall_time_reserved_s` and `device_time_reserved_s` are kept back: for another
-    evaluation, and for the verification of the best program.
+    evaluation, and for the verification of the best program. `stop_requested` says why a person
+    wants the run to end now; "" if none does.
     """
 
     proposals: int = 0
@@ -372,7 +375,7 @@ class Progress:
     best: Ratio | None = None
     evaluations_at_best: int = 0
     speed_of_light: float | None = None
-    stop_requested: bool = False
+    stop_requested: str = ""
 
 
 class TerminationRule(Protocol):

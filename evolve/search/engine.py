@@ -10,10 +10,11 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT
+from evolve.core.lineage import INJECTED, OPPONENT
 from evolve.core.measurement import Ratio, missed_target
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
@@ -32,6 +33,7 @@ from evolve.core.protocols import (
     described,
 )
 from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import Steering, SteeringEvent, SteeringKind
 from evolve.core.source.tunables import render
 from evolve.search.archive_replay import submit
 from evolve.search.credit import CreditRule
@@ -178,6 +180,34 @@ class Search:
             return self._samples.popleft()
         asked = self.preview(models, operators)
         return None if asked is None else self._record(asked)
+
+    @property
+    def steering(self) -> Steering:
+        """What people have changed of the search so far."""
+        return self._proposer.steering
+
+    def steering_due(self) -> list[SteeringEvent]:
+        """Changes that the next step is to take (`take_steering`), in order."""
+        return self.store.steering(self.run.id, due=self._sequence)
+
+    def take_steering(
+        self, event: SteeringEvent, config: Mapping[str, Any] | None = None
+    ) -> Ticket | None:
+        """From the next step on an event holds, and another configuration of the run with it.
+
+        Returns:
+            The ticket of the event's program, if it has one. A crash before it is recorded that the
+            event was taken offers the program again, which is a duplicate then.
+        """
+        number = self._sequence
+        ticket = None
+        if event.kind is SteeringKind.PROGRAM:
+            ticket = self.offer(event.value, operator=INJECTED)
+        self.store.take_steering(self.run.id, event, number, config)
+        if config is not None:
+            self.run = replace(self.run, config=config)
+        self._proposer.steering = self.steering.after(event)
+        return ticket
 
     def is_tuning(self, ticket: Ticket) -> bool:
         """Whether it tries values of a known program, and is no step of the method of search."""

@@ -21,12 +21,14 @@ from evolve.core.protocols import (
 from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
 from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import steered
 from evolve.search.facts import RunFacts
 from evolve.search.methods import Method, shared_out
 from evolve.search.population import LivePopulation
 from evolve.search.schedule import Choice, Schedule, Scheduled, choices
 from evolve.store import RunRow, Ticket
 
+MAX_DRAWS = 8  # of parents, until none of them is banned
 MAX_PARENT_CHOICES = 16  # parents offered to an operator that declined the policy's choice
 
 _UNREADABLE = {
@@ -68,6 +70,7 @@ class Proposer:
     def __post_init__(self) -> None:
         self._methods = shared_out(self.methods, self.operators, self.selection)
         self.facts = RunFacts(self.store, self.run.id)
+        self.steering = steered(self.store.steering(self.run.id))
         self.declined: dict[str, str] = {}  # why operators had nothing to propose, the last time
         self._judged_on: Mapping[str, str] = {}
         self.tuning = {
@@ -233,17 +236,55 @@ class Proposer:
     def _parent_choices(
         self, choice: Choice, count: int, held: LivePopulation
     ) -> Iterator[tuple[Elite, ...]]:
-        """The policy's parents, then, should the operator decline them, the best few others.
+        """Those that a person has pinned, the policy's, then the best few others.
 
-        Without the second part a greedy policy would end a search as soon as there is nothing
-        left to do with the single best program. Those are of one island, the parent's first.
+        Each comes if the operator declines those before it. Without the last part a greedy policy
+        would end a search as soon as there is nothing left to do with the single best program.
+        Banned programs are left out.
         """
+        chosen = self._selected(choice, count, held)
+        pinned = self._pinned(held) if count else []
+        for main in pinned:
+            rest = (elite for elite in chosen if elite.program != main.program)
+            yield (main, *rest)[:count]
+        found = bool(pinned) or not self._is_banned(chosen)
+        if not self._is_banned(chosen):
+            yield chosen
+        for others in self._best_others(chosen, count, held) if count else ():
+            if not self._is_banned(others):
+                found = True
+                yield others
+        if not found:
+            yield ()  # every program is banned: a first version is made
+
+    def _selected(self, choice: Choice, count: int, held: LivePopulation) -> tuple[Elite, ...]:
+        """The policy's parents; drawn again if a person has banned one of them."""
         selection, _ = self._methods[choice.method]
         whose = f"{choice.method}:{choice.operator}" if choice.method else choice.operator
-        chosen = selection.select(held, count, self._rng(f"selection/{whose}", held.turn))
-        yield chosen
-        if not count:
-            return
+        chosen: tuple[Elite, ...] = ()
+        for draw in range(MAX_DRAWS):
+            name = f"selection/{whose}/{draw}" if draw else f"selection/{whose}"
+            chosen = selection.select(held, count, self._rng(name, held.turn))
+            if not self._is_banned(chosen):
+                break
+        return chosen
+
+    def _is_banned(self, parents: Sequence[Elite]) -> bool:
+        return any(elite.program in self.steering.banned for elite in parents)
+
+    def _pinned(self, held: LivePopulation) -> list[Elite]:
+        """The programs that a person has pinned, the one in turn first."""
+        known = (
+            held.elite(each) or self.store.elite(self.run.id, each) for each in self.steering.pinned
+        )
+        found = [elite for elite in known if elite is not None and elite.evaluations]
+        turn = held.turn % max(len(found), 1)
+        return found[turn:] + found[:turn]
+
+    def _best_others(
+        self, chosen: Sequence[Elite], count: int, held: LivePopulation
+    ) -> Iterator[tuple[Elite, ...]]:
+        """The best few programs beside the policy's choice, those of its island first."""
         own = held.island(chosen[0].program if chosen else None, held.turn)
         for group in [held] if own is None else [own, *held.islands.values()]:
             window = group[: MAX_PARENT_CHOICES + count]
@@ -280,6 +321,7 @@ class Proposer:
             model=card,
             operator=operator,
             recalled=self._recalled,
+            note=self.steering.note,
         )
 
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:

@@ -230,19 +230,98 @@ class Limit(Rule):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Rule):
-    """A STOP file was found."""
+    """A person has asked for the end, by a STOP file or by steering."""
 
     name: str = "stop"
 
     def used(self, progress: Progress) -> float:
-        return float(progress.stop_requested)
+        return float(bool(progress.stop_requested))
 
     def check(self, progress: Progress) -> str | None:
-        return "STOP file found" if progress.stop_requested else None
+        return progress.stop_requested or None
+
+
+class Raisable(Rule):
+    """A rule whose limits a person may raise while the run is under way.
+
+    Args:
+        limits: `termination.*` by name.
+        make: the rule of such limits.
+
+    Attributes:
+        limits: as they are now; changed in place, so that displays show them.
+    """
+
+    name = "raisable"
+
+    def __init__(
+        self, limits: Mapping[str, Any], make: Callable[[Mapping[str, Any]], Rule]
+    ) -> None:
+        self.limits = dict(limits)
+        self._make = make
+        self._rule = make(self.limits)
+
+    def raise_limit(self, added: str) -> None:
+        """Add an amount to a limit, as `evaluations=100` or `wall_time=30m`."""
+        self.limits.update(raised(self.limits, added))
+        self._rule = self._make(self.limits)
+
+    def used(self, progress: Progress) -> float:
+        return self._rule.used(progress)
+
+    def check(self, progress: Progress) -> str | None:
+        return self._rule.check(progress)
+
+    def usage(self, progress: Progress) -> dict[str, float]:
+        return self._rule.usage(progress)
+
+    def wall_time_left_s(self, progress: Progress) -> float:
+        return self._rule.wall_time_left_s(progress)
+
+
+BUDGETS = ("evaluations", "proposals", "tokens", "usd", "wall_time", "device_time")
+"""The limits that count what a run spends."""
+
+MOST_ADDED = 100
+"""How many times a limit may be added to it at once."""
+
+
+def raised(limits: Mapping[str, Any], added: str) -> dict[str, Any]:
+    """The limit that is changed by an amount that is added to it, as `evaluations=100`.
+
+    Raises:
+        UsageError: no amount, one that cannot be meant, or no limit to add to.
+    """
+    name, _, text = added.partition("=")
+    set_ones = [each for each in BUDGETS if limits.get(each) is not None]
+    if name not in set_ones:
+        raise UsageError(
+            f"budget {added!r} names no limit of the run; it has {', '.join(set_ones) or 'none'}, "
+            "and takes e.g. evaluations=100, usd=5 or wall_time=30m"
+        )
+    in_seconds = LIMITS[name].reserved_s is not None
+    old = parse_duration(limits[name]) if in_seconds else limits[name]
+    more = _amount(text, in_seconds=in_seconds, is_whole=LIMITS[name].is_whole)
+    if not 0 < more <= MOST_ADDED * old:
+        raise UsageError(
+            f"budget {added!r}: the amount must be above zero and at most {MOST_ADDED} times the "
+            f"limit, termination.{name}={limits[name]}"
+        )
+    return {name: format_duration(old + more) if in_seconds else old + more}
+
+
+def _amount(text: str, *, in_seconds: bool, is_whole: bool) -> float:
+    """The number in a text; not a number if there is none."""
+    try:
+        if in_seconds:
+            return parse_duration(text)
+        return int(text) if is_whole else float(text)
+    except (UsageError, ValueError):
+        return math.nan
 
 
 def from_config(config: Mapping[str, object]) -> AnyOf:
-    """The rule of `termination.*`: ends a run at the first limit, or on a STOP file.
+    """The rule of `termination.*`: ends a run at the first limit, or if a person asks for it.
 
     Args:
         config: limits by name, None if there is none; `all_of` holds limits that end the run

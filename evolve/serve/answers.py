@@ -3,7 +3,8 @@
 import time
 
 from evolve.core.evaluation import Evaluation, Status
-from evolve.core.program import Language, detect_language
+from evolve.languages.registry import detect_language
+from evolve.languages.torch import TORCH
 from evolve.serve.jobs import Job
 from evolve.serve.messages import JobAnswer, TaskAnswer, VerdictAnswer
 from evolve.serve.service import Findings, Service
@@ -81,12 +82,11 @@ def next_turn(evaluation: Evaluation, prompt: Quoted, source: str) -> str:
         source: its text, which the conversation holds already.
     """
     kind = detect_language(source)
-    language = "" if kind is Language.TORCH else kind.value
     wrong = evaluation.status is not Status.CORRECT
     job = render_prompt("repair") if wrong else render_prompt("rewrite_full", first=False)
     parts = (
         f"# Your last program\n\n{prompt}",
         job,
-        render_prompt("answer_program", language=language),
+        render_prompt("answer_program", kernels="" if kind is TORCH else kind.title),
     )
     return "\n\n".join(parts)

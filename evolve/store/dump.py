@@ -10,13 +10,16 @@ from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
 from evolve.core.records import Ticket
+from evolve.core.run_store.steering import SteeringKind
+from evolve.languages.registry import detect_language
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
-from evolve.store.tables import archive, lineage, requests, runs, stored_tickets
+from evolve.store.tables import archive, lineage, requests, runs, steering, stored_tickets
 
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
 _REPLY_NOT_REPEATABLE = ("latency_s", "attempts", "error")
+_WAITS = (SteeringKind.PAUSE, SteeringKind.CONTINUE)  # a replay does not wait
 _COUNTERS = (
     *("proposals", "tunings", "evaluations", "screens", "evaluations_at_best"),
     *("calls", "tokens", "usd"),
@@ -33,12 +36,13 @@ _NEXT = (
 
 
 def lines(database: Database, run_id: int, *, canonical: bool) -> Iterator[str]:
-    """The run, its programs and tickets in order, and its counters, one JSON object each."""
+    """The run, its programs and tickets in order, how it was steered, and its counters."""
     yield canonical_json(database.read(_run, run_id, canonical))
     after = -1
     while page := database.read(_page, run_id, after, canonical):
         yield from map(canonical_json, page)
         after = page[-1]["sequence"]
+    yield from map(canonical_json, database.read(_steering, run_id, canonical))
     yield canonical_json(database.read(_progress, run_id, canonical))
 
 
@@ -71,7 +75,7 @@ def _ticket_lines(
         yield {
             "kind": "program",
             "digest": program.digest,
-            "language": program.language,
+            "language": detect_language(program.source).name,
             "source": program.source,
         }
     line = _ticket(item) | {"offer": _offer(archive.of_ticket(connection, item.id))}
@@ -168,6 +172,18 @@ def _offer(told: tuple[Elite, Offer] | None) -> dict[str, Any] | None:
         "evicted": offer.evicted,
         "moves": dict(offer.moves),
     }
+
+
+def _steering(connection: Connection, run_id: int, canonical: bool) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for event in steering.events(connection, run_id):
+        line: dict[str, Any] = {"kind": "steering", "change": event.kind.value}
+        line |= {"value": event.value, "sequence": event.sequence}
+        if not canonical:
+            lines.append(line | {"time": event.time, "user": event.user})
+        elif event.sequence is not None and event.kind not in _WAITS:
+            lines.append(line)
+    return lines
 
 
 def _progress(connection: Connection, run_id: int, canonical: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import Attempt, Elite, Offer, Progress, Trial
 from evolve.core.records import Allowance, Arm, AuditEntry, Cost, Credit, Judge, RunRow, Ticket
 from evolve.core.run_store import ArchiveReads, LineageReads, Recorded, RunReads, TicketReads
+from evolve.core.run_store.steering import SteeringEvent
 from evolve.store import dump, maintenance
 from evolve.store.database.backend import Database
 from evolve.store.location import folder_of
@@ -33,6 +34,7 @@ from evolve.store.tables import (
     quotas,
     requests,
     runs,
+    steering,
     stored_tickets,
     warm_start,
 )
@@ -78,6 +80,12 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
 
     def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
         return self._database.read(audit_log.newest, limit, run)
+
+    def steering(self, run: int, due: int | None = None) -> list[SteeringEvent]:
+        return self._database.read(steering.events, run, due)
+
+    def steering_counts(self, run: int) -> tuple[int, int]:
+        return self._database.read(steering.counts, run)
 
     # Tickets
 

@@ -11,13 +11,14 @@ from evolve.core.model import ModelReply, ModelRequest, ReplyStatus, Reservation
 from evolve.core.protocols import Elite, Failed, Offer, Proposal
 from evolve.core.records import Credit, Pruned, Quota, RunRow, Ticket
 from evolve.core.run_store import RunWrites, TicketWrites, Upkeep
+from evolve.core.run_store.steering import SteeringEvent, SteeringKind
 from evolve.core.task import Task
 from evolve.store import copying
 from evolve.store.database import schema
 from evolve.store.database.backend import Database
 from evolve.store.opening import exists, open_database
 from evolve.store.queries import Queries
-from evolve.store.tables import audit_log, quotas, runs, tickets, warm_start
+from evolve.store.tables import audit_log, quotas, runs, steering, tickets, warm_start
 
 
 class Store(Queries, RunWrites, TicketWrites, Upkeep):
@@ -84,6 +85,20 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
 
     def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
         self._database.write(runs.reconfigure, run, self._owner, config)
+
+    def steer(
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+    ) -> SteeringEvent:
+        return self._database.write(steering.add, run, kind, value, due)
+
+    def take_steering(
+        self,
+        run: int,
+        event: SteeringEvent,
+        sequence: int,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._database.write(steering.take, run, self._owner, event, sequence, config)
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
         self._database.write(runs.record_audit, run, self._owner, findings)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.core.errors import UsageError
-from evolve.core.program import Language, detect_language
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Task
+from evolve.languages.base import Language
+from evolve.languages.registry import detect_language
 from evolve.tasks.files import read_task
 from evolve.tasks.functions import with_model
 from evolve.tasks.shipped import category_of, library_folder, shipped_names
@@ -27,7 +28,7 @@ def find_task(
     precision: str = "task",
     accumulation: str = "ieee",
     checkout: Path | None = None,
-    languages: Collection[Language] = tuple(Language),
+    languages: Collection[Language] | None = None,
 ) -> Task:
     """The task that `spec` names. Reads text and never executes any of it: the worker does.
 
@@ -41,7 +42,7 @@ def find_task(
         accumulation: the arithmetic that candidates may use; if it is the strictest, the value of
             the file's `ACCUMULATION`.
         checkout: of the suite; None takes it from the suite's environment variable.
-        languages: the languages that a device runs; seeds in others are left out.
+        languages: that a device runs; seeds in others are left out. None for all.
 
     Raises:
         UsageError: no such task, an unreadable or empty file, a syntax error, bad cases, or an
@@ -68,7 +69,9 @@ def find_task(
         accumulation=_allowed(tree, accumulation),
         cases=text.cases,
         files=text.files,
-        seeds=tuple(seed for seed in text.seeds if detect_language(seed) in languages),
+        seeds=tuple(
+            seed for seed in text.seeds if languages is None or detect_language(seed) in languages
+        ),
         category=text.category or category_of(tree),
     )
 

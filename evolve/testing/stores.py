@@ -27,6 +27,7 @@ from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import AddStatus, Elite, Failed, Offer, Proposal
 from evolve.core.records import Judge, Ticket, TicketState
 from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import SteeringKind
 from evolve.core.task import Task
 from evolve.testing.archives import mirrored
 
@@ -338,6 +339,23 @@ class StoreConformance:
         dumps = [list(store.dump(each, canonical=True)) for each in (run, other)]
         assert dumps[0] == dumps[1]
         assert len(dumps[0]) > 14
+
+    def test_steering_is_kept_and_taken_once(self, tmp_path: Path) -> None:
+        store, run = self.begun(tmp_path)
+        store.claim(run)
+        note = store.steer(run, SteeringKind.NOTE, "wider")
+        store.steer(run, SteeringKind.PAUSE, due=3)
+        assert store.steering(run, due=0) == [note]
+        store.take_steering(run, note, 2, {"baseline": "eager", "changed": True})
+        assert store.steering(run, due=2) == []
+        assert [event.sequence for event in store.steering(run)] == [2, None]
+        assert [event.kind for event in store.steering(run, due=3)] == [SteeringKind.PAUSE]
+        assert store.steering_counts(run) == (2, 1)
+        assert store.run().config["changed"]
+        other = self.open(tmp_path)
+        with raises(StoreError, "another process"):
+            other.take_steering(run, store.steering(run)[1], 4)
+        assert other.steering(run) == store.steering(run)
 
     def test_a_backup_is_whole(self, tmp_path: Path) -> None:
         store, run = self.begun(tmp_path)

@@ -8,6 +8,7 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.model import Exchange, Message, ModelRequest
 from evolve.core.protocols import Attempt, Context, Trial
 from evolve.core.task import Task
+from evolve.languages.triton import TRITON
 from operators.llm.rewrite import RewriteFull
 
 
@@ -47,7 +48,7 @@ class NoFacts:
         return ()
 
 
-def first_prompt(task: Task, language: str = "triton") -> tuple[Message, ...]:
+def first_prompt(task: Task, language: str = TRITON.name) -> tuple[Message, ...]:
     """The request of the operator `rewrite_full` without a program to start from.
 
     Raises:

@@ -14,7 +14,7 @@ from evolve.core.model import (
     Sampling,
     TokenTrace,
 )
-from evolve.core.program import Assignment, Language
+from evolve.core.program import Assignment
 from evolve.core.protocols import AddStatus
 from evolve.core.source.tunables import render
 from evolve.core.task import Task
@@ -108,6 +108,7 @@ class Step:
         slot: the place taken in the archive.
         on_best_path: whether the run's best program descends from this step along main parents,
             or is made by it.
+        steering: what people changed of the search right before this step, in words.
         created: when the run began, ISO 8601 in UTC.
     """
 
@@ -130,7 +131,7 @@ class Step:
     exchanges: tuple[Exchange, ...] = ()
     reading: ReplyStatus | None = None
     program: str | None = None
-    language: Language | None = None
+    language: str | None = None
     source: str = ""
     assignment: Assignment = field(default_factory=dict)
     fidelity: Fidelity = Fidelity.SEARCH
@@ -140,6 +141,7 @@ class Step:
     offer: AddStatus | None = None
     slot: str | None = None
     on_best_path: bool = False
+    steering: tuple[str, ...] = ()
     created: str = ""
 
     @property

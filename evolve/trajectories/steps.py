@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
-from evolve.core.program import Language
 from evolve.core.protocols import AddStatus
 from evolve.store import RunRow, Store
 from evolve.store.champion import best_path
@@ -71,6 +70,11 @@ class History:
         self._path = frozenset(best_path(store, self.run))
         begun = self.run.config.get("warm_start")
         self._unknown = frozenset({f"unknown: warm start from {begun}"} if begun else ())
+        self._steering: dict[int, tuple[str, ...]] = {}
+        for event in store.steering(self.run.id):
+            if event.sequence is not None:
+                earlier = self._steering.get(event.sequence, ())
+                self._steering[event.sequence] = (*earlier, event.text)
         self._generations = array("I")
         self._families = array("I")  # places in `_sets`
         self._sets: list[frozenset[str]] = [frozenset()]
@@ -164,7 +168,7 @@ class History:
             exchanges=() if asked is None else asked.exchanges,
             reading=None if asked is None else asked.reading,
             program=record.program,
-            language=None if record.language is None else Language(record.language),
+            language=record.language,
             source=record.source,
             assignment=record.assignment,
             fidelity=record.fidelity,
@@ -174,6 +178,7 @@ class History:
             offer=None if record.offer is None else AddStatus(record.offer),
             slot=record.slot,
             on_best_path=place in self._path,
+            steering=self._steering.get(place, ()),
             created=self.run.created,
         )
 

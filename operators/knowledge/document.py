@@ -11,8 +11,9 @@ import yaml
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
+from evolve.languages.registry import languages
 
-LANGUAGES = frozenset({"triton", "cuda", "cpp", "hip", "cute", "tilelang", "maca"})
+LANGUAGES = frozenset({*languages(), "hip", "cute", "tilelang", "maca"})
 ERRORS = frozenset(status.value for status in Status) - {Status.CORRECT, Status.INFRA}
 
 _FRONT = re.compile(r"\A---\n(.*?\n)---\n", re.DOTALL)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import OPPONENT, VERIFY, Step
 from evolve.core.measurement import Ratio
-from evolve.core.program import Program
 from evolve.core.task import Task
+from evolve.languages.registry import detect_language
 from operators.knowledge.document import LANGUAGES
 from operators.knowledge.retrieval import device_path
 from operators.quoting import quote
@@ -87,7 +87,7 @@ def skeleton(run: RunRecord) -> str:
 
 def _front(run: RunRecord) -> Iterator[str]:
     programs = dict.fromkeys(str(step.program) for step in run.steps if step.program)
-    languages = {Program(run.source(digest)).language.value for digest in programs}
+    languages = {detect_language(run.source(digest)).name for digest in programs}
     kinds = {
         "category": [run.task.category] if run.task.category else [],
         "device": [path] if (path := device_path(run.device)) else [],

@@ -13,7 +13,8 @@ import yaml
 
 from evolve.core.errors import UsageError
 from evolve.core.model import CallStatus, ModelReply, ReplyStatus
-from evolve.core.program import Language, detect_language
+from evolve.languages.registry import detect_language, languages
+from evolve.languages.torch import TORCH
 from operators.prompting.replies import Found, without_thought
 from operators.quoting import Quoted, quote
 from operators.source.regions import KINDS, Region, find_regions
@@ -21,7 +22,6 @@ from operators.source.regions import KINDS, Region, find_regions
 _SHIPPED = Path(__file__).with_name("actions.yaml")
 _CHOICE = re.compile(r"^\W*ACTION\W{1,4}(\d+)\b", re.MULTILINE | re.IGNORECASE)
 _FIELDS = {"summary", "regions", "languages", "advice", "example"}
-_LANGUAGES = tuple(language.value for language in Language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,9 @@ def _action(name: str, entry: Any, file: Path) -> Action:
         name=name,
         summary=str(entry["summary"]).strip(),
         regions=_choices(entry["regions"], KINDS, f"{file}, {name}.regions"),
-        languages=_choices(entry.get("languages", ()), _LANGUAGES, f"{file}, {name}.languages"),
+        languages=_choices(
+            entry.get("languages", ()), (*languages(), TORCH.name), f"{file}, {name}.languages"
+        ),
         advice=str(entry["advice"]).strip(),
         example=str(entry.get("example", "")).strip(),
     )
@@ -100,7 +102,7 @@ def steps_of(source: str, actions: tuple[Action, ...]) -> list[Step]:
 
     The same text gives the same steps.
     """
-    language = detect_language(source).value
+    language = detect_language(source).name
     return [
         Step(action, region)
         for region in find_regions(source)

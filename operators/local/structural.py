@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.core.errors import UsageError
-from evolve.core.program import Language, Program, detect_language, instance_digest
+from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import Context, Declined, Proposal
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
+from evolve.languages.registry import detect_language
+from evolve.languages.triton import TRITON
 from operators.checks import check_choice
 from operators.local.structure import REWRITES, NotApplicable, TritonProgram
 from operators.local.tuning.device import Limits
@@ -49,7 +51,7 @@ class Structural:
             return Declined("needs a parent")
         parent = context.parents[0]
         source = context.facts.source(parent.program)
-        if detect_language(source) is not Language.TRITON:
+        if detect_language(source) is not TRITON:
             return Declined("the parent is no Triton program")
         try:
             limits = Limits.of(context.device)

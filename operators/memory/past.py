@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.core.program import Language, detect_language
 from evolve.core.protocols import Attempt
 from evolve.core.run_store import RunStore
+from evolve.languages.registry import detect_language
+from evolve.languages.torch import TORCH
 from evolve.store import RunRow
 
 LOOKED_AT = 400
@@ -34,4 +35,4 @@ class Past:
 def language_of(store: RunStore, program: str) -> str:
     """The language of a program's kernels; empty if it has none."""
     found = detect_language(store.source(program))
-    return "" if found is Language.TORCH else found.value
+    return "" if found is TORCH else found.name

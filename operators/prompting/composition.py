@@ -5,7 +5,7 @@ first (endpoints cache equal beginnings), notes last. Sections are filled by pri
 token budget:
 
     0  task, contract, device, baseline and ceiling, the parents with their verdicts, the job, the
-       direction, the form of the answer
+       direction, the form of the answer, the user's note
     1  steps from this program that failed, or were no faster
     2  findings of finished runs, and a summary of the run so far
     3  knowledge that fits the diagnosis
@@ -21,11 +21,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from evolve.core.devices import device_kind_of
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
-from evolve.core.program import Language
 from evolve.core.protocols import Attempt, Context, Declined
 from evolve.core.tokens import estimate_tokens
+from evolve.languages.registry import find_language, languages, timed_on, usual
+from evolve.languages.torch import TORCH
 from operators.base import Base, Instance
 from operators.checks import check_choice, check_number, check_whole
 from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
@@ -48,7 +50,7 @@ from operators.prompting.prompt_context import (
 from operators.prompting.replies import without_thought
 from operators.prompting.shapes import dimensions, varying
 from operators.prompting.templates import render_prompt
-from operators.quoting import Quoted, quote
+from operators.quoting import Quoted, quote, visible
 
 ANSWER_TOKENS = 16_000
 """Left to the answer where neither the request nor the model's card bounds it."""
@@ -121,7 +123,7 @@ class Prompted:
     prompts: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("operators.*.language", self.language, ("auto", *_LANGUAGES))
+        check_choice("operators.*.language", self.language, ("auto", *languages()))
         for name, least in _MIN_TOKENS.items():
             check_whole(f"operators.*.{name}", getattr(self, name), least=least)
         if self.temperature is not None:
@@ -189,7 +191,13 @@ class Prompted:
             *extra,
             Section(name="job", head=job),
             *(self._direction(context, base, found) if directed and is_open(shown) else []),
-            Section(name="answer", head=answer or self.text("answer_program", language=language)),
+            Section(
+                name="answer",
+                head=answer
+                or self.text(
+                    "answer_program", kernels=find_language(language).title if language else ""
+                ),
+            ),
             *self._knowledge(found),
         ]
         kept = base.memo() | (memo or {})
@@ -206,6 +214,7 @@ class Prompted:
     ) -> ModelRequest | Declined:
         """A request of sections, cut to the budget."""
         system = self.text("system")
+        sections = [*sections, *self._note(context)]
         try:
             used = estimate_tokens(system)
             kept = fit(sections, self.room(context) - used, usual=self.usual_tokens - used)
@@ -221,17 +230,23 @@ class Prompted:
             memo=memo,
         )
 
+    def _note(self, context: Context) -> list[Section]:
+        """What the user says to models: an instruction, so that it stands outside of quotes."""
+        if not context.note:
+            return []
+        return [Section(name="note", head=self.text("note", note=Quoted(visible(context.note))))]
+
     def language_for(self, context: Context, shown: Sequence[Exhibit]) -> str:
         """The language of the child; empty if that is open."""
         if self.language != "auto":
             return self.language
         for parent in shown:
-            if parent.language != Language.TORCH:
+            if parent.language != TORCH.name:
                 return parent.language
-        device = device_of(context)
-        if not device:
+        if not device_of(context):
             return ""
-        return Language.CPP.value if device == "cpu" else Language.TRITON.value
+        kind = device_kind_of(context.device["device_class"])
+        return timed_on(kind)[0].name
 
     def last_request(self, context: Context, purpose: str) -> ModelRequest | None:
         """This operator's newest request for a purpose, with any outcome."""
@@ -286,9 +301,12 @@ class Prompted:
         """The requirements on a program, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
         operation = operation_of(task.category, task.source)
+        asked = (find_language(language),) if language else usual()
         return self.text(
             "contract",
-            language=language,
+            languages=asked,
+            contracts=[Quoted(one.contract) for one in asked],
+            for_gpus=any(one.is_for_gpus for one in asked),
             task=task,
             tunes=context.tunes,
             instances=INSTANCES,
@@ -398,7 +416,6 @@ class Prompted:
         return self.text("program", program=shown)
 
 
-_LANGUAGES = ("triton", "cuda", "cpp")
 _MIN_TOKENS = {
     "prompt_tokens": 1000,
     "usual_tokens": 0,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.protocols import Attempt, Context
 from evolve.core.task import Task
+from evolve.languages.registry import languages
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis, device_path, operation_of
 from operators.prompting.ceiling import WELL_USED, arithmetic_share, traffic_share
 from operators.prompting.prompt_context import Exhibit
@@ -60,14 +61,15 @@ def diagnose(
 def pattern_of(task: Task, evaluation: Evaluation | None) -> str:
     """The kind of operation that takes a program's time: the task's, but for what became of it.
 
-    A product without tensor cores in Triton is a sum or a pass over memory: of 2/14 in KernelBench
+    A product without tensor cores on a GPU is a sum or a pass over memory: of 2/14 in KernelBench
     a matrix-vector product is left, and notes on tiles of matrices say nothing of that.
     """
     wanted = operation_of(task.category, task.source)
     made: Mapping[str, float | str] = {} if evaluation is None else evaluation.descriptors
-    if wanted not in PRODUCTS or made.get("language") != "triton":
+    language = languages().get(str(made.get("language")))
+    if wanted not in PRODUCTS or language is None or not language.is_for_gpus:
         return wanted
-    if made.get("tensor_cores", "no") != "no":
+    if made.get("tensor_cores") != "no":  # or unknown
         return wanted
     return _PATTERNS.get(str(made.get("compute_pattern")), wanted)
 

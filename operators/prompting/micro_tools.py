@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evolve.core.evaluation import Evaluation
+from evolve.languages.cpp import CPP
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis
 from operators.prompting.ceiling import WELL_USED, traffic_share
 
@@ -172,7 +173,7 @@ def _vectors(facts: VerdictFacts) -> str | None:
 def _threads(facts: VerdictFacts) -> str | None:
     if facts.descriptors.get("parallelism") not in ("serial", "simd"):
         return None
-    if facts.descriptors.get("language") != "cpp":
+    if facts.descriptors.get("language") != CPP.name:
         return None
     return "One thread does all the work: share the outermost loop out between the cores."
 

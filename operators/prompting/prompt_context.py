@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.core.measurement import Interval, Ratio
-from evolve.core.program import Assignment, detect_language
+from evolve.core.program import Assignment
 from evolve.core.protocols import Attempt, Context, Elite
 from evolve.core.recalled import Recalled
 from evolve.core.source.tunables import render
 from evolve.core.task import case_text
+from evolve.languages.registry import detect_language
 from operators.prompting.ceiling import WELL_USED, traffic_share
 from operators.quoting import Quoted, one_line, quote, shortened
 
@@ -55,7 +56,7 @@ class Exhibit:
 
     @property
     def language(self) -> str:
-        return detect_language(self.source).value
+        return detect_language(self.source).name
 
 
 def exhibit(context: Context, program: str, assignment: Assignment) -> Exhibit:

@@ -12,6 +12,7 @@ from evolve.core.errors import UsageError
 from evolve.core.model import ReplyStatus
 from evolve.core.source.pytext import Module, read
 from evolve.core.source.thoughts import split_thought
+from evolve.languages.registry import languages
 from operators.prompting.fences import Block, Blocks
 from operators.quoting import one_line
 from operators.source.transplantable_functions import bound_names
@@ -19,7 +20,9 @@ from operators.source.transplantable_functions import bound_names
 MAX_REPLY_CHARS = 400_000
 MAX_PROSE_CHARS = 300
 
-_PYTHON = frozenset({"", "python", "py", "python3", "triton"})
+_PYTHON = frozenset({"", "python", "py", "python3"}).union(
+    *(one.fences for one in languages().values())
+)
 _PATCH = frozenset({"diff", "patch"})
 _MODEL = re.compile(r"^(?:class[ \t]+ModelNew\b|ModelNew[ \t]*[:=])", re.MULTILINE)
 _DIFF = re.compile(r"^(?:@@ -\d|--- a/|\+\+\+ b/|<{5,9} ?(?:SEARCH|FUNCTION)\b)", re.MULTILINE)

@@ -20,8 +20,8 @@ from archives import Islands, MapElites, Novelty, Pareto, Priority, TopK, Tree
 from archives.descriptors import KERNEL_AXES, Axis
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus
+from evolve.languages.registry import describe
 from evolve.testing.parts import make_elite
-from evolve.worker.judge.descriptors import describe
 from tests.archives.classes import AXES
 
 

@@ -22,7 +22,7 @@ from archives import TopK
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Proposal
 from evolve.search.engine import Search
-from evolve.search.execution.pipeline import collect_seldom
+from evolve.search.execution.garbage import collect_seldom
 from evolve.search.schedule import Scheduled
 from evolve.search.selection import Tournament
 from evolve.store import Store

@@ -24,12 +24,13 @@ from evolve.app.text import table
 from evolve.cli.commands.judge.mutation import audit_text
 from evolve.core.errors import EvolveError
 from evolve.core.evaluation import Status
-from evolve.core.program import Language, detect_language
 from evolve.core.task import Task
 from evolve.evaluation import LocalEvaluator
 from evolve.evaluation.mutation.audit import SEEDS, Fate, Judged, audit, oracle
 from evolve.evaluation.mutation.mutant import Kind, Mutant, Mutants, generate, sample
 from evolve.evaluation.mutation.tally import by_kind
+from evolve.languages.base import Language
+from evolve.languages.registry import detect_language
 from evolve.tasks import find_task
 from evolve.tasks.shipped import library_folder, shipped_names
 from tests.benchmarks.conditions import print_conditions

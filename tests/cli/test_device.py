@@ -3,7 +3,8 @@
 Invariants:
 1. `auto` takes a GPU where the worker's interpreter sees one, and asks nobody where no driver is.
 2. A task is of the device's size and starts from seeds in languages that are timed there.
-3. What is wrong with a GPU is said in one line with a remedy, exit status 2, and no traceback.
+3. What is wrong with a GPU, or with a program's language for it, is said in one line with a
+   remedy, exit status 2, and no traceback.
 
 A machine with a GPU is played by an interpreter that tells of one: a program of its own, asked as
 the real one is.
@@ -18,36 +19,53 @@ from typing import Any
 import pytest
 
 from evolve.app import device
-from evolve.app.device import as_judged, kind_here, kind_of
+from evolve.app.device import as_judged, kind_here, kind_of, require_installed
 from evolve.app.finding import MISSING, NOTE, OK
 from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
 from evolve.app.inputs import load_task
 from evolve.cli.console.logs import show_warnings
 from evolve.core.errors import UsageError
-from evolve.core.program import Language, detect_language
+from evolve.languages.base import Package
+from evolve.languages.cpp import CPP
+from evolve.languages.registry import detect_language
+from evolve.languages.triton import TRITON
 from evolve.store import Store
 from tests.cli.recording import settings
+from tests.languages.programs import honest
 
 GPU = {"index": 0, "name": "NVIDIA H200", "uuid": "a-b", "capability": "9.0", "memory_mib": 143771}
 ROW = {
-    "index": "0", "name": "NVIDIA H200", "uuid": "GPU-a-b", "driver": "570.1",
-    "memory_mib": "143771", "used_mib": "4", "busy_percent": "0", "mig": "Disabled",
+    "index": "0",
+    "name": "NVIDIA H200",
+    "uuid": "GPU-a-b",
+    "driver": "570.1",
+    "memory_mib": "143771",
+    "used_mib": "4",
+    "busy_percent": "0",
+    "mig": "Disabled",
     "capability": "9.0",
-}  # fmt: skip
+}
+NO_HEADERS = "torch finds no CUDA headers; install the CUDA toolkit, or set CUDA_HOME"
 HEALTHY: dict[str, Any] = {
     "python": "3.12.3",
-    "triton": "3.6.0",
     "torch": {
-        "version": "2.11.0+cu128", "cuda": "12.8", "hip": "", "problem": "", "gpus": [GPU],
+        "version": "2.11.0+cu128",
+        "cuda": "12.8",
+        "hip": "",
+        "problem": "",
+        "gpus": [GPU],
         "architectures": ["sm_80", "sm_90"],
     },
     "driver": {"gpus": [ROW], "cuda": "12.8", "slices": []},
     "visible": None,
     "tools": {
-        "nvcc": "/usr/local/cuda/bin/nvcc, 12.8", "ncu": "/usr/bin/ncu, 2025.1",
-        "compute-sanitizer": "/usr/bin/compute-sanitizer, 2025.1", "c compiler": "/usr/bin/cc",
+        "nvcc": "/usr/local/cuda/bin/nvcc, 12.8",
+        "ncu": "/usr/bin/ncu, 2025.1",
+        "compute-sanitizer": "/usr/bin/compute-sanitizer, 2025.1",
+        "c compiler": "/usr/bin/cc",
     },
-}  # fmt: skip
+    "languages": {"triton": "", "gluon": "", "nvrtc": "", "cuda": ""},
+}
 
 
 def but(**changes: Any) -> dict[str, Any]:
@@ -117,23 +135,35 @@ def row(**changes: str) -> list[dict[str, str]]:
 IMPAIRED = {
     "a busy GPU": (
         but(driver__gpus=row(used_mib="40960", busy_percent="97")),
-        NOTE, "gpu 0", ["40 GiB", "97 %", "device.ids"],
+        NOTE,
+        "gpu 0",
+        ["40 GiB", "97 %", "device.ids"],
     ),
     "MIG slices": (
         but(driver__gpus=row(mig="Enabled"), driver__slices=["1g.18gb", "1g.18gb"]),
-        NOTE, "MIG", ["1g.18gb", "-mig 0"],
+        NOTE,
+        "MIG",
+        ["1g.18gb", "-mig 0"],
     ),
     "a GPU that torch has no kernels for": (
         but(torch__architectures=["sm_80", "sm_90"], torch__gpus=[GPU | {"capability": "12.0"}]),
-        MISSING, "gpu 0", ["12.0", "sm_90"],
+        MISSING,
+        "gpu 0",
+        ["12.0", "sm_90"],
     ),
-    "no triton": (but(triton=""), MISSING, "triton", ["pip install triton"]),
+    "no triton": (
+        but(languages__triton="triton is not installed; pip install triton"),
+        MISSING,
+        "triton",
+        ["pip install triton"],
+    ),
+    "no headers": (but(languages__nvrtc=NO_HEADERS), NOTE, "nvrtc", ["CUDA_HOME"]),
     "no C compiler": (but(**{"tools__c compiler": ""}), MISSING, "c compiler", ["gcc", "CC"]),
     "no nvcc": (but(tools__nvcc=""), NOTE, "nvcc", ["CUDA C++", "CUDA_HOME"]),
     "another nvcc": (but(tools__nvcc="/usr/bin/nvcc, 13.0"), NOTE, "nvcc", ["13.0", "12.8"]),
     "no ncu": (but(tools__ncu=""), NOTE, "ncu", ["Nsight"]),
     "no sanitizer": (but(**{"tools__compute-sanitizer": ""}), NOTE, "compute-sanitizer", ["CUDA"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +228,7 @@ def test_auto_asks_nobody_where_there_is_no_driver(interpreter, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("kind", "size", "languages"),
-    [("cpu", "cpu", {Language.CPP}), ("cuda", "gpu", {Language.TRITON})],
+    [("cpu", "cpu", {CPP}), ("cuda", "gpu", {TRITON})],
 )
 def test_a_task_is_of_the_devices_size_with_seeds_that_run_there(kind, size, languages):
     config = settings(f"device={kind}") | {"task": "softmax"}
@@ -237,6 +267,67 @@ def test_a_run_goes_on_where_it_was_judged_whatever_the_machine_has_by_now(a_jud
 def test_a_run_does_not_move_from_the_cpu_to_a_gpu(a_judged_run):
     with pytest.raises(UsageError, match=r"device=cuda: run demo has been judged on .*device=cpu"):
         as_judged(settings("device=cuda"), *a_judged_run)
+
+
+HOPPER = honest("gpu_gluon_tensor_cores")
+NVRTC = honest("gpu_nvrtc_gate")
+AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
+UNFIT = {
+    "a card without the instructions": (
+        HOPPER,
+        AMPERE,
+        r"Gluon: .*nvidia\.hopper.* capability 8.0; ",
+    ),
+    "a tool that is missing": (NVRTC, but(languages__nvrtc=NO_HEADERS), r"NVRTC: .*set CUDA_HOME"),
+    "a package that is missing": (
+        HOPPER,
+        but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
+        r"Gluon: triton 3.4.0 is too old; pip install 'triton>=3.6'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "facts", "words"), UNFIT.values(), ids=UNFIT.keys())
+def test_a_language_that_does_not_fit_the_machine_is_named_with_the_remedy(
+    interpreter, source, facts, words
+):
+    with pytest.raises(UsageError, match=rf"^mine is in {words}") as caught:
+        require_installed(source, "mine", "cuda", interpreter(facts))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", [HOPPER, NVRTC], ids=["gluon", "nvrtc"])
+def test_a_language_that_fits_the_machine_is_let_through(interpreter, source):
+    require_installed(source, "mine", "cuda", interpreter(HEALTHY))
+
+
+def test_a_package_is_missing_too_old_or_there():
+    def lacks(module: str, least: tuple[int, int] | None = None) -> str:
+        return Package(module=module, distribution=module, least=least).missing
+
+    assert lacks("no_such_module") == "no_such_module is not installed; pip install no_such_module"
+    assert lacks("numpy", (99, 1)).endswith("is too old; pip install 'numpy>=99.1'")
+    assert not lacks("numpy", (1, 0))
+
+
+MIXED = HOPPER + 'kernels = load_inline("k", cpp_sources="void k();")\n'
+REFUSED = {
+    "gluon on the CPU": (HOPPER, "cpu", "Gluon runs on device=cuda; for device=cpu write C++"),
+    "nvrtc on the CPU": (NVRTC, "cpu", "NVRTC runs on device=cuda; for device=cpu write C++"),
+    "a mixed file": (MIXED, "cuda", "it has kernels in Gluon and C++, and C++ runs on device=cpu"),
+}
+
+
+@pytest.mark.parametrize(("source", "kind", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_program_that_the_device_does_not_run_is_refused_in_one_line(
+    evolve, tmp_path: Path, source, kind, words
+):
+    (tmp_path / "mine.py").write_text(source)
+    done = evolve("eval", "mine.py", "--task", "softmax", "--device", kind)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("evolve: candidate mine.py: ")
+    assert words in line
 
 
 COMMANDS = {

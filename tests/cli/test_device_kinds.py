@@ -16,12 +16,11 @@ from evolve.tasks.shipped import library_folder
 SEED = library_folder() / "softmax" / "seeds" / "online.py"
 PACKAGE = """
 from evolve.core.devices import DeviceKind
-from evolve.core.program import Language
 from evolve.worker.devices.cpu.device import CpuDevice
 
 KIND = DeviceKind(
     name="abacus", title="abacus", factory="abacus:Abacus", is_gpu=False, size="tiny",
-    languages=(Language.CPP,), baselines=("compile",), descriptors=frozenset({"beads"}),
+    languages=("cpp",), baselines=("compile",), descriptors=frozenset({"beads"}),
 )
 
 class Abacus(CpuDevice):

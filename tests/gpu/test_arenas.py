@@ -13,7 +13,7 @@ import os
 import pytest
 import torch
 
-from evolve.core.program import Language
+from evolve.languages.triton import TRITON
 from evolve.worker.base.cuda_driver import CudaError, attach
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.cuda.arenas import Arenas
@@ -165,23 +165,23 @@ def output_of(device, runner, source):
 
 
 def test_a_runner_finds_nothing_of_the_one_that_had_its_memory_before(device, launcher):
-    with launcher.start(Language.TRITON) as first:
+    with launcher.start(TRITON) as first:
         assert (output_of(device, first, LEAVES) == 7.0).all()
         pool = device.lent_to(first).pool
-    with launcher.start(Language.TRITON) as second:
+    with launcher.start(TRITON) as second:
         seen = output_of(device, second, LOOKS)
         assert device.lent_to(second).pool is pool
         assert not (seen == 7.0).any()
 
 
 def test_inputs_that_become_larger_have_memory_of_their_own(device, launcher):
-    with launcher.start(Language.TRITON) as runner:
+    with launcher.start(TRITON) as runner:
         small = device.inputs_of(runner, 1 * MB)
         first = device.lent_to(runner).inputs
         assert device.inputs_of(runner, 1 * MB).data_ptr() == small.data_ptr()
         large = device.inputs_of(runner, 64 * MB)
         assert large.numel() == 64 * MB
         assert device.lent_to(runner).inputs is not first
-        with launcher.start(Language.TRITON) as other:  # the runner may have it mapped still
+        with launcher.start(TRITON) as other:  # the runner may have it mapped still
             device.inputs_of(other, 1 * MB)
             assert device.lent_to(other).inputs is not first

@@ -8,6 +8,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
+from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import JITFunction
 
 from tests.operators.inductor_running import imported
@@ -59,7 +60,8 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
             attributes[(at,)] = [["tt.divisibility", 16]]
         else:
             signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
-    source = ASTSource(kernel, signature, constants, attributes)
+    kind = GluonASTSource if kernel.is_gluon() else ASTSource
+    source = kind(kernel, signature, constants, attributes)
     return triton_compile(source, target=HOPPER, options=options).asm
 
 

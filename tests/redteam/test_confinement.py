@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.launcher import Launcher
@@ -53,7 +53,7 @@ def test_without_namespaces_a_runner_reaches_nobody_else():
     )
     try:
         launcher.probe()
-        with launcher.start(Language.CPP) as runner:
+        with launcher.start(CPP) as runner:
             for attack in attacks:
                 feedback = said(runner, f"import os\n{attack}")
                 assert "PermissionError" in feedback or "ProcessLookupError" in feedback, feedback
@@ -105,7 +105,7 @@ for number in range(64):
             file.write(bytes(16 << 20))
     time.sleep(0.02)
 """
-    runner = launcher.start(Language.CPP)
+    runner = launcher.start(CPP)
     with runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", source, 60.0, may_build=True)
     # A file system of its own is full; where it has none, the supervisor ends it.

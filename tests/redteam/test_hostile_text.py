@@ -9,8 +9,8 @@ import time
 import pytest
 
 from evolve.core.evaluation import Status
+from evolve.languages.registry import describe
 from evolve.worker.evidence.static_checks import static_labels
-from evolve.worker.judge.descriptors import describe
 
 MANY = 30_000
 CPP = 'cpp_sources = 1\nSOURCE = r"""\n#include <x>\nvoid f() {{\n{}\n}}\n"""\n'

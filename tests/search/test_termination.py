@@ -85,7 +85,12 @@ BEST = Ratio(2.0, 1.9, 2.1)
             Progress(speed_of_light=0.93),
             "93% of the speed of light reached, target 90%",
         ),
-        (StopRequested(), Progress(), Progress(stop_requested=True), "STOP file found"),
+        (
+            StopRequested(),
+            Progress(),
+            Progress(stop_requested="STOP file found"),
+            "STOP file found",
+        ),
     ],
 )
 def test_a_rule_fires_at_its_limit_with_its_reason(rule, before, after, reason):
@@ -137,7 +142,7 @@ PROGRESS = st.builds(
     usd=st.none() | st.floats(0, 20),
     best=st.none() | st.floats(0.1, 20).map(lambda value: Ratio(value, value, value)),
     speed_of_light=st.none() | st.floats(0, 2),
-    stop_requested=st.booleans(),
+    stop_requested=st.sampled_from(["", "STOP file found"]),
 )
 LIMITS = st.fixed_dictionaries(
     {"evaluations": st.integers(1, 20)},

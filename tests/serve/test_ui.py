@@ -146,6 +146,42 @@ def test_all_watchers_hear_of_a_new_step(filled: Filling, ask: httpx.Client) -> 
     assert heard[0][0]["status"] == "correct"
 
 
+def test_a_change_is_an_event_of_the_run_and_needs_the_token(
+    url: str, ask: httpx.Client, filled: Filling
+) -> None:
+    filled.store.heartbeat(filled.run.id, 0.1)
+    note = {"name": "under way", "kind": "note", "value": f"wider {HOSTILE}"}
+    assert httpx.post(f"{url}api/steer", json=note).status_code == 401
+    assert ask.get("api/run", params={"name": "under way"}).json()["steering"]["events"] == []
+    assert ask.post("api/steer", json=note).status_code == 200
+    pin = ask.post("api/steer", json={"name": "under way", "kind": "pin", "value": "0"})
+    assert pin.json()["stored"].startswith("pin program")
+    steering = ask.get("api/run", params={"name": "under way"}).json()["steering"]
+    assert [event["text"] for event in steering["events"]] == [f"note wider {HOSTILE}", "pin"]
+    assert [event["program_of"] for event in steering["events"]] == [None, 0]
+    assert [event["from"] for event in steering["events"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "said"),
+    [
+        ("done", "pause", "", "is finished"),
+        ("under way", "pin", "4000", "it has 0 to"),
+        ("under way", "budget", "evaluations=1e9", "at most 100 times"),
+        ("under way", "faster", "", "is unknown"),
+        ("no", "end", "", "no run 'no'"),
+    ],
+)
+def test_a_change_that_cannot_be_meant_is_said(
+    ask: httpx.Client, filled: Filling, name: str, kind: str, value: str, said: str
+) -> None:
+    filled.store.heartbeat(filled.run.id, 0.1)
+    answer = ask.post("api/steer", json={"name": name, "kind": kind, "value": value})
+    assert answer.status_code == 400
+    assert said in answer.json()["detail"]
+    assert "\n" not in answer.json()["detail"]
+
+
 @pytest.mark.slow
 def test_a_taken_port_is_said(filled: Filling) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -209,6 +245,30 @@ def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
     tab.wait_for_text("Step 4 of under way")
     assert tab.ask("location.hash") == "#/run/under%20way/step/4"
     assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_a_person_at_the_page_steers_a_run(tab: Tab, url: str, filled: Filling) -> None:
+    def press(label: str) -> None:
+        filled.store.heartbeat(filled.run.id, 0.1)
+        buttons = "[...document.querySelectorAll('.steer button')]"
+        tab.ask(f"{buttons}.find(each => each.textContent === '{label}').click()")
+
+    tab.open(f"{url}#token={TOKEN}/run/under%20way")
+    tab.wait_for_text("Note in every prompt")
+    tab.ask("document.getElementById('steer-step').value = '1'")
+    press("Ban")
+    tab.wait_for_text("Stored: ban program")
+    tab.wait_for_text("not taken yet")
+    event = filled.store.steering(filled.run.id)[-1]
+    filled.store.take_steering(filled.run.id, event, 7)
+    tab.wait_for_text("from step 7")
+    tab.ask("document.getElementById('steer-amount').value = '-5'")
+    press("Add")
+    tab.wait_for_text("above zero")
+    assert filled.store.steering(filled.run.id)[-1].kind == "ban"
+    assert [each for each in tab.complaints if "400" not in each] == []
+    tab.complaints.clear()
 
 
 @pytest.mark.browser

@@ -10,8 +10,9 @@ from types import ModuleType
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language, Program
+from evolve.core.program import Program
 from evolve.core.task import Task
+from evolve.languages.base import Language
 from evolve.tasks import find_task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.compare import judge

@@ -17,9 +17,11 @@ import pytest
 import torch
 from judging import faults, module_of
 
-from evolve.core.program import Language, detect_language
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import SIZES
+from evolve.languages.cpp import CPP
+from evolve.languages.registry import detect_language
+from evolve.languages.triton import TRITON
 from evolve.tasks import find_task, list_tasks
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.ipc.pytree import tensors_of
@@ -41,7 +43,7 @@ def small_and_tidy(tmp_path_factory):
 
 
 def cpp_seeds(names: list[str]) -> list:
-    tasks = [find_task(name, size="tiny", languages=[Language.CPP]) for name in names]
+    tasks = [find_task(name, size="tiny", languages=[CPP]) for name in names]
     return [
         pytest.param(task, seed, id=f"{task.name}-{number}")
         for task in tasks
@@ -77,7 +79,7 @@ def test_no_null_candidate_passes_a_shipped_task(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_task_has_a_cpp_seed_with_tunables(name):
     seeds = find_task(name).seeds
-    assert Language.CPP in {detect_language(seed) for seed in seeds}
+    assert CPP in {detect_language(seed) for seed in seeds}
     assert all(len(parse(seed)) for seed in seeds)
 
 
@@ -106,6 +108,6 @@ def test_triton_seeds_are_correct_under_the_interpreter(name, tmp_path):
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, str(script), name, Language.TRITON, str(tmp_path)]
+    command = [sys.executable, str(script), name, TRITON, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert set(done.stdout.splitlines()) == {"[]"}, done.stdout + done.stderr

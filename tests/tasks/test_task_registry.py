@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
-from evolve.core.program import Language, detect_language
 from evolve.core.task import Case
+from evolve.languages.cpp import CPP
+from evolve.languages.registry import detect_language
 from evolve.tasks import find_task, list_tasks
 from evolve.tasks.cases import parse_cases
 
@@ -66,8 +67,8 @@ def test_a_folder_with_a_task_file_is_named_after_the_folder(tmp_path: Path):
 
 
 def test_seeds_in_languages_that_the_device_does_not_run_are_left_out():
-    seeds = find_task("softmax", languages=[Language.CPP]).seeds
-    assert seeds and {detect_language(seed) for seed in seeds} == {Language.CPP}
+    seeds = find_task("softmax", languages=[CPP]).seeds
+    assert seeds and {detect_language(seed) for seed in seeds} == {CPP}
 
 
 def test_the_revision_follows_cases_and_size_but_not_seeds(task_file: Path):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.worker.build.cache import BUILD, BuildCache, BuildError
+from evolve.languages.builds import BuildError
+from evolve.worker.build.cache import BUILD, BuildCache
 from evolve.worker.session.candidate_session import Candidate
 
 pytest.importorskip("triton.runtime.cache")

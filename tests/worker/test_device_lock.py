@@ -24,7 +24,7 @@ import pytest
 import torch
 
 from evolve.core.evaluation import DEVICE_BUSY, Fidelity, Status
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
 from evolve.worker.base.faults import BusyFault, CandidateFault
 from evolve.worker.base.infra import CrowdedFault, OccupiedFault
 from evolve.worker.judge.judge import Judge
@@ -193,7 +193,7 @@ def test_where_the_device_is_busy_whenever_others_are_there_each_is_judged_alone
 def started(launcher, source):
     """A runner with one call made."""
     arguments, inputs = shared({"init": [], "state": {}}), shared([torch.ones(4)])
-    runner = launcher.start(Language.CPP)
+    runner = launcher.start(CPP)
     runner.load("candidate", source, 20.0)
     runner.construct(0, 1, arguments, 20.0)
     for _ in range(10):
@@ -272,7 +272,7 @@ def test_processes_that_no_candidate_has_had_are_no_reason_to_doubt_whose_work_i
     """Prefork processes and waiting references are there all the time, and are stopped too."""
     device_lock = DeviceLock(Answers(itertools.repeat(True)), HostLock("cpu"))
     device_lock._device.others = frozenset
-    with started(launcher, forward("return x + 1")) as mine, launcher.start(Language.CPP) as spare:
+    with started(launcher, forward("return x + 1")) as mine, launcher.start(CPP) as spare:
         device_lock.add(mine)
         device_lock.add(spare)
         with pytest.raises(BusyFault), device_lock.alone([mine]):
@@ -296,7 +296,7 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
     launcher.register = device_lock.add
     with ThreadPoolExecutor(1) as threads:
         try:
-            starting = threads.submit(launcher.start, Language.CPP)
+            starting = threads.submit(launcher.start, CPP)
             assert device.opening.wait(20)
             with device_lock.alone():
                 assert states(device.opened) == {"T"}
@@ -437,12 +437,12 @@ def test_a_source_that_takes_long_to_compile_holds_up_nobody_and_disturbs_nobody
 
 
 def test_time_in_which_a_process_is_stopped_is_not_its_own(launcher):
-    with launcher.start(Language.CPP) as runner, ThreadPoolExecutor(1) as pool:
+    with launcher.start(CPP) as runner, ThreadPoolExecutor(1) as pool:
         loading = pool.submit(runner.load, "candidate", forward("return x", "time.sleep(0.5)"), 1.0)
         time.sleep(0.1)
         runner.freeze()
         time.sleep(1.5)
         runner.thaw()
         loading.result(5)
-    with launcher.start(Language.CPP) as runner, pytest.raises(CandidateFault, match="longer than"):
+    with launcher.start(CPP) as runner, pytest.raises(CandidateFault, match="longer than"):
         runner.load("candidate", forward("return x", "time.sleep(5)"), 0.5)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.runner import precompile
@@ -104,7 +104,7 @@ def lock(tmp_path, monkeypatch):
 def runner(launcher):
     @contextlib.contextmanager
     def started(body, before=TIMES):
-        with launcher.start(Language.CPP) as runner:
+        with launcher.start(CPP) as runner:
             runner.load("candidate", forward(body, before), 20.0)
             runner.construct(0, 1, shared({"init": [], "state": {}}), 20.0)
             yield runner

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.worker.judge import descriptors
-from evolve.worker.judge.descriptors import describe
+from evolve.languages import descriptors
+from evolve.languages.registry import describe
 
 CHOICES = {
     "memory_access": descriptors.MEMORY_ACCESS,

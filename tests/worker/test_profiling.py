@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.core.program import Language
+from evolve.languages.torch import TORCH
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.runner.profiling import Kernel, OwnCode, profile_of, read_kernels, summarise
 from tests.worker.serving import forward
@@ -237,7 +237,7 @@ def test_whatever_a_process_sends_is_read_or_dropped(data):
 
 @pytest.mark.slow
 def test_what_cannot_be_profiled_is_no_error_of_ours(launcher):
-    with launcher.start(Language.TORCH) as runner:
+    with launcher.start(TORCH) as runner:
         runner.load("candidate", forward("return right(x)"), 20.0)
         runner.construct(0, 1, shared({"init": [], "state": {}}), 20.0)
         with pytest.raises(CandidateFault):  # there is no GPU to profile

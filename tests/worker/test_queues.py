@@ -12,7 +12,7 @@ import os
 import pytest
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.program import Language
+from evolve.languages.torch import TORCH
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.launcher import Launcher
@@ -91,7 +91,7 @@ def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
         launcher.probe()
         launcher.start_prefork()
         for all_queues in (True, False, True):
-            with launcher.start(Language.TORCH, all_queues=all_queues) as runner:
+            with launcher.start(TORCH, all_queues=all_queues) as runner:
                 assert device.noted[runner] is all_queues
     finally:
         launcher.close()

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import pytest
 
-from evolve.core.program import Language
+from evolve.languages.torch import TORCH
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.runner_process import Needs, close_all
 from evolve.worker.session.prepared_task import PreparedTasks
@@ -27,7 +27,7 @@ def references(launcher):
     started = []
 
     def start(task, needs):
-        started.append(launcher.start(Language.TORCH))
+        started.append(launcher.start(TORCH))
         return started[-1]
 
     device = CpuDevice()

@@ -22,10 +22,11 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.builds import first_errors
+from evolve.languages.cpp import CPP
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
-from evolve.worker.build.cache import BuildCache, first_errors
+from evolve.worker.build.cache import BuildCache
 from evolve.worker.devices import output_snapshot as custody
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc import tensor_buffer
@@ -46,7 +47,7 @@ def arguments():
 
 
 def loaded(launcher, source, arguments):
-    runner = launcher.start(Language.CPP)
+    runner = launcher.start(CPP)
     runner.load("candidate", source, 20.0)
     runner.construct(0, 1, arguments, 20.0)
     return runner
@@ -141,18 +142,18 @@ def test_what_one_candidate_does_to_torch_the_next_does_not_see(launcher, argume
 def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_path):
     tmp_path.chmod(0o755)
     cache = BuildCache(tmp_path / "builds")
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", HONEST_CPP, 60.0, may_build=True)
         final = cache.keep("key", runner.folder)
     without = "import os; os.environ['PATH'] = '/nowhere'\n"
-    with launcher.start(Language.CPP, (final,)) as runner:
+    with launcher.start(CPP, (final,)) as runner:
         runner.load("candidate", without + HONEST_CPP, 20.0, final)
     assert cache.finished("key") == final
 
 
 def test_a_process_that_has_built_a_program_loads_it_again_without_a_compiler(launcher):
     without = "import os; os.environ['PATH'] = '/nowhere'\n"
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", HONEST_CPP, 60.0, may_build=True)
         runner.load("candidate", without + HONEST_CPP, 20.0, "/a/copy/not/shown", stub=True)
 
@@ -178,7 +179,7 @@ builtins.before = weakref.ref(table)
 
 def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launcher, tmp_path):
     cache = BuildCache(tmp_path / "builds")
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", forward("return x", "open('build/before', 'w')"), 20.0, None, True)
         kept = cache.keep("key", runner.folder)
         runner.load("candidate", forward("return x", "open('build/after', 'w')"), 20.0, None, True)
@@ -193,9 +194,9 @@ def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launc
 def test_a_later_runner_cannot_write_to_a_finished_build(launcher, tmp_path):
     tmp_path.chmod(0o755)
     cache = BuildCache(tmp_path / "builds")
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         final = cache.keep("key", runner.folder)
-    runner = launcher.start(Language.CPP, (final,))
+    runner = launcher.start(CPP, (final,))
     with runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", f"open('{final}/more', 'w')", 20.0)
     assert "Error" in caught.value.feedback
@@ -215,7 +216,7 @@ def test_processes_end_side_by_side_and_the_dead_do_not_wait_again(launcher):
         together.wait()
         yield
 
-    runners = [launcher.start(Language.CPP) for _ in range(2)]
+    runners = [launcher.start(CPP) for _ in range(2)]
     for runner in runners:
         runner.end_within(ending)
     close_all(runners)
@@ -253,7 +254,7 @@ def gpu_launcher(tmp_path, monkeypatch):
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu_launcher, is_dead):
     launcher, lock = gpu_launcher
-    runner, taken_back = launcher.start(Language.CPP), []
+    runner, taken_back = launcher.start(CPP), []
     runner.on_close(lambda: taken_back.append(runner.alive))
     if is_dead:
         os.kill(runner.pid, signal.SIGKILL)
@@ -272,7 +273,7 @@ def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu
 
 def test_a_launcher_that_closes_waits_for_nobody_who_is_timed(gpu_launcher):
     launcher, lock = gpu_launcher
-    launcher.start(Language.CPP)
+    launcher.start(CPP)
     launcher.start_prefork()
     prepared = launcher._device.prepared
     while len(prepared) < 2 or launcher._prefork._under_way:

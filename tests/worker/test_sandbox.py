@@ -19,7 +19,7 @@ import pytest
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.launcher import Launcher
@@ -164,7 +164,7 @@ def test_a_path_can_be_opened_on_purpose(tmp_path):
 
 @pytest.mark.sample(1)
 def test_a_runner_starts_works_and_ends_at_every_tier(tiered):
-    with tiered.start(Language.CPP) as runner:
+    with tiered.start(CPP) as runner:
         source = forward("return x", "if os.fork() == 0:\n    os.setsid()\n    time.sleep(99)")
         runner.load("candidate", source, 20.0)
         pid = runner.pid
@@ -183,7 +183,7 @@ SYSTEM = ("sys/kernel/hostname", "sysrq-trigger", "1/comm", "1/oom_score_adj")
 def probe(launcher, body: str, observed: bool) -> None:
     """Have a runner execute some lines; raises what they raise."""
     head = "import os, subprocess, sys"
-    with launcher.start(Language.CPP, observed=observed) as runner:
+    with launcher.start(CPP, observed=observed) as runner:
         runner.load("candidate", forward("return x", f"{head}\n{body}"), 20.0)
 
 
@@ -236,7 +236,7 @@ def test_only_one_that_a_tool_is_started_in_may_read_of_others_and_of_the_host()
 
 
 def test_memory_beyond_the_limit_is_reported_at_every_tier(tiered):
-    with tiered.start(Language.CPP) as runner, pytest.raises(CandidateFault) as caught:
+    with tiered.start(CPP) as runner, pytest.raises(CandidateFault) as caught:
         runner.load("candidate", "import torch; torch.ones(10 << 30)", 20.0)
     assert caught.value.status is Status.OOM
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
 from evolve.worker.build.cache import BuildCache
 from evolve.worker.evidence.sanitizer import Finding, last_words, read
 from evolve.worker.runner import tool_process
@@ -141,7 +141,7 @@ def isolated_call(launcher, source, build=None, tool=("/usr/bin/env",)):
     inputs = shared([torch.ones(2, 3, dtype=torch.bfloat16)])
     # Builds are where a runner may read them.
     readable = (build,) if build else ()
-    with launcher.start(Language.CPP, readable=readable, observed=True) as runner:
+    with launcher.start(CPP, readable=readable, observed=True) as runner:
         runner.load("candidate", source, 60.0, build)
         runner.construct(0, 1, arguments, 20.0)
         said = tool_process.read(runner.run_isolated(0, inputs, tool, 60.0))
@@ -161,7 +161,7 @@ def test_what_was_built_is_not_built_again(launcher, tmp_path):
     tmp_path.chmod(0o755)
     source = TALKING.format(before=BUILDING.format(), body="assert kernels.one() == 1")
     builds = BuildCache(tmp_path / "builds")
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", source, 60.0, may_build=True)
         build = builds.keep("key", runner.folder)
     no_compiler = ("/usr/bin/env", "CXX=/nonexistent", "PATH=/nonexistent")

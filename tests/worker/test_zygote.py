@@ -18,7 +18,8 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.cpp import CPP
+from evolve.languages.torch import TORCH
 from evolve.worker.base import interpreter as zygote_start
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
@@ -33,7 +34,7 @@ def test_it_has_one_thread_whatever_its_children_do(launcher):
     (zygote,) = launcher.zygotes()
     parallel = forward("return x", "torch.rand(512, 512) @ torch.rand(512, 512)")
     for _ in range(3):
-        with launcher.start(Language.CPP) as runner:
+        with launcher.start(CPP) as runner:
             runner.load("candidate", parallel, 20.0)
             assert zygote.threads() == 1
     assert zygote.threads() == 1
@@ -42,7 +43,7 @@ def test_it_has_one_thread_whatever_its_children_do(launcher):
 def test_a_child_can_compute_on_all_cores(launcher):
     arguments = shared({"init": [], "state": {}})
     inputs = shared([torch.rand(600, 600)])
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", forward("return x @ x"), 20.0)
         runner.construct(0, 1, arguments, 20.0)
         runner.call(0, inputs, 20.0)
@@ -58,7 +59,7 @@ def test_packages_of_any_folder_of_our_path_are_there_and_nothing_else_is(
         (tmp_path / name / f"{name}.py").touch()
         monkeypatch.syspath_prepend(tmp_path / name)
     (tmp_path / "installed" / "installed-1.0.dist-info").mkdir()
-    with led([]).start(Language.CPP) as runner:
+    with led([]).start(CPP) as runner:
         runner.load("candidate", forward("return x", "import installed"), 20.0)
         with pytest.raises(CandidateFault, match="No module named 'lying_about'"):
             runner.load("candidate", forward("return x", "import lying_about"), 20.0)
@@ -86,7 +87,7 @@ def test_one_that_was_started_ahead_is_told_its_variables_later(led):
     ahead = start({})
     launcher = led([ahead])
     told = forward("return x", "import os; assert os.environ['EVOLVE_TOLD_LATER'] == 'yes'")
-    with launcher.start(Language.CPP) as runner:
+    with launcher.start(CPP) as runner:
         runner.load("candidate", told, 20.0)
     assert [zygote.pid for zygote in launcher.zygotes()] == [ahead.process.pid]
 
@@ -106,10 +107,10 @@ HAS_COMPILER = forward("return x", "import sys; assert 'torch._inductor.lowering
 @pytest.mark.slow
 def test_what_compiles_comes_from_one_that_has_the_compiler_and_nothing_else_does(led):
     launcher = led([start({}), start(WITH_COMPILER)])
-    with launcher.start(Language.TORCH, compiles=True) as runner:
+    with launcher.start(TORCH, compiles=True) as runner:
         runner.load("candidate", HAS_COMPILER, 20.0)
     with (
-        launcher.start(Language.TORCH) as runner,
+        launcher.start(TORCH) as runner,
         pytest.raises(CandidateFault, match="AssertionError"),
     ):
         runner.load("candidate", HAS_COMPILER, 20.0)
@@ -134,7 +135,7 @@ def test_importing_the_compiler_does_not_ask_for_a_gpu(led, monkeypatch, capsys)
         "from evolve.worker.runner.zygote"
     ))  # fmt: skip
     launcher = led([start({}), start(WITH_COMPILER)])
-    with launcher.start(Language.TORCH, compiles=True) as runner:
+    with launcher.start(TORCH, compiles=True) as runner:
         runner.load("candidate", HAS_COMPILER, 60.0)
     assert not capsys.readouterr().err
     assert [zygote.threads() for zygote in launcher.zygotes()] == [1]
@@ -173,7 +174,7 @@ def test_where_no_zygote_can_have_the_compiler_each_process_imports_it_itself(
     monkeypatch.setattr(zygote_start, "_START", dies + zygote_start._START)
     launcher = led([start({}), start(WITH_COMPILER)])
     for _ in range(2):
-        with launcher.start(Language.TORCH, compiles=True) as runner:
+        with launcher.start(TORCH, compiles=True) as runner:
             runner.load("candidate", f"# custom_op\n{HAS_COMPILER}", 60.0)
     assert capsys.readouterr().err.count("cannot be kept imported here") == 1
 
@@ -185,7 +186,7 @@ def importing(led):
     os.kill(slow.process.pid, signal.SIGSTOP)  # as if it imported for long
     launcher = led([start({}), slow])
     with ThreadPoolExecutor(1) as pool:
-        runner = pool.submit(launcher.start, Language.TORCH, compiles=True)
+        runner = pool.submit(launcher.start, TORCH, compiles=True)
         while not launcher.zygotes():
             time.sleep(0.01)
         yield launcher, runner, slow.process
@@ -194,7 +195,7 @@ def importing(led):
 @pytest.mark.slow
 def test_one_that_still_imports_holds_up_nobody_else(importing):
     launcher, waiting, zygote = importing
-    with launcher.start(Language.TORCH) as runner:
+    with launcher.start(TORCH) as runner:
         runner.load("candidate", forward("return x"), 20.0)
     assert not waiting.done()
     zygote.send_signal(signal.SIGCONT)
@@ -253,7 +254,7 @@ def test_a_runner_starts_in_less_than_a_third_of_a_second(launcher):
     taken = []
     for _ in range(5):
         start = time.perf_counter()
-        with launcher.start(Language.CPP):
+        with launcher.start(CPP):
             taken.append(time.perf_counter() - start)
     assert min(taken) < 0.3
 
@@ -262,7 +263,7 @@ def test_no_runner_starts_after_the_launcher_was_closed():
     launcher = Launcher(CpuDevice(), "none", ())
     launcher.close()
     with pytest.raises(InfraFault):
-        launcher.start(Language.CPP)
+        launcher.start(CPP)
 
 
 class FullDevice(CpuDevice):
@@ -284,10 +285,10 @@ def test_a_device_that_refuses_memory_costs_no_zygote():
         launcher.probe()
         (zygote,) = launcher.zygotes()
         device.refusals = 1
-        launcher.start(Language.CPP).close()
+        launcher.start(CPP).close()
         device.refusals = 2
         with pytest.raises(InfraFault, match="OUT_OF_MEMORY"):
-            launcher.start(Language.CPP)
+            launcher.start(CPP)
         assert launcher.zygotes() == [zygote]
         assert zygote.alive
     finally:

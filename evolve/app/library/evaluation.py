@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.app.database import open_store
-from evolve.app.device import require_language, start_local
+from evolve.app.device import require_installed, require_language, start_local
 from evolve.app.frontend import Frontend
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
@@ -118,6 +118,7 @@ async def judge(
         EvaluatorUnavailable: the judge does not come up, or ends.
     """
     require_language(request.source, name, place.device)
+    require_installed(request.source, name, place.device, place.python)
     with frontend.doing("starting the judge", plain=False):
         evaluator = await start_local(
             place.device,

@@ -22,6 +22,7 @@ from evolve.core.records import (
     RunRow,
     Ticket,
 )
+from evolve.core.run_store.steering import SteeringEvent
 
 
 class RunReads(Protocol):
@@ -72,6 +73,14 @@ class RunReads(Protocol):
 
     def audit_log(self, limit: int, run: str | None = None) -> list[AuditEntry]:
         """The newest entries, oldest first: of the run of this name, or all."""
+        ...
+
+    def steering(self, run: int, due: int | None = None) -> list[SteeringEvent]:
+        """All events in order; with `due` those that the step of this number is still to take."""
+        ...
+
+    def steering_counts(self, run: int) -> tuple[int, int]:
+        """How many steering events there are, and how many of them the search has taken."""
         ...
 
     def tokens(self, run: int) -> dict[int, int]:

@@ -16,6 +16,7 @@ from evolve.core.records import (
     RunRow,
     Ticket,
 )
+from evolve.core.run_store.steering import SteeringEvent, SteeringKind
 from evolve.core.task import Task
 
 
@@ -64,6 +65,22 @@ class RunWrites(Protocol):
 
     def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
         """Describe a claimed run by another configuration from now on."""
+        ...
+
+    def steer(
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+    ) -> SteeringEvent:
+        """Add an event of this process's user; the process that continues the run takes it."""
+        ...
+
+    def take_steering(
+        self,
+        run: int,
+        event: SteeringEvent,
+        sequence: int,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """An event holds from this step of a claimed run on, and with it another configuration."""
         ...
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:

@@ -23,6 +23,7 @@ import torch
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.evaluation.mutation.subject import Fault, Inputs, Outputs, Subject
+from evolve.languages.registry import preloaded
 from evolve.worker.build.cache import BuildCache
 from evolve.worker.correctness.cases import LoadedCase, load_task
 from evolve.worker.correctness.compare import judge
@@ -176,7 +177,7 @@ def main() -> None:
 
 def _import_languages() -> None:
     """Once here and not in every fork."""
-    for name in ("tvm_ffi.cpp", "triton.language"):
+    for name in preloaded():
         try:
             __import__(name)
         except ImportError:

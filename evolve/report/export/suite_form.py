@@ -8,9 +8,10 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult
-from evolve.core.program import Language, detect_language
 from evolve.core.records import RunRow
 from evolve.core.task import Task
+from evolve.languages.registry import detect_language
+from evolve.languages.triton import TRITON
 from evolve.report.suite.results import CANDIDATE, EAGER
 from evolve.store.champion import Champion
 
@@ -78,7 +79,7 @@ def _solution(
         f"{module}{_ON_DEVICE}\n\ndef run({arguments}):\n"
         f"    with _torch.no_grad():\n        return _MODEL({arguments})\n"
     )
-    is_triton = detect_language(module) is Language.TRITON
+    is_triton = detect_language(module) is TRITON
     is_sol = task.startswith("sol_execbench:")
     language: dict[str, Any] = {"language": "triton" if is_triton else "python"}
     if is_sol:

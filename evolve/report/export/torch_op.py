@@ -11,9 +11,10 @@ import jinja2
 
 from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
-from evolve.core.program import Assignment, Language, Program
+from evolve.core.program import Assignment
 from evolve.core.source.tunables import freeze
 from evolve.core.task import Task
+from evolve.languages.registry import detect_language
 from evolve.report.export.examine import Examined, examine
 from evolve.report.export.operator_text import operator_name, operator_values
 from evolve.report.export.reference import with_constants
@@ -24,12 +25,6 @@ NAMESPACE = "evolve"
 TEMPLATES = Path(__file__).parent / "templates"
 
 _OPERAND_ROUNDING = {"ieee": 0.0, "tf32": 2.0**-11, "half": 2.0**-8}
-_NEEDS = {
-    Language.TRITON: ", and triton for the kernel",
-    Language.CPP: ", and for the kernel apache-tvm-ffi, ninja and a C++ compiler",
-    Language.CUDA: ", and for the kernel nvcc with what kernel.py imports",
-    Language.TORCH: "",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +140,7 @@ def _readme_values(kernel: str, assignment: Assignment, facts: Facts) -> dict[st
     return {
         "gain": one_line(facts.gain),
         "frozen": f" ({values})" if values else "",
-        "needs": _NEEDS[Program(kernel).language],
+        "needs": f", and {needs}" if (needs := detect_language(kernel).needs) else "",
         "provenance": [f"    {printable(line)}".rstrip() for line in facts.provenance],
     }
 

@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evolve.core.program import Assignment, detect_language
+from evolve.core.program import Assignment
+from evolve.languages.registry import detect_language
 from evolve.report.lineage import PathStep
 from evolve.report.run.facts import RunFacts
 from evolve.report.text import count_text, ratio_text, span_text
@@ -119,7 +120,7 @@ def _kind(entry: PathStep, source: str, edited: bool) -> str:
         return "measured again in fresh processes; the headline rests on this"
     if entry.before is None:
         size = count_text(source.count("\n") + 1, "line")
-        return f"starting point, {size} of {detect_language(source).value}"
+        return f"starting point, {size} of {detect_language(source).name}"
     return "new program" if edited else "other values of its tunables"
 
 

@@ -62,7 +62,7 @@ class Limits:
     def over(self, *, reserve: bool = True) -> str:
         """Why no waiting proposal is judged; money spent on them is no reason."""
         done = replace(self._search.progress, **_NO_ANSWERS)
-        done = replace(done, stop_requested=self._is_stop_asked())
+        done = replace(done, stop_requested=self._stop_asked())
         return self._termination.check(self._reserved(done) if reserve else done) or ""
 
     def reason(
@@ -93,7 +93,7 @@ class Limits:
             proposals=progress.proposals + replies,
             evaluations=progress.evaluations + pending.count(Fidelity.SEARCH) + replies,
             screens=progress.screens + pending.count(Fidelity.SCREEN),
-            stop_requested=self._is_stop_asked(),
+            stop_requested=self._stop_asked(),
         )
         if tuning:
             expected = replace(expected, **_NO_ANSWERS)
@@ -119,8 +119,11 @@ class Limits:
             progress, wall_time_reserved_s=self.kept_s, device_time_reserved_s=each_s * still
         )
 
-    def _is_stop_asked(self) -> bool:
-        return self._stop_file is not None and self._stop_file.exists()
+    def _stop_asked(self) -> str:
+        if self._stop_file is not None and self._stop_file.exists():
+            return "STOP file found"
+        steering = self._search.steering
+        return f"ended by {steering.by}" if steering.has_ended else ""
 
 
 def with_reservations(progress: Progress, worst: Reservation) -> Progress:

@@ -1,7 +1,6 @@
 """The asyncio loop around a `Search`: keeps models and judge busy, and ends for a stated reason."""
 
 import asyncio
-import gc
 import math
 import time
 from collections import deque
@@ -12,15 +11,17 @@ from pathlib import Path
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
-from evolve.core.protocols import Evaluator, TerminationRule, TriesPrograms
+from evolve.core.protocols import Evaluator, Progress, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
 from evolve.search.execution.calls import Answered, Calls
 from evolve.search.execution.firing import too_late
+from evolve.search.execution.garbage import collect_seldom
 from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
 from evolve.search.execution.live_judge import SearchJudge
 from evolve.search.execution.llm_concurrency import LLMConcurrency, Rounds
 from evolve.search.execution.reserve import Reserve
+from evolve.search.execution.steered import Steered
 from evolve.search.execution.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
 from evolve.store.champion import champion, verified_instances
@@ -124,6 +125,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
+        self._steered = Steered(search, termination, say)
         self._owed: set[int] = set()  # by number, the ones that an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
@@ -206,6 +208,7 @@ class Pipeline:
     async def _search_and_verify(self) -> Outcome:
         self._set_limit()
         await self._take_over()
+        self._steer(self._steered.begin)
         goes_on = True
         while goes_on:
             reason = await self._loop()
@@ -263,7 +266,7 @@ class Pipeline:
     async def _loop(self) -> str:
         """Search until nothing is left to ask and running work has ended; returns the reason."""
         while not self._stop.is_set():
-            if self._opening:
+            if self._opening and not self._is_paused:
                 await self._open()
                 if self._stop.is_set():
                     break
@@ -271,7 +274,7 @@ class Pipeline:
             if self._has_to_verify():
                 await self._give_up()
                 return reason or self._limits.over()
-            if not self._tasks():
+            if not self._tasks() and not self._is_paused:
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
                 # The rest waits for an unavailable endpoint, or may not be sent at all.
@@ -325,6 +328,9 @@ class Pipeline:
 
     def _fill(self) -> str:
         """Use all free slots; returns why nothing more is asked for, if a rule says so."""
+        self._steer(self._steered.take)
+        if self._is_paused:
+            return ""
         while True:
             if over := self._start_judging():
                 return over
@@ -344,6 +350,18 @@ class Pipeline:
             if ticket.model:
                 self._rounds.asked()
             self._take(ticket)
+
+    def _steer(self, take: Callable[[], list[Ticket]]) -> None:
+        """Let changes of people hold from here on; one may have given time."""
+        limit_s = self._termination.wall_time_left_s(Progress())
+        for ticket in take():
+            self._take(ticket)
+        if (raised_s := self._termination.wall_time_left_s(Progress())) != limit_s:
+            self._ends += raised_s - limit_s
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._search.steering.is_paused
 
     def _ask_tuning(self) -> Ticket | None:
         """The cost of answers does not end their tuning, which has a share of its own."""
@@ -427,7 +445,7 @@ class Pipeline:
         try:
             await asyncio.wait(
                 [*self._tasks(), stop],
-                timeout=min(POLL_S, self._calls.wake_s + 0.001),
+                timeout=POLL_S if self._is_paused else min(POLL_S, self._calls.wake_s + 0.001),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
@@ -468,14 +486,8 @@ class Pipeline:
 
     def _beat(self) -> None:
         now = time.monotonic()
-        self._search.store.heartbeat(self._search.run.id, now - self._clock)
-        self._clock = now
-
-
-def collect_seldom() -> None:
-    """Let Python look for cycles once in 50,000 new objects, for as long as the process lives.
-
-    Every program is parsed, and its tree is thousands of objects without a cycle: looking for one
-    every 700 walks them for nothing, and soon the whole archive too.
-    """
-    gc.set_threshold(50_000, 10, 10)
+        passed_s, self._clock = now - self._clock, now
+        if self._is_paused:  # no time of the run's
+            self._ends += passed_s
+            passed_s = 0.0
+        self._search.store.heartbeat(self._search.run.id, passed_s)

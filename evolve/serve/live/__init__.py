@@ -1,1 +1,1 @@
-"""The live page of a database of runs: read-only, over HTTP."""
+"""The live page of a database of runs, over HTTP; it can steer a search under way."""

@@ -1,18 +1,22 @@
-"""The live page over HTTP: files of the page, JSON by sequence number, and one stream of events."""
+"""The live page over HTTP: its files, JSON by sequence number, a stream of events, and changes."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
 
 from evolve.core.errors import StoreError, UsageError
 from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import SteeringEvent
 from evolve.report.run.html import TEMPLATES
+from evolve.search.steering import steer
 from evolve.serve.asgi import App
 from evolve.serve.guard import Guard
 from evolve.serve.live import records
@@ -25,7 +29,7 @@ FILES = {
     "/page/live.css": (PAGE / "live.css", "text/css"),
     **{
         f"/page/{name}.js": (PAGE / f"{name}.js", "text/javascript")
-        for name in ("live", "chart", "data", "diff", "dom", "views")
+        for name in ("live", "chart", "data", "diff", "dom", "steer", "views")
     },
 }
 HEADERS = {
@@ -42,17 +46,42 @@ T = TypeVar("T")
 Sequence = Annotated[int, Query(ge=-1, le=MAX_SEQUENCE)]
 
 
-class Reader:
-    """Reads a store in one thread of its own, so that no answer holds up another part."""
+class Change(BaseModel):
+    """A change of a run by a person at the page."""
 
-    def __init__(self, store: RunStore) -> None:
+    name: str
+    kind: str
+    value: str = ""
+
+
+class Reader:
+    """Asks a store in one thread of its own, so that no answer holds up another part.
+
+    Args:
+        store: what is read.
+        writable: opens the same database for a change; it holds nothing open between changes.
+    """
+
+    def __init__(
+        self, store: RunStore, writable: Callable[[], AbstractContextManager[RunStore]]
+    ) -> None:
         self._store = store
+        self._writable = writable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evolve-ui-read")
 
     async def read(self, question: Callable[[RunStore], T]) -> T:
         """The answer of the store."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, question, self._store)
+
+    async def steer(self, change: Change) -> SteeringEvent:
+        """Store a change. Raises UsageError if it cannot be meant."""
+
+        def stored(_: RunStore) -> SteeringEvent:
+            with self._writable() as store:
+                return steer(store, store.run(change.name), change.kind, change.value)
+
+        return await self.read(stored)
 
     def close(self) -> None:
         """End the thread."""
@@ -100,6 +129,14 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
     @app.get("/api/step")
     async def step(name: str, sequence: Sequence) -> Response:
         return _json(await reader.read(lambda s: records.step_page(s, s.run(name), sequence)))
+
+    @app.post("/api/steer")
+    async def steered(change: Change) -> Response:
+        try:
+            event = await reader.steer(change)
+        except UsageError as error:
+            return JSONResponse({"detail": str(error)}, status_code=400, headers=HEADERS)
+        return _json({"stored": event.text})
 
 
 def _file(path: Path, kind: str) -> Callable[[], Any]:

@@ -9,6 +9,7 @@ from evolve.core.lineage import Step
 from evolve.core.measurement import Ratio
 from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
 from evolve.report.text import printable
@@ -38,6 +39,7 @@ def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
         "device_time_s": progress.device_time_s,
         "tokens": progress.tokens,
         "usd": progress.usd,
+        "steered": store.steering_counts(run.id),
     }
 
 
@@ -53,6 +55,31 @@ def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
         "verified": winner is not None and winner.verified,
         "way": store.line_to(run.id, winner.program) if winner else [],
         "cases": _cases(store, run, winner.sequence) if winner else [],
+        "steering": steering(store, run),
+    }
+
+
+def steering(store: RunStore, run: RunRow) -> dict[str, Any]:
+    """What people have changed of a run, and what of it holds; programs by their steps."""
+    events = store.steering(run.id)
+    held = steered(events)
+    return {
+        "note": printable(held.note),
+        "paused": held.is_paused,
+        "pinned": [_maker(store, run, program) for program in held.pinned],
+        "banned": sorted(_maker(store, run, program) or 0 for program in held.banned),
+        "events": [_event(store, run, event) for event in events],
+    }
+
+
+def _event(store: RunStore, run: RunRow, event: SteeringEvent) -> dict[str, Any]:
+    about = _maker(store, run, event.value) if event.kind in PARENT_KINDS else None
+    return {
+        "time": event.time,
+        "user": printable(event.user),
+        "text": event.kind if event.kind in PARENT_KINDS else printable(event.text),
+        "program_of": about,
+        "from": event.sequence,
     }
 
 

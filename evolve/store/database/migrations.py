@@ -52,7 +52,13 @@ def _charges(connection: Connection) -> None:
     schema.charge.create(connection)
 
 
-STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions, 7: _teams, 8: _charges}
+def _steering(connection: Connection) -> None:
+    """Schema 9: people steer a search; their changes are events of the run."""
+    for table in (schema.steering, schema.steering_taken):
+        table.create(connection)
+
+
+STEPS: Mapping[int, Step] = {5: _tunings, 6: _revisions, 7: _teams, 8: _charges, 9: _steering}
 """The way to each schema from the one before it."""
 
 OLDEST = min(STEPS) - 1

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from evolve.store.database.dialect import WHOLE, WORDS, append_only
 
-VERSION = 8
+VERSION = 9
 """Stamped into every database; other numbers are refused when opening."""
 
 APPLICATION_ID = 0x45564B31
@@ -408,6 +408,28 @@ audit_log = Table(
 )
 Index("audit_log_run", audit_log.c.run, audit_log.c.id)
 append_only(audit_log)
+
+steering = Table(  # a person's changes of a search under way
+    "steering",
+    metadata,
+    _id(),
+    _reference("run", "run"),
+    _text("time"),
+    _text("user"),
+    _text("kind"),
+    _reference("value", "blob"),
+    _count("due"),  # the first step that it may hold from
+)
+Index("steering_run", steering.c.run, steering.c.id)
+append_only(steering)
+
+steering_taken = Table(
+    "steering_taken",
+    metadata,
+    _reference("steering", "steering", primary_key=True),
+    Column("sequence", WHOLE, nullable=False),  # the first step that it holds from
+)
+append_only(steering_taken)
 
 STATISTICS = {
     ("ticket", "ticket_sequence"): "1000000 100000 1",

@@ -8,6 +8,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, Program, instance_digest
 from evolve.core.source.normalise import normalised_digest
+from evolve.languages.registry import detect_language
 from evolve.store.database import blobs, identities
 from evolve.store.database.dialect import upsert
 from evolve.store.database.schema import blob, instance, program
@@ -62,7 +63,7 @@ def _put_program(connection: Connection, item: Program) -> int:
         "digest": item.digest,
         "normalised": normalised_digest(item.source),
         "source": blobs.put(connection, item.source),
-        "language": item.language.value,
+        "language": detect_language(item.source).name,
     }
     identity: int = connection.execute(_PUT_PROGRAM, row).scalar_one()
     identities.remember(connection, item.digest, identity)

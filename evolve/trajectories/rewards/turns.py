@@ -9,7 +9,7 @@ import statistics
 
 from evolve.core.evaluation import CaseSamples
 from evolve.core.measurement import middle
-from evolve.core.program import launches_triton
+from evolve.languages.triton import launches_triton
 from evolve.trajectories.rewards.reward import Grade, Reward, grade, worth
 from evolve.trajectories.step import Step
 

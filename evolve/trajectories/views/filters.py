@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import CallStatus
-from evolve.core.program import launches_triton
 from evolve.core.randomness import stream
 from evolve.core.source.normalise import normalised_digest
+from evolve.languages.triton import launches_triton
 from evolve.trajectories.rewards.reward import Grade, grade
 from evolve.trajectories.rewards.shaping import keep_probability
 from evolve.trajectories.step import Made, Step

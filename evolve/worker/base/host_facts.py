@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from evolve.worker.base.versions import package_version
+from evolve.languages.registry import languages
 
 _PATIENCE_S = 30
 _GPU_FIELDS = {
@@ -40,13 +40,13 @@ _TOOLS = {
 def examine_host() -> dict[str, Any]:
     """Plain data: `torch`, `driver`, the `gpus` of both, `tools` by name, and versions.
 
-    An empty text stands for a missing value.
+    `languages` has why their programs cannot be built. An empty text stands for a missing value.
     """
     compiler = os.environ.get("CC", "cc")
     return {
         "python": platform.python_version(),
-        "triton": package_version("triton"),
         "torch": _torch(),
+        "languages": {one.name: one.missing() for one in languages().values() if one.is_for_gpus},
         "driver": {"gpus": _driver_gpus(), "cuda": _driver_cuda(), "slices": _mig_slices()},
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "tools": {name: _tool(name) for name in _TOOLS}

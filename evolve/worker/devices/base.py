@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from evolve.core.devices import CPU, CUDA, device_kind
-from evolve.core.program import Language
 from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 
 if TYPE_CHECKING:
@@ -117,18 +116,6 @@ class Device(Protocol):
     @property
     def slots(self) -> int:
         """Evaluations under way at once."""
-        ...
-
-    def can_time(self, language: Language) -> bool:
-        """Whether a program in this language runs on the device itself, and not interpreted."""
-        ...
-
-    def refuses(self, language: Language) -> str:
-        """Why a program in this language cannot run here; empty if it can."""
-        ...
-
-    def environment(self, language: Language) -> dict[str, str]:
-        """Variables to be set before a program's libraries are imported."""
         ...
 
     def describe(self) -> dict[str, str]:

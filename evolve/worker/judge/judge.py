@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from evolve.core.compiled import Compiled
+from evolve.core.devices import device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
     DEVICE_BUSY,
@@ -41,7 +42,7 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit, conditions_of
-from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter, unfit
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.source_text import explain, require_model, require_text
@@ -332,7 +333,9 @@ class Judge:
     def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
         """Why it cannot be judged without a GPU; empty if it can, or there is one."""
         candidate = progress.candidate
-        if candidate is None or self.device.can_time(candidate.language):
+        if candidate is None or candidate.language.is_timed_on(
+            device_kind_of(self.device.device_class)
+        ):
             return ""
         return beyond_interpreter(fault, candidate.source, candidate.language)
 
@@ -386,8 +389,8 @@ class Judge:
         candidate = progress.candidate = Candidate(asked.source)
         progress.labels += static_labels(asked.source)
         require_model(asked.source)
-        if refusal := self.device.refuses(candidate.language):
-            raise CandidateFault(Status.INVALID_INTERFACE, refusal)
+        if why := unfit(candidate.language, candidate.source, self.device):
+            raise CandidateFault(Status.INVALID_INTERFACE, why)
         progress.stage = Stage.INTERFACE
         phases.enter("compiling")
         with contextlib.ExitStack() as ends:
@@ -403,7 +406,7 @@ class Judge:
                 self._check(runner, candidate, task, plan, progress)
         if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
-        if not self.device.can_time(candidate.language):
+        if not candidate.language.is_timed_on(device_kind_of(self.device.device_class)):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Evaluation, Status
+from evolve.languages.registry import describe
 from evolve.worker.devices.base import Device
-from evolve.worker.judge.descriptors import describe
 from evolve.worker.judge.progress import Progress
 from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedTask

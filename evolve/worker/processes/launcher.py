@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evolve.core.devices import device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
-from evolve.core.program import Language
+from evolve.languages.base import Language
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.interpreter import WITH_COMPILER, Started
@@ -74,7 +75,7 @@ class Launcher:
         self._idle = threading.Condition()  # when no runner is being started
         self._starting = 0
         self._zygotes: dict[Key, Zygote] = {}
-        self._usual_key = _key(device.environment(Language.TORCH))
+        self._usual_key = _key({})
         missing = [path for path in read if not Path(path).exists()]
         if missing:
             raise UsageError(f"sandbox.read: {missing[0]} does not exist. Correct the path.")
@@ -132,7 +133,7 @@ class Launcher:
 
     def _try_out(self) -> bool:
         """Start a runner, note its sandbox, and see whether its memory can be read."""
-        key = _key(self._device.environment(Language.CPP))
+        key = _key({})
         start = partial(self._start, key, self._confinement)
         with self._tried_twice(start) as runner:
             self.mechanisms, self.reasons = runner.mechanisms, runner.reasons
@@ -170,7 +171,7 @@ class Launcher:
             readable=self._confinement.readable + readable,
             observed=observed,
         )
-        variables = self._device.environment(language)
+        variables = language.variables_on(device_kind_of(self._device.device_class))
         key = _key({**variables, **WITH_COMPILER})
         if compiles and key not in self._failed:
             try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from evolve.worker.build.cache import BuildError
+from evolve.languages.builds import BuildError
 from evolve.worker.ipc import messages
 from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.runner.outputs import OutputError

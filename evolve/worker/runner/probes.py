@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial, wraps
-from types import ModuleType
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
+from evolve.languages.registry import languages
 from evolve.worker.base.operation_cost import Work, moves_data, work_of
 from evolve.worker.ipc.pytree import tensors_of
 
@@ -207,7 +207,7 @@ def _computes(name: str) -> bool:
 
 @contextmanager
 def stub_custom() -> Iterator[list[str]]:
-    """Inside, functions of tvm_ffi modules and torch extensions, and Triton launches, do nothing.
+    """Inside, kernels of all languages do nothing.
 
     To be entered before the candidate is imported: a module keeps functions it has handed out.
     Outputs that a custom kernel should have written keep the old content of their memory. The value
@@ -215,62 +215,10 @@ def stub_custom() -> Iterator[list[str]]:
     """
     skipped: list[str] = []
     with contextlib.ExitStack() as stack:
-        stubs = (*_tvm_ffi_stubs(skipped), *_triton_stubs(skipped), *_torch_stubs(skipped))
-        for owner, attributes in stubs:
-            stack.enter_context(_replaced(owner, attributes))
+        for stubs in dict.fromkeys(one.stubs for one in languages().values() if one.stubs):
+            for owner, attributes in stubs(skipped):
+                stack.enter_context(_replaced(owner, attributes))
         yield skipped
-
-
-Stubs = list[tuple[Any, dict[str, Any]]]
-
-
-def _tvm_ffi_stubs(skipped: list[str]) -> Stubs:
-    try:
-        import tvm_ffi
-    except ImportError:
-        return []
-
-    def get_function(self: Any, name: str, query_imports: bool = False) -> Callable[..., None]:
-        def skip(*_: Any) -> None:
-            skipped.append(name)
-
-        return skip
-
-    get_function.__qualname__ = tvm_ffi.Module.get_function.__qualname__  # as if it were that
-    names = ("get_function", "__getattr__", "__getitem__")
-    return [(tvm_ffi.Module, dict.fromkeys(names, get_function))]
-
-
-def _triton_stubs(skipped: list[str]) -> Stubs:
-    try:
-        from triton.runtime.interpreter import InterpretedFunction
-        from triton.runtime.jit import JITFunction
-    except ImportError:
-        return []
-
-    def run(kernel: Any, *_: Any, **__: Any) -> None:
-        skipped.append(getattr(kernel, "__name__", "a Triton kernel"))
-
-    return [(InterpretedFunction, {"run": run}), (JITFunction, {"run": run})]
-
-
-def _torch_stubs(skipped: list[str]) -> Stubs:
-    """Extensions of `torch.utils.cpp_extension`, if the candidate has it imported."""
-    extension = sys.modules.get("torch.utils.cpp_extension")
-    if extension is None:
-        return []
-
-    def load(name: str, path: str, is_python_module: bool) -> ModuleType:
-        """The module with functions that do nothing; operators are left unregistered."""
-        module = ModuleType(name)
-        module.__getattr__ = lambda function: _skipping(skipped, function)  # type: ignore[method-assign]
-        return module
-
-    return [(extension, {"_import_module_from_library": load})]
-
-
-def _skipping(skipped: list[str], name: str) -> Callable[..., None]:
-    return lambda *_, **__: skipped.append(name)
 
 
 @contextmanager

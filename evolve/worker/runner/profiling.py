@@ -2,8 +2,9 @@
 
 The profile is taken in the candidate's process, so it is evidence and no proof by itself: it gives
 labels, facts for feedback, and `coverage`. Whose a kernel is, is decided by the files of the
-candidate's build, which the judge reads: the names in Triton's cache, and the symbols in shared
-libraries (a kernel's mangled name is there as text, for the CUDA runtime to register it).
+candidate's build, which the judge reads: the names in Triton's cache and beside what NVRTC has
+compiled, and the symbols in shared libraries (a kernel's mangled name is there as text, for the
+CUDA runtime to register it).
 """
 
 import json
@@ -282,6 +283,7 @@ class OwnCode:
         if isinstance(name, str):
             text = _read(path.with_suffix(".ptx")).decode(errors="replace")
             self._triton[name] = self._triton.get(name, "") + text
+            self._libraries.append(name.encode())  # mangled, if it is of C++
             stack = stack_bytes(_read(path.with_suffix(".cubin")))
             if stack is not None:
                 self._stack[name] = max(stack, self._stack.get(name, 0))

@@ -19,8 +19,8 @@ import torch
 CALL_FILE = "call.pt"
 SECONDS = 12.0  # nothing is timed meanwhile
 _MAX_TEXT = 6000
-_CARRIED = ("evolve.core.digest", "evolve.worker.build.cache", "evolve.worker.runner.weights",
-            "evolve.worker.reference.conditions")  # fmt: skip
+_CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",
+            "evolve.worker.runner.weights", "evolve.worker.reference.conditions")  # fmt: skip
 
 
 def _text_of(module: str) -> str:
@@ -36,11 +36,11 @@ import sys, types, torch
 for name, text in {[(name, _text_of(name)) for name in _CARRIED]!r}:
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(text, name, "exec"), module.__dict__)
-buildcache = sys.modules["evolve.worker.build.cache"]
+inline = sys.modules["evolve.languages.inline"]
 weights = sys.modules["evolve.worker.runner.weights"]
 saved = torch.load("{CALL_FILE}", weights_only=False)
 source = open(sys.argv[1]).read()
-buildcache.keep_libraries(source, saved["build"], False)
+inline.keep_builds(source, saved["build"], False)
 module = types.ModuleType("candidate")
 module.__file__ = sys.argv[1]
 sys.modules["candidate"] = module

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from evolve.languages.registry import preloaded
 from evolve.worker.base.interpreter import COMPILER, Started, environment, start
 from evolve.worker.ipc import messages
 from evolve.worker.sandbox.policy import Confinement
@@ -137,7 +138,7 @@ def _name_of_thread(number: str) -> str:
 
 def _import_everything() -> Callable[..., None]:
     """Import the runners' modules; that alone starts no thread and no device context."""
-    for name in ("torch", "numpy", "triton", "triton.language", "tvm_ffi", "tvm_ffi.cpp"):
+    for name in ("torch", "numpy", *preloaded()):
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
     run: Callable[..., None] = importlib.import_module("evolve.worker.runner.runner").run

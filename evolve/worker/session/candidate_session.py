@@ -15,13 +15,17 @@ import torch
 from torch import Tensor
 
 from evolve.core.compiled import Compiled
+from evolve.core.devices import device_kind_of
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Status
-from evolve.core.program import Language, detect_language
+from evolve.languages.base import Language
+from evolve.languages.builds import BuildError
+from evolve.languages.registry import detect_language
+from evolve.languages.torch import TORCH
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.versions import versions
 from evolve.worker.build import inductor as compiler
-from evolve.worker.build.cache import BuildCache, BuildError
+from evolve.worker.build.cache import BuildCache
 from evolve.worker.correctness.compare import Judgement, judge
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.base import Device
@@ -69,7 +73,7 @@ class Candidate:
     setup_s: float | None = None  # of a process and its models, the longest so far
 
     def __post_init__(self) -> None:
-        self.language = Language.TORCH if self.is_ours else detect_language(self.source)
+        self.language = TORCH if self.is_ours else detect_language(self.source)
 
     @property
     def is_ours(self) -> bool:
@@ -195,7 +199,10 @@ class CandidateSession:
         self, runner: RunnerProcess, candidate: Candidate, task: PreparedTask, is_new: bool
     ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
-        if not self.device.can_time(candidate.language) or not candidate.compiles_late:
+        if (
+            not candidate.language.is_timed_on(device_kind_of(self.device.device_class))
+            or not candidate.compiles_late
+        ):
             return
         aside = self._aside() if is_new and self.device.compiles_aside else None
         for case in task.timed if candidate.is_ours else task.cases:
@@ -283,9 +290,7 @@ class CandidateSession:
     def reference(self, task: PreparedTask, needs: Needs) -> RunnerProcess:
         """The same for the reference; its process alone gets the task's source."""
         tensors = trusted_bytes(task.timed, self.device) + needs.block
-        start = partial(
-            self.launcher.start, Language.TORCH, tensors=tensors, all_queues=needs.all_queues
-        )
+        start = partial(self.launcher.start, TORCH, tensors=tensors, all_queues=needs.all_queues)
         with self.unless_aside(), contextlib.ExitStack() as on_failure:
             runner = on_failure.enter_context(start())
             runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
@@ -335,9 +340,7 @@ class CandidateSession:
         faults: dict[str, CandidateFault | None] = {}
         try:
             size = compiling_bytes(task.cases, self.device)
-            runner = held.enter_context(
-                self.launcher.start(Language.TORCH, tensors=size, compiles=True)
-            )
+            runner = held.enter_context(self.launcher.start(TORCH, tensors=size, compiles=True))
             with lock.shared():
                 runner.load("reference", json.dumps(task.task.to_json()), SETUP_S)
                 for case in task.cases:

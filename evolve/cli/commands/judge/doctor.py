@@ -27,6 +27,7 @@ from evolve.cli import signals
 from evolve.cli.args import parser
 from evolve.core.devices import CPU
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.languages.registry import languages
 from evolve.llm.doctor import findings as model_findings
 from evolve.store.sqlite.filesystem import is_shared_between_hosts
 
@@ -34,8 +35,6 @@ from evolve.store.sqlite.filesystem import is_shared_between_hosts
 PACKAGES = (
     ("torch", "torch", "nothing can be judged"),
     ("numpy", "numpy", "nothing can be judged"),
-    ("tvm_ffi", "apache-tvm-ffi", "C++ kernels cannot be built"),
-    ("ninja", "ninja", "C++ kernels cannot be built"),
     ("hydra", "hydra-core", "run and resume cannot read the configuration"),
     ("sqlalchemy", "sqlalchemy", "there is no database"),
     ("networkx", "networkx", "there is no lineage graph"),
@@ -43,8 +42,7 @@ PACKAGES = (
     ("rich", "rich", "there is no live display"),
     ("yaml", "pyyaml", "cases.yaml cannot be read"),
 )
-OPTIONAL = (("triton", "triton", "Triton kernels cannot be checked"),)
-NEWEST_TESTED = {"torch": (2, 13), "triton": (3, 9)}
+NEWEST_TESTED = {"torch": (2, 13)}
 
 
 def main(words: Sequence[str]) -> int:
@@ -96,12 +94,22 @@ def host() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """The libraries, without importing any."""
     for module, distribution, consequence in PACKAGES:
-        yield _package(module, distribution, consequence, MISSING)
-    for module, distribution, consequence in OPTIONAL:
-        yield _package(module, distribution, consequence, NOTE)
+        newest = NEWEST_TESTED.get(distribution)
+        yield _package(module, distribution, consequence, MISSING, newest)
+    for one in languages().values():
+        for each in one.packages:
+            consequence = f"{one.title} kernels cannot be built"
+            absent = MISSING if each.needed else NOTE
+            yield _package(each.module, each.distribution, consequence, absent, each.newest)
 
 
-def _package(module: str, distribution: str, consequence: str, absent: str) -> Finding:
+def _package(
+    module: str,
+    distribution: str,
+    consequence: str,
+    absent: str,
+    newest: tuple[int, int] | None,
+) -> Finding:
     if importlib.util.find_spec(module) is None:
         return Finding(
             absent, distribution, f"not installed: {consequence}; pip install {distribution}"
@@ -110,7 +118,6 @@ def _package(module: str, distribution: str, consequence: str, absent: str) -> F
         version = metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return Finding(OK, distribution, "version unknown")
-    newest = NEWEST_TESTED.get(distribution)
     if newest is None or _release(version) <= newest:
         return Finding(OK, distribution, version)
     tested = ".".join(map(str, newest))

@@ -18,8 +18,9 @@ from evolve.cli.args import parser
 from evolve.cli.console.terminal import notify
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
-from evolve.core.program import Language
 from evolve.core.task import SIZES
+from evolve.languages.registry import languages
+from evolve.languages.triton import TRITON
 from evolve.report.text import one_line
 from evolve.tasks import find_task
 from evolve.trajectories.decontamination.exclusions import Rules
@@ -96,8 +97,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     arguments.add_argument(
         "--language",
-        choices=[one.value for one in Language if one is not Language.TORCH],
-        default=Language.TRITON.value,
+        choices=[*languages()],
+        default=TRITON.name,
         help="language of the answers (default: %(default)s)",
     )
     arguments.add_argument("--size", choices=SIZES, default="gpu", help="default: %(default)s")

@@ -5,14 +5,14 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from evolve.app.database import open_store
 from evolve.cli import signals
-from evolve.cli.args import parser
+from evolve.cli.args import add_store, parser
 from evolve.core.errors import needing
 from evolve.serve import HTTP_PACKAGES
 from evolve.serve.token import read_token
-from evolve.store.location import DEFAULT_STORE
 
 TOKEN_VARIABLE = "EVOLVE_UI_TOKEN"
 PORT = 8790
@@ -21,13 +21,7 @@ PORT = 8790
 def main(words: Sequence[str]) -> int:
     """Serve the page until a signal says to stop; the exit status is 0 then."""
     arguments = parser("ui", "Show the runs of a database on a page that follows them.")
-    arguments.add_argument(
-        "store",
-        nargs="?",
-        default=DEFAULT_STORE,
-        metavar="STORE",
-        help="the database, or postgresql://... (default: %(default)s in the current folder)",
-    )
+    add_store(arguments, "store")
     arguments.add_argument(
         "--host", default="127.0.0.1", help="the interface (default: %(default)s)"
     )
@@ -57,7 +51,8 @@ async def _serve(location: str, host: str, port: int, token: str | None) -> None
     words = f"--host {host} --port {port}"
     shown = token or secrets.token_hex(16)
     with open_store(location) as read, open_store(location) as watched:
-        reader, watch = Reader(read), Watch(watched)
+        reader = Reader(read, partial(open_store, location, read_only=False))
+        watch = Watch(watched)
         with listen(host, port, words) as listener:
             app = create_app(reader, watch, token=shown)
             url = url_of(listener)

@@ -9,12 +9,19 @@ export function takeGivenToken() {
 export class NoToken extends Error {}
 export const takeToken = token => localStorage.setItem(KEY, token);
 
-async function ask(path) {
-  const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) ?? ""}` };
-  const answer = await fetch(`api/${path}`, { headers });
+async function ask(path, options = {}) {
+  const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) ?? ""}`, ...options.headers };
+  const answer = await fetch(`api/${path}`, { ...options, headers });
   if (answer.status === 401) throw new NoToken();
-  if (!answer.ok) throw new Error((await answer.json()).detail ?? `status ${answer.status}`);
+  if (!answer.ok) {
+    const { detail } = await answer.json();
+    throw new Error(typeof detail === "string" ? detail : `status ${answer.status}`);
+  }
   return answer;
+}
+export async function steer(name, kind, value = "") {
+  const headers = { "Content-Type": "application/json" };
+  return (await ask("steer", { method: "POST", headers, body: JSON.stringify({ name, kind, value }) })).json();
 }
 export async function get(path, values = {}) {
   const query = new URLSearchParams(values).toString();

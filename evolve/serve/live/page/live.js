@@ -1,5 +1,6 @@
-import { follow, get, NoToken, Steps, takeGivenToken, takeToken } from "./data.js";
+import { follow, get, NoToken, steer, Steps, takeGivenToken, takeToken } from "./data.js";
 import { h, ratio, span } from "./dom.js";
+import { steerEvents, steerForm, steerStep } from "./steer.js";
 import * as views from "./views.js";
 
 const main = document.getElementById("main"), status = document.getElementById("state");
@@ -49,7 +50,7 @@ async function showComparison(names) {
 
 async function showRun(name) {
   const own = stepsOf(name), state = { upTo: null };
-  const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div") };
+  const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div"), steer: h("div"), events: h("div") };
   const fill = (part, ...content) => parts[part].replaceChildren(...content.flat(Infinity).filter(Boolean));
   let run = await get("run", { name });
   const replay = h("input", { type: "range", min: 1, max: 1, value: 1, "aria-label": "Replay up to step", oninput: () => {
@@ -68,6 +69,7 @@ async function showRun(name) {
     fill("funnel", views.funnel(shown));
     fill("budget", views.budget(run));
     fill("newest", views.newest(run, shown));
+    fill("events", steerEvents(run, state.upTo === null ? null : shown.at(-1)?.n + 1, views.stepLink));
   };
   const drawRest = () => {
     fill("archive", views.archive(run));
@@ -90,10 +92,13 @@ async function showRun(name) {
       if (isHere()) drawRest();
     }, 1000);
   };
+  const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
+  if (run.state === "running") fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
     views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget), views.section("Cases of the best", parts.cases),
-    views.section("Way to the best", parts.way), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
+    views.section("Way to the best", parts.way), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest),
+    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events));
   draw(); drawRest();
   await own.load(run.asked, soon);
   if (isHere()) drawRest();
@@ -101,7 +106,27 @@ async function showRun(name) {
 
 async function showStep(name, number) {
   show = () => {}; hear = () => {};
-  put(views.stepPage(await get("step", { name, sequence: number })));
+  const step = await get("step", { name, sequence: number });
+  put(views.stepPage(step));
+  if (runs.get(name)?.state !== "running" || !step.program) return;
+  const send = sender(name);
+  main.append(views.section("Steering", steerStep(step, send), send.said));
+}
+
+// Stores a change of a run; `said` tells what came of it.
+function sender(name, then = () => {}) {
+  const said = h("p", { class: "note", role: "status" });
+  const tell = (text, isBad) => { said.textContent = text; said.className = isBad ? "bad" : "note"; };
+  const send = async (kind, value) => {
+    try {
+      tell(`Stored: ${(await steer(name, kind, value)).stored}. The search takes it before its next step.`);
+      await then();
+    } catch (error) {
+      if (error instanceof NoToken) askToken();
+      else tell(error.message, true);
+    }
+  };
+  return Object.assign(send, { said });
 }
 
 async function route() {

@@ -8,7 +8,7 @@ const section = (title, ...content) => h("section", {}, h("h2", {}, title), cont
 const wide = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
 const row = cells => h("tr", {}, cells.map((each, index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, each)));
-export const whatState = run => run.reason ? `${run.state}: ${run.reason}` : run.state;
+export const whatState = run => run.state === "running" && run.steering?.paused ? "paused" : run.reason ? `${run.state}: ${run.reason}` : run.state;
 
 export function runList(runs, chosen, choose) {
   const lines = [...runs].reverse().map(run => row([
@@ -105,4 +105,4 @@ export function stepPage(step) {
       round.prompt.map(each => text(each.role, each.text)), text("reply", round.reply ?? "Not answered yet."))),
     step.source !== null && section("Source", text("Whole source", step.source))];
 }
-export { section };
+export { section, stepLink };

@@ -12,10 +12,9 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
+from evolve.languages.inline import HEADERS
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build import headers
-from evolve.worker.build.cache import HEADERS
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc.memfd import Landing, make_sealed
@@ -93,16 +92,6 @@ class CpuDevice:
     def slots(self) -> int:
         """One compiles while another is checked; compilers are stopped while one is timed."""
         return min(4, self.cores)
-
-    def can_time(self, language: Language) -> bool:
-        """Triton runs in its interpreter here, which says nothing about speed."""
-        return language is not Language.TRITON
-
-    def refuses(self, language: Language) -> str:
-        return "CUDA C++ needs a GPU (device=cuda)" if language is Language.CUDA else ""
-
-    def environment(self, language: Language) -> dict[str, str]:
-        return {"TRITON_INTERPRET": "1"} if language is Language.TRITON else {}
 
     def describe(self) -> dict[str, str]:
         return {"device": _cpu_model(), "cores": str(self.cores)}

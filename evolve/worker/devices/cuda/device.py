@@ -17,7 +17,6 @@ import torch
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Status
-from evolve.core.program import Language
 from evolve.worker.base import cuda_driver
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu_affinity import ClockCores
@@ -189,17 +188,6 @@ class CudaDevice:
     def device_class(self) -> str:
         """The model of the GPU."""
         return f"cuda: {self._facts.name}"
-
-    def can_time(self, language: Language) -> bool:
-        return True
-
-    def refuses(self, language: Language) -> str:
-        if language is Language.CPP:
-            return "C++ kernels run on device=cpu; for a GPU write Triton or CUDA C++"
-        return ""
-
-    def environment(self, language: Language) -> dict[str, str]:
-        return {}
 
     def describe(self) -> dict[str, str]:
         facts = self._facts

@@ -7,7 +7,8 @@ Invariants:
 
 import pytest
 
-from evolve.core.program import Language, detect_language, launches_triton
+from evolve.languages.registry import detect_language, find_language
+from evolve.languages.triton import launches_triton
 
 KERNEL = "def scale(x): ...\n"
 
@@ -31,7 +32,7 @@ KERNEL = "def scale(x): ...\n"
     ],
 )
 def test_a_language_is_that_of_the_kernels_in_the_syntax_tree(source, language):
-    assert detect_language(source) is Language(language)
+    assert detect_language(source) is find_language(language)
 
 
 def test_a_kernel_is_launched_by_its_own_name():

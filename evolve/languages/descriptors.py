@@ -1,13 +1,13 @@
 """The kind of a source's kernel, in a few words with fixed choices (MAP-Elites axes).
 
-Rules over names and directives, comments and literals left out: cheap, deterministic, and wrong now
-and then. The version is stored with the values, so that bins never drift under a run.
+`memory_access`, `parallelism`, `compute_pattern` and `precision_path` take the choices of this
+module. Rules over names and directives, comments and literals left out: cheap, deterministic, and
+wrong now and then. The version is stored with the values, so that bins never drift under a run.
 """
 
 import ast
 import re
 
-from evolve.core.program import Language, detect_language
 from evolve.core.source import cpptext
 
 DESCRIPTOR_VERSION = 1
@@ -32,33 +32,18 @@ _ONLINE = re.compile(
     re.I,
 )
 _LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]{0,200};[^;]{0,200};[^){]{0,200}\)")
-_MAX_TEXT = 1 << 18  # characters that are looked at
+MAX_TEXT = 1 << 18  # characters that are looked at
 _SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
-_TRITON_REDUCED = re.compile(r"\btl\.(sum|max|min|reduce|argmax|argmin|cumsum|associative_scan)\(")
 _HALF = re.compile(r"\btl\.b?float16\b|\b__half\b|\b_Float16\b|\bbfloat16\b|\b__bf16\b|\.half\(\)")
 _TF32 = re.compile(r"allow_tf32\s*=\s*True|input_precision\s*=\s*[\"']tf32[\"']")
 _DOUBLE = re.compile(r"\bdouble\s+\w+\s*(?:=|\[|;)|\btl\.float64\b")
 
 
-def describe(source: str) -> dict[str, float | str]:
-    """Descriptors of a program by name.
-
-    `memory_access`, `parallelism`, `compute_pattern` and `precision_path` take the choices of this
-    module; `kernels` counts C++ functions or Triton kernels.
-    """
-    language = detect_language(source)
-    specific = _describe_triton(source) if language is Language.TRITON else _describe_cpp(source)
-    return {
-        "descriptor_version": float(DESCRIPTOR_VERSION),
-        "language": language.value,
-        **specific,
-    }
-
-
-def _describe_cpp(source: str) -> dict[str, float | str]:
-    text = cpptext.mask(_cpp_of(source)[:_MAX_TEXT])
+def describe_cpp(source: str) -> dict[str, float | str]:
+    """Of the C++ in a module's strings; `kernels` counts its functions."""
+    text = cpptext.mask(_cpp_of(source)[:MAX_TEXT])
     threads, simd = bool(_THREADS.search(text)), bool(_SIMD.search(text))
     parallelism = "+".join(word for word, on in (("threads", threads), ("simd", simd)) if on)
     blocked = bool(_BLOCKED.search(text))
@@ -68,8 +53,8 @@ def _describe_cpp(source: str) -> dict[str, float | str]:
     return {
         "memory_access": "blocked" if blocked else "vector" if simd else "scalar",
         "parallelism": parallelism or "serial",
-        "compute_pattern": _pattern(text, reductions, bool(_TILED.search(text))),
-        "precision_path": _precision(text),
+        "compute_pattern": pattern(text, reductions, bool(_TILED.search(text))),
+        "precision_path": precision(text),
         "kernels": float(len(cpptext.functions(text))),
     }
 
@@ -84,19 +69,8 @@ def _cpp_of(source: str) -> str:
     return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 
-def _describe_triton(source: str) -> dict[str, float | str]:
-    text = re.sub(r"#[^\n]*", "", source[:_MAX_TEXT])
-    tiled = bool(re.search(r"\btl\.(?:dot|make_block_ptr|make_tensor_descriptor)\(", text))
-    return {
-        "memory_access": "blocked" if tiled else "vector" if "tl.arange(" in text else "scalar",
-        "parallelism": "threads+simd" if "tl.program_id(" in text else "simd",
-        "compute_pattern": _pattern(text, len(set(_TRITON_REDUCED.findall(text))), tiled),
-        "precision_path": _precision(text),
-        "kernels": float(len(re.findall(r"@triton\.jit\b", text))),
-    }
-
-
-def _pattern(text: str, reductions: int, tiled: bool) -> str:
+def pattern(text: str, reductions: int, tiled: bool) -> str:
+    """`compute_pattern` of a text that reduces in so many ways."""
     if _ONLINE.search(text):
         return "online"
     if tiled:
@@ -106,7 +80,8 @@ def _pattern(text: str, reductions: int, tiled: bool) -> str:
     return "reduction" if reductions else "elementwise"
 
 
-def _precision(text: str) -> str:
+def precision(text: str) -> str:
+    """`precision_path` of a text."""
     for path, mark in (("half", _HALF), ("tf32", _TF32), ("fp64", _DOUBLE)):
         if mark.search(text):
             return path

@@ -1,0 +1,107 @@
+"""Steering: what a person changes of a search under way, as recorded events."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class SteeringKind(StrEnum):
+    """The changes; each says what its event's `value` holds."""
+
+    NOTE = "note"  # a text that every prompt quotes from now on; "" takes it back
+    PIN = "pin"  # a program (digest) that is the main parent from now on
+    BAN = "ban"  # a program (digest) that is no parent from now on
+    RELEASE = "release"  # a program (digest) that is neither pinned nor banned any more
+    PROGRAM = "program"  # the text of a program to judge
+    PAUSE = "pause"
+    CONTINUE = "continue"
+    BUDGET = "budget"  # an amount added to a limit, as `evaluations=100` or `wall_time=30m`
+    END = "end"  # as if the budget were used up: the best program is verified
+
+
+PARENT_KINDS = (SteeringKind.PIN, SteeringKind.BAN, SteeringKind.RELEASE)
+"""Changes of what may be a parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteeringEvent:
+    """A recorded change. `time` is ISO 8601 in UTC.
+
+    `sequence` is the number of the first step that it holds from, None while the search has not
+    taken it. `due` is the first step that it may hold from: a replay repeats it there.
+    """
+
+    id: int
+    kind: SteeringKind
+    value: str = ""
+    time: str = ""
+    user: str = ""
+    due: int = 0
+    sequence: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The change in a few words."""
+        if self.kind in PARENT_KINDS:
+            return f"{self.kind} program {self.value[:8]}"
+        if self.kind is SteeringKind.PROGRAM:
+            return f"program of {len(self.value.splitlines())} lines"
+        if self.kind is SteeringKind.NOTE and not self.value:
+            return "note taken back"
+        return f"{self.kind} {self.value}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """What holds after some events.
+
+    Attributes:
+        note: quoted by every prompt.
+        pinned: programs (digests) that are main parents, in turn.
+        banned: programs (digests) that are no parents.
+        state: of `PAUSE`, `CONTINUE` and `END` the newest.
+        by: who set `state`.
+    """
+
+    note: str = ""
+    pinned: tuple[str, ...] = ()
+    banned: frozenset[str] = frozenset()
+    state: SteeringKind = SteeringKind.CONTINUE
+    by: str = ""
+
+    @property
+    def is_paused(self) -> bool:
+        return self.state is SteeringKind.PAUSE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state is SteeringKind.END
+
+    def after(self, event: SteeringEvent) -> "Steering":
+        """What holds after one more event."""
+        kind, value = event.kind, event.value
+        if kind is SteeringKind.NOTE:
+            return replace(self, note=value)
+        if kind in (SteeringKind.PAUSE, SteeringKind.CONTINUE, SteeringKind.END):
+            return replace(self, state=kind, by=event.user)
+        if kind in PARENT_KINDS:
+            return self._with_parent(kind, value)
+        return self
+
+    def _with_parent(self, kind: SteeringKind, program: str) -> "Steering":
+        pinned = tuple(each for each in self.pinned if each != program)
+        banned = self.banned - {program}
+        if kind is SteeringKind.PIN:
+            pinned += (program,)
+        elif kind is SteeringKind.BAN:
+            banned |= {program}
+        return replace(self, pinned=pinned, banned=banned)
+
+
+def steered(events: Iterable[SteeringEvent]) -> Steering:
+    """What holds after the events that a search has taken, in their order."""
+    found = Steering()
+    for event in events:
+        if event.sequence is not None:
+            found = found.after(event)
+    return found

@@ -1,0 +1,22 @@
+"""Failures of compilers that run when a candidate is imported.
+
+The program of a tool's process carries this file as text (`evolve.worker.runner.tool_process`), so
+it imports the standard library only.
+"""
+
+
+class BuildError(Exception):
+    """The compiler or linker refused the candidate's source; the message is the compiler's."""
+
+
+def first_errors(log: str, limit: int = 12) -> str:
+    """The lines of a compiler's log with the error, each with the two lines after it."""
+    lines = log.splitlines()
+    kept: dict[int, None] = {}
+    for number, line in enumerate(lines):
+        if "error:" in line or "undefined reference" in line or "undefined symbol" in line:
+            kept.update(dict.fromkeys(range(number, min(number + 3, len(lines)))))
+    chosen = [lines[number] for number in kept] or lines[-limit:]
+    return "\n".join(
+        line.rpartition("/")[2] if "error:" in line else line for line in chosen[:limit]
+    )

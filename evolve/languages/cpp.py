@@ -1,0 +1,67 @@
+"""C++ for the CPU, built by `tvm_ffi.cpp` or `torch.utils.cpp_extension` when it is imported."""
+
+import ast
+
+from evolve.languages import inline
+from evolve.languages.base import Language, Package
+from evolve.languages.cuda import MARKS as CUDA_MARKS
+from evolve.languages.descriptors import describe_cpp
+from evolve.languages.syntax import arguments
+
+_MARKS = frozenset({"cpp_source", "cpp_sources"})  # of inline compilers
+
+_CONTRACT = '''\
+- Kernels in C++, as text in a module-level string, built when the module is imported and called \
+with tensors:
+
+```python
+import torch
+import tvm_ffi.cpp
+from torch import nn
+
+SOURCE = r"""
+#include <cstdint>
+
+void scale(tvm::ffi::TensorView x, double factor, tvm::ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  const int64_t n = x.numel();
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < n; ++i) out[i] = in[i] * static_cast<float>(factor);
+}
+"""
+
+kernel = tvm_ffi.cpp.load_inline(
+    "scale", cpp_sources=SOURCE, functions=["scale"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"], extra_ldflags=["-fopenmp"],
+)
+```
+
+  `x.size(i)` and `x.ndim()` give shapes. Pass contiguous tensors, and parameters as \
+`self.weight.detach()`. Leave `-ffast-math` out: NaN and infinity come out as they do from the \
+reference.'''
+
+
+def _finds(tree: ast.Module) -> bool:
+    """Beside CUDA C++ it is the declarations of that."""
+    found = arguments(tree)
+    return bool(found & _MARKS) and not found & CUDA_MARKS
+
+
+CPP = Language(
+    name="cpp",
+    title="C++",
+    devices=("cpu",),
+    finds=_finds,
+    describe=describe_cpp,
+    contract=_CONTRACT,
+    imports=("tvm_ffi.cpp",),
+    needs="for the kernel apache-tvm-ffi, ninja and a C++ compiler",
+    packages=(
+        Package(module="tvm_ffi", distribution="apache-tvm-ffi", needed=True),
+        Package(module="ninja", distribution="ninja", needed=True),
+    ),
+    preload=("tvm_ffi", "tvm_ffi.cpp"),
+    keep_builds=inline.keep_builds,
+    stubs=inline.stubs,
+)

@@ -1,0 +1,54 @@
+"""Takes what people change of a search, between two of its steps."""
+
+from collections.abc import Callable
+
+from evolve.core.errors import UsageError
+from evolve.core.protocols import TerminationRule
+from evolve.core.run_store.steering import SteeringEvent, SteeringKind
+from evolve.search.engine import Search
+from evolve.search.termination import Raisable
+from evolve.store import Ticket
+
+
+class Steered:
+    """The steering events of a run under way.
+
+    Args:
+        search: the engine.
+        termination: its limits are raised by `SteeringKind.BUDGET`, if they can be.
+        say: shows a line to the user.
+    """
+
+    def __init__(
+        self, search: Search, termination: TerminationRule, say: Callable[[str], None]
+    ) -> None:
+        self._search = search
+        self._termination = termination
+        self._say = say
+
+    def begin(self) -> list[Ticket]:
+        """As `take`, when a command continues the run: that ends a pause, and an earlier end."""
+        tickets = self.take()
+        if self._search.steering.state is not SteeringKind.CONTINUE:
+            self._search.store.steer(self._search.run.id, SteeringKind.CONTINUE)
+            tickets += self.take()
+        return tickets
+
+    def take(self) -> list[Ticket]:
+        """Take the events that are due; returns the tickets of programs among them."""
+        taken = [self._take(event) for event in self._search.steering_due()]
+        return [ticket for ticket in taken if ticket is not None]
+
+    def _take(self, event: SteeringEvent) -> Ticket | None:
+        self._say(f"steered by {event.user}: {event.text}")
+        if event.kind is not SteeringKind.BUDGET:
+            return self._search.take_steering(event)
+        config = dict(self._search.run.config)
+        try:
+            if isinstance(self._termination, Raisable):
+                self._termination.raise_limit(event.value)
+                config["termination"] = dict(self._termination.limits)
+        except UsageError as error:  # the limit has changed since the request
+            self._say(f"budget not added: {error}")
+        self._search.take_steering(event, config)
+        return None

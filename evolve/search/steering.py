@@ -1,0 +1,85 @@
+"""Requests of people that steer a search: checked, then stored; the search takes them."""
+
+import shlex
+
+from evolve.core.errors import UsageError
+from evolve.core.records import RunRow
+from evolve.core.run_store import RunStore
+from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, SteeringKind
+from evolve.search.termination import raised
+
+MAX_NOTE = 4000  # characters
+MAX_SOURCE = 200_000  # characters
+MAX_EVENTS = 1000  # of one run
+
+_WAITS = (SteeringKind.PAUSE, SteeringKind.CONTINUE)
+
+
+def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringEvent:
+    """Store a change of a running search.
+
+    Args:
+        store: the database, which must be writable.
+        run: the run, as it stands now.
+        kind: a `SteeringKind`.
+        value: for `pin`, `ban` and `release` the number of the step that made the program, else
+            what the kind says.
+
+    Raises:
+        UsageError: the run is not under way, or the request cannot be meant.
+    """
+    if kind not in set(SteeringKind):
+        raise UsageError(f"steering {kind!r} is unknown; there are {', '.join(SteeringKind)}")
+    if run.state != "running":
+        raise UsageError(
+            f"run {run.name!r} is {run.state}{f': {run.reason}' if run.reason else ''}; only a "
+            f"running search can be steered: `evolve resume {shlex.quote(run.name)}` continues it"
+        )
+    if store.steering_counts(run.id)[0] >= MAX_EVENTS:
+        raise UsageError(f"run {run.name!r} was steered {MAX_EVENTS} times, which is the most")
+    return store.steer(run.id, SteeringKind(kind), _checked(store, run, SteeringKind(kind), value))
+
+
+def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> str:
+    """The value as it is stored."""
+    if kind is SteeringKind.NOTE:
+        return _within(value.strip(), MAX_NOTE, "a note")
+    if kind is SteeringKind.PROGRAM:
+        if not value.strip():
+            raise UsageError("the program is empty; give the text of a module with ModelNew")
+        return _within(value, MAX_SOURCE, "a program")
+    if kind is SteeringKind.BUDGET:
+        raised(run.config.get("termination") or {}, value)
+        return value
+    return _program(store, run, kind, value) if kind in PARENT_KINDS else ""
+
+
+def _within(text: str, most: int, what: str) -> str:
+    if len(text) > most:
+        raise UsageError(
+            f"{what} may have {most:,} characters, this one has {len(text):,}; shorten it"
+        )
+    return text
+
+
+def _program(store: RunStore, run: RunRow, kind: SteeringKind, step: str) -> str:
+    """The digest of the program of a step."""
+    if not (step.isascii() and step.isdigit() and len(step) < 19):
+        raise UsageError(f"{kind} needs the number of the step that made the program, got {step!r}")
+    program = store.step(run.id, int(step)).program
+    if program is None:
+        raise UsageError(f"step {step} of run {run.name!r} made no program; name one that did")
+    elite = store.elite(run.id, program)
+    if kind is SteeringKind.PIN and (elite is None or not elite.evaluations):
+        raise UsageError(
+            f"the program of step {step} is not known to be correct, so that it cannot be a "
+            "parent; pin one with a speedup"
+        )
+    return program
+
+
+def repeat(store: RunStore, run: int, recorded: int) -> None:
+    """Let a new run take the events of a recorded one at the same steps; it does not wait."""
+    for event in store.steering(recorded):
+        if event.sequence is not None and event.kind not in _WAITS:
+            store.steer(run, event.kind, event.value, due=event.sequence)

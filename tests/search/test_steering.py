@@ -1,0 +1,284 @@
+"""People steer a search that is under way, by events of its run.
+
+1. An event holds from the step that took it, for good: after a resume and in a replay too.
+2. Pinned programs are parents, banned ones are not; a note is in every prompt.
+3. A pause costs no time of the run; a raised limit and an end are those of the run.
+4. What cannot be meant is refused in one line, and nothing is stored.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.lineage import INJECTED, VERIFY
+from evolve.core.program import Program
+from evolve.core.protocols import Context, Declined, Proposal
+from evolve.core.run_store.steering import SteeringKind, steered
+from evolve.evaluation import ReplayEvaluator
+from evolve.search.execution.pipeline import Outcome, Pipeline
+from evolve.search.schedule import Scheduled
+from evolve.search.steering import MAX_NOTE, repeat, steer
+from evolve.search.termination import Raisable, from_config
+from evolve.store import RunRow, Store
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from operators import Seed
+from operators.llm.rewrite import RewriteFull
+from tests.search.conftest import make_search
+from tests.search.models import ScriptedModel, answer
+
+MINE = f"{SEED_SOURCE}\n\nMINE = 1\n"
+Told = Callable[[int], None]
+
+
+class Children:
+    """Changes the text of the main parent, for ever."""
+
+    parents = 1
+
+    def propose(self, context: Context) -> Proposal | Declined:
+        if not context.parents:
+            return Declined("there is no parent")
+        source = f"{SEED_SOURCE}\n\nCHILD = {context.sequence}\n"
+        main = context.parents[0].program
+        return Proposal(program=Program(source), parents=(main,))
+
+
+def steps_of_two_kinds() -> dict[str, Scheduled]:
+    return {
+        "seed": Scheduled(operator=Seed(), weight=float("inf")),
+        "children": Scheduled(operator=Children()),
+    }
+
+
+def searched(
+    store: Store,
+    run: RunRow,
+    told: Told = lambda number: None,
+    *,
+    limits: dict[str, object] | None = None,
+    **parts: object,
+) -> Outcome:
+    """A session of the run; `told` is called after each verdict, with their number."""
+    count = 0
+    judge = parts.pop("judge", None) or SyntheticEvaluator()
+    serial = parts.pop("serial", True)
+
+    def listen(_: object) -> None:
+        nonlocal count
+        count += 1
+        told(count)
+
+    async def body() -> Outcome:
+        rule = Raisable(limits or {"evaluations": 12}, from_config)
+        search = make_search(store, run, **({"operators": steps_of_two_kinds()} | parts))
+        return await Pipeline(search, judge, rule, listeners=[listen], serial=serial).run()
+
+    return asyncio.run(body())
+
+
+def by_a_person(store: Store, after: int, *requests: tuple[str, str]) -> Told:
+    """Requests by another process than the search's, once it has told some steps."""
+
+    def told(count: int) -> None:
+        if count == after:
+            with Store.open(store.location) as other:
+                for kind, value in requests:
+                    steer(other, other.run(), kind, value)
+
+    return told
+
+
+def parents_after(store: Store, run: RunRow) -> tuple[int, list[str]]:
+    """The step that took the last event, and the main parents of children from there on."""
+    taken = store.steering(run.id)[-1].sequence
+    assert taken is not None
+    steps = [step for step in store.steps(run.id, after=taken - 1) if step.operator == "children"]
+    return taken, [step.parents[0] for step in steps]
+
+
+def test_a_banned_program_is_no_parent_from_then_on(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 5, ("ban", "0")))
+    _, parents = parents_after(store, run)
+    banned = store.step(run.id, 0).program
+    before = [step.parents[0] for step in store.steps(run.id) if step.operator == "children"]
+    assert banned in before
+    assert len(parents) >= 6
+    assert banned not in parents
+
+
+def test_with_every_program_banned_the_search_goes_on_without_a_parent(
+    store: Store, run: RunRow
+) -> None:
+    requests = [("ban", str(number)) for number in range(3)]
+    outcome = searched(store, run, by_a_person(store, 3, *requests), limits={"evaluations": 6})
+    assert "6 of 6" in outcome.reason or "nothing is left" in outcome.reason
+
+
+def test_a_pinned_program_is_the_parent_until_it_is_released(store: Store, run: RunRow) -> None:
+    def told(count: int) -> None:
+        by_a_person(store, 4, ("pin", "2"))(count)
+        by_a_person(store, 8, ("release", "2"))(count)
+
+    searched(store, run, told, limits={"evaluations": 14})
+    pinned, released = (event.sequence for event in store.steering(run.id))
+    program = store.step(run.id, 2).program
+    steps = list(store.steps(run.id))
+    assert {step.parents for step in steps[pinned:released]} == {(program,)}
+    assert {step.parents for step in steps[released:]} != {(program,)}
+
+
+def test_an_injected_program_is_judged_as_a_step(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("program", MINE)))
+    (number,) = store.made_by(run.id, INJECTED)
+    step = store.step(run.id, number)
+    assert step.program == Program(MINE).digest
+    assert step.status == "correct"
+    assert store.steering(run.id)[0].sequence == number
+
+
+def test_a_note_is_in_every_prompt_until_it_is_taken_back(store: Store, run: RunRow) -> None:
+    model = ScriptedModel(lambda _, n: answer(f"```python\n{SEED_SOURCE}\n\nA = {n}\n```"), slots=1)
+
+    def told(count: int) -> None:
+        by_a_person(store, 3, ("note", "Use <|im_end|> wgmma."))(count)
+        by_a_person(store, 5, ("note", ""))(count)
+
+    rewrite = {"rewrite": Scheduled(operator=RewriteFull(mends=0))}
+    parts = {"operators": steps_of_two_kinds() | rewrite, "model": model}
+    searched(store, run, told, limits={"evaluations": 16}, **parts)
+    begin, end = (event.sequence for event in store.steering(run.id))
+    asked = [(n, store.ticket(run.id, n)) for n in store.made_by(run.id, "rewrite")]
+    said = {n: ticket.exchanges[0].request.messages[-1].content for n, ticket in asked}
+    assert any(begin <= n < end for n in said)
+    for number, prompt in said.items():
+        assert ("Note from the person" in prompt) == (begin <= number < end)
+    assert all("<|im_end|>" not in prompt for prompt in said.values())
+
+
+def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow) -> None:
+    paused_s = 1.5
+
+    async def body() -> Outcome:
+        search = make_search(store, run, operators=steps_of_two_kinds())
+        rule = Raisable({"evaluations": 8, "wall_time": 60}, from_config)
+        said: list[str] = []
+        pipeline = Pipeline(
+            search,
+            SyntheticEvaluator(),
+            rule,
+            listeners=[lambda told: by_a_person(store, 3, ("pause", ""))(
+                told.progress.evaluations
+            )],
+            say=said.append,
+            serial=True,
+        )  # fmt: skip
+        session = asyncio.create_task(pipeline.run())
+        while not store.steering_counts(run.id)[1]:
+            await asyncio.sleep(0.01)
+        asked = store.next_sequence(run.id)
+        await asyncio.sleep(paused_s)
+        assert store.next_sequence(run.id) == asked
+        steer(store, store.run(run.name), "continue")
+        outcome = await session
+        assert said[0].startswith("steered by ")
+        return outcome
+
+    assert asyncio.run(body()).finished
+    assert store.progress(run.id).evaluations == 8
+    assert store.progress(run.id).wall_time_s < paused_s
+
+
+def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
+    limits = {"evaluations": 6, "usd": None}
+    config = {"baseline": "eager", "termination": limits}
+    task = synthetic_task()
+    run = store.create_run(name="demo", task=task, config=config, seed=7)
+    requests = [("budget", "evaluations=5"), ("budget", "evaluations=2")]
+    outcome = searched(store, run, by_a_person(store, 3, *requests), limits=limits)
+    assert outcome.reason == "13 of 13 evaluations used"
+    assert store.run("demo").config["termination"] == {"evaluations": 13, "usd": None}
+
+
+def test_an_ended_run_is_verified_and_finished(store: Store, run: RunRow) -> None:
+    outcome = searched(store, run, by_a_person(store, 3, ("end", "")), limits={"evaluations": 99})
+    assert outcome.finished
+    assert outcome.reason.startswith("ended by ")
+    assert store.made_by(run.id, VERIFY)
+    assert store.progress(run.id).evaluations < 6
+    with pytest.raises(UsageError, match=r"'demo' is finished: ended by .*`evolve resume demo`"):
+        steer(store, store.run("demo"), "pause")
+
+
+def test_a_resumed_run_keeps_its_steering_but_goes_on(store: Store, run: RunRow) -> None:
+    requests = [("ban", "0"), ("note", "wider"), ("end", "")]
+    searched(store, run, by_a_person(store, 5, *requests), limits={"evaluations": 99})
+    asked = store.next_sequence(run.id)
+    outcome = searched(store, store.run("demo"), limits={"evaluations": 12})
+    assert outcome.reason == "12 of 12 evaluations used"
+    held = steered(store.steering(run.id))
+    assert held.note == "wider"
+    assert not held.has_ended
+    later = [step for step in store.steps(run.id, after=asked - 1) if step.operator == "children"]
+    assert later
+    assert all(store.step(run.id, 0).program not in step.parents for step in later)
+
+
+def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) -> None:
+    def told(count: int) -> None:
+        by_a_person(store, 3, ("pin", "1"), ("note", "wider"), ("program", MINE))(count)
+        by_a_person(store, 7, ("ban", "1"), ("end", ""))(count)
+
+    searched(store, run, told, limits={"evaluations": 99})
+    again = store.create_run(name="again", task=run.task, config=dict(run.config), seed=run.seed)
+    repeat(store, again.id, run.id)
+    judge = ReplayEvaluator(store, run.id)
+    searched(store, again, judge=judge, limits={"evaluations": 99}, reuse=False)
+    dump = list(store.dump(run.id, canonical=True))
+    assert list(store.dump(again.id, canonical=True)) == dump
+    assert sum('"kind":"steering"' in line for line in dump) == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        ("faster", "", "steering 'faster' is unknown; there are note, pin"),
+        ("pin", "99", "has no step 99; it has none yet"),
+        ("pin", "abc", "needs the number of the step"),
+        ("pin", "9" * 40, "needs the number of the step"),
+        ("ban", "-1", "needs the number of the step"),
+        ("program", " \n", "the program is empty"),
+        ("program", "x" * 200_001, "may have 200,000 characters"),
+        ("note", "x" * (MAX_NOTE + 1), "may have 4,000 characters"),
+        ("budget", "usd=5", "names no limit of the run; it has evaluations"),
+        ("budget", "evaluations=-5", "above zero and at most 100 times"),
+        ("budget", "evaluations=1.5", "above zero"),
+        ("budget", "evaluations=100000000", "at most 100 times the limit"),
+        ("budget", "evaluations=inf", "above zero"),
+        ("budget", "more", "names no limit"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(store: Store, kind: str, value: str, said: str) -> None:
+    config = {"baseline": "eager", "termination": {"evaluations": 20}}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+    with pytest.raises(UsageError, match=said) as refused:
+        steer(store, run, kind, value)
+    assert "\n" not in str(refused.value)
+    assert store.steering(run.id) == []
+
+
+def test_a_program_that_is_not_known_to_be_correct_cannot_be_pinned(
+    store: Store, run: RunRow
+) -> None:
+    ticket = store.ask(run.id, "by hand", ())
+    store.propose(ticket, Proposal(program=Program(MINE)))
+    with pytest.raises(UsageError, match="not known to be correct"):
+        steer(store, run, "pin", "0")
+
+
+def test_an_event_is_stored_before_it_holds(store: Store, run: RunRow) -> None:
+    event = steer(store, run, "pause")
+    assert event.kind is SteeringKind.PAUSE
+    assert not steered(store.steering(run.id)).is_paused
+    assert store.steering_counts(run.id) == (1, 0)

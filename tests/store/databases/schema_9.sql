@@ -1,0 +1,519 @@
+PRAGMA application_id=1163283249;
+PRAGMA user_version=9;
+BEGIN TRANSACTION;
+CREATE TABLE archive_offer (
+	id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	ticket INTEGER NOT NULL, 
+	program INTEGER NOT NULL, 
+	instance INTEGER NOT NULL, 
+	fitness FLOAT NOT NULL, 
+	fitness_low FLOAT NOT NULL, 
+	fitness_high FLOAT NOT NULL, 
+	evaluations INTEGER NOT NULL, 
+	descriptors TEXT NOT NULL, 
+	sequence INTEGER NOT NULL, 
+	tunings INTEGER DEFAULT '0' NOT NULL, 
+	operator TEXT NOT NULL, 
+	parents TEXT NOT NULL, 
+	status INTEGER NOT NULL, 
+	slot TEXT, 
+	evicted INTEGER, 
+	moves TEXT DEFAULT '{}' NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	UNIQUE (ticket), 
+	FOREIGN KEY(ticket) REFERENCES ticket (id), 
+	FOREIGN KEY(program) REFERENCES program (id), 
+	FOREIGN KEY(instance) REFERENCES instance (id), 
+	FOREIGN KEY(evicted) REFERENCES program (id)
+);
+INSERT INTO "archive_offer" VALUES(1,1,1,1,1,5.35366079380240167395e-01,5.25315743526738709867e-01,5.4531641023340826635e-01,1,'{"depth":2.0,"vector":"none"}',0,0,'tune','[]',2,'place1',NULL,'{}');
+INSERT INTO "archive_offer" VALUES(2,1,2,2,2,6.02577741403377276085e-01,5.92527405549875818557e-01,6.1252807225654537504e-01,1,'{"depth":2.0,"vector":"none"}',1,0,'tune','["a75bf5d1f4350ea46a98c811903c4bda551664e4453551cafeceb6d3869d8257"]',2,'place2',NULL,'{}');
+INSERT INTO "archive_offer" VALUES(3,1,3,3,3,1.97191499638255975102e-02,9.66881411032424233076e-03,2.96694808169935958508e-02,1,'{"depth":2.0,"vector":"none"}',2,0,'seed','["a75bf5d1f4350ea46a98c811903c4bda551664e4453551cafeceb6d3869d8257"]',2,'place3',NULL,'{}');
+INSERT INTO "archive_offer" VALUES(4,1,4,4,4,4.52825690216249687747e-01,4.42775354362748230219e-01,4.62776021069417842213e-01,1,'{"depth":2.0,"vector":"none"}',3,0,'tune','["b9560cf6ea2d8782795952d4808a64a738163673990fe4f6d3615d41dc3a72fa"]',2,'place0',NULL,'{}');
+INSERT INTO "archive_offer" VALUES(5,1,5,5,5,6.52083367500936872396e-01,6.42033031647435414868e-01,6.62033698354104860328e-01,1,'{"depth":2.0,"vector":"none"}',4,0,'tune','["b9560cf6ea2d8782795952d4808a64a738163673990fe4f6d3615d41dc3a72fa"]',1,'place1',1,'{}');
+INSERT INTO "archive_offer" VALUES(6,1,6,6,6,0.0751752073298121,6.51248714763105751579e-02,8.51255381829802704185e-02,1,'{"depth":2.0,"vector":"none"}',5,0,'seed','["57aba8a6304a9266d4e121ebe760e5dbaca9e7a1f1a17fd624c875875bf823fb"]',0,NULL,NULL,'{}');
+INSERT INTO "archive_offer" VALUES(7,1,7,7,7,3.58814626811055192856e-01,3.48764290957553790839e-01,3.68764957664223291811e-01,1,'{"depth":2.0,"vector":"none"}',6,0,'tune','["57aba8a6304a9266d4e121ebe760e5dbaca9e7a1f1a17fd624c875875bf823fb"]',1,'place3',3,'{}');
+CREATE TABLE archive_slot (
+	run INTEGER NOT NULL, 
+	slot TEXT NOT NULL, 
+	program INTEGER NOT NULL, 
+	offer INTEGER NOT NULL, 
+	PRIMARY KEY (run, slot), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	FOREIGN KEY(program) REFERENCES program (id), 
+	FOREIGN KEY(offer) REFERENCES archive_offer (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "archive_slot" VALUES(1,'place0',4,4);
+INSERT INTO "archive_slot" VALUES(1,'place1',5,5);
+INSERT INTO "archive_slot" VALUES(1,'place2',2,2);
+INSERT INTO "archive_slot" VALUES(1,'place3',7,7);
+CREATE TABLE arm (
+	run INTEGER NOT NULL, 
+	method TEXT NOT NULL, 
+	operator TEXT NOT NULL, 
+	model TEXT NOT NULL, 
+	told INTEGER DEFAULT '0' NOT NULL, 
+	tokens INTEGER DEFAULT '0' NOT NULL, 
+	usd FLOAT DEFAULT '0' NOT NULL, 
+	unpriced_tokens INTEGER DEFAULT '0' NOT NULL, 
+	device_time_s FLOAT DEFAULT '0' NOT NULL, 
+	gain FLOAT DEFAULT '0' NOT NULL, 
+	lead FLOAT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (run, method, operator, model), 
+	FOREIGN KEY(run) REFERENCES run (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "arm" VALUES(1,'','seed','',3,0,0.0,0,0.5,0.0,0.0);
+INSERT INTO "arm" VALUES(1,'','tune','',5,0,0.0,0,1.25,0.0,0.0);
+CREATE TABLE audit_log (
+	id INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	user TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	action TEXT NOT NULL, 
+	run TEXT DEFAULT '' NOT NULL, 
+	detail TEXT DEFAULT '' NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "audit_log" VALUES(1,'2026-11-28T03:28:53+00:00','ada','lab1','upgraded','','schema 6 to 7');
+INSERT INTO "audit_log" VALUES(2,'2026-11-28T03:28:53+00:00','ada','lab1','quota','','user ada: 20 USD and 7200 device seconds since 2026-11-01');
+INSERT INTO "audit_log" VALUES(3,'2026-11-28T04:24:31+00:00','ada','lab1','upgraded','','schema 7 to 8');
+INSERT INTO "audit_log" VALUES(4,'2026-11-28T07:50:09+00:00','ada','lab1','upgraded','','schema 8 to 9');
+CREATE TABLE blob (
+	id INTEGER NOT NULL, 
+	sha256 BLOB NOT NULL, 
+	codec VARCHAR NOT NULL CHECK (codec IN ('raw', 'zlib')), 
+	bytes BLOB NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (sha256)
+);
+INSERT INTO "blob" VALUES(1,X'146B1AFD56B22713A9C5B8259FB363D03FB3FF7C03AE609228CEC2E1FCB81793','zlib',X'789C458C510A02310C44AFB2E4DB13EC1DF402EA47480729B64D695A1615EF6EEA82FECDCC1BDE8B5864E491B8472DB452044007123618ADE7EB8C1D376D0F871368AE3121ECAC7086EF4D3773561B24DAEEE96C779F0C08D34392D86C396A403A615B97EAF552C81D169FD32175CCBF8E26DFFAFFFFCEEF0FBBF339E3');
+INSERT INTO "blob" VALUES(2,X'6452247EF0CE02663B32A408CD46B0DA0AA92A4585E3C729E1638A2616515CBE','raw',X'424C4F434B203D20310A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20310A');
+INSERT INTO "blob" VALUES(3,X'5581FB9E39E52FD5E5301F3B4B0219DAD7DA90DAA98064C08C5B835DE857A678','raw',X'7B22686F7374223A2268657265222C22746F726368223A22322E3133227D');
+INSERT INTO "blob" VALUES(4,X'75F28F6CA885C64F048BD002522557D32E932AE9DB879E0EA72D8BA38F114665','zlib',X'789CAB56CA492C4A4F55B2AA564A4ECC4BC94C492C0172A28DF40C740CF52C758CF48C7446003BB6B61600613235F9');
+INSERT INTO "blob" VALUES(5,X'F30523F552E4CB25E60ECA82784548BDA213400B4AE828370A3070739C7874E1','zlib',X'789CCBCF4B55484E2C4ED55128CF2CC9C8CC5328C94855482A4D494F2DC91F7952000B61627B');
+INSERT INTO "blob" VALUES(6,X'090C474CD776508856701592B3B73C02CF694C50E5CD64B19690033409413D39','raw',X'424C4F434B203D20320A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20320A');
+INSERT INTO "blob" VALUES(7,X'A5290397E56423E22CBE8C3699F2086AD10AF4BBB89A4FA98041D2DB0A836F83','raw',X'424C4F434B203D20330A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20330A');
+INSERT INTO "blob" VALUES(8,X'82237FD0613B8450553616AA6EF8BF78AFAC233A89FCBE8440AC341A4375A6C1','raw',X'424C4F434B203D20340A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20340A');
+INSERT INTO "blob" VALUES(9,X'B20D35D642261A48EB0A7B5694C09E6F8DF6016323802A745382A76C51285D50','raw',X'424C4F434B203D20350A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20350A');
+INSERT INTO "blob" VALUES(10,X'087B90ACB5BC35886DE1C5F196EDA9066F5E0336B684B853C4D1B3C4908DC73D','raw',X'424C4F434B203D20360A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20360A');
+INSERT INTO "blob" VALUES(11,X'252E69BF1A54512B464E5D34B59682A7E0DE99C8AFA1D9F3D16D50CA0DD48E80','raw',X'424C4F434B203D20370A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D20370A');
+INSERT INTO "blob" VALUES(12,X'383D7B5A8C55CA8A454D2F2E2D270B6035F501482084DA4F362CF75A7E441462','raw',X'4D616B65206974206661737465722E');
+INSERT INTO "blob" VALUES(13,X'5465F004F805D9E85BCF82F2B5171BA1539CCB804F15D7AB49213F0D08BD8A76','raw',X'5772697465206B65726E656C732E');
+INSERT INTO "blob" VALUES(14,X'A511AEEEB8A119931A67038A63B7974FAEE48712DE1C79391EBE2C9B929678E9','raw',X'62656361757365');
+INSERT INTO "blob" VALUES(15,X'DE7E92ED6423939BC0B6E4C2AF8E21064A7657F2EC79E420E4BAE8A6780F912B','zlib',X'789C4B54284A2DC8A954481CA5C9A20143B27009');
+INSERT INTO "blob" VALUES(16,X'6BF1E633AB1E366A7B7FF343A375DC8BB17E9CE726DAA77908CEF87B062E26F7','raw',X'424C4F434B203D2032300A0A0A636C617373204D6F64656C4E65773A0A2020202073697A65203D2032300A');
+INSERT INTO "blob" VALUES(17,X'4A6E9F68B7B77E450B76D736952661DFACAA00A2300F6DDB97B426199563AE57','raw',X'74727920776964657220766563746F7273');
+INSERT INTO "blob" VALUES(18,X'E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855','raw',X'');
+CREATE TABLE call (
+	id INTEGER NOT NULL, 
+	request INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	tokens_reserved INTEGER NOT NULL, 
+	usd_reserved FLOAT, 
+	tokens INTEGER, 
+	usd FLOAT, 
+	model TEXT DEFAULT '' NOT NULL, 
+	finish_reason TEXT DEFAULT '' NOT NULL, 
+	error TEXT DEFAULT '' NOT NULL, 
+	usage TEXT, 
+	cost_usd FLOAT, 
+	latency_s FLOAT DEFAULT '0' NOT NULL, 
+	attempts INTEGER DEFAULT '0' NOT NULL, 
+	started_s FLOAT DEFAULT '0' NOT NULL, 
+	reply INTEGER, 
+	reasoning INTEGER, 
+	trace INTEGER, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(request) REFERENCES request (id), 
+	FOREIGN KEY(reply) REFERENCES blob (id), 
+	FOREIGN KEY(reasoning) REFERENCES blob (id), 
+	FOREIGN KEY(trace) REFERENCES blob (id)
+);
+INSERT INTO "call" VALUES(1,1,'completed',100,0.5,30,0.01,'one-2026','stop','','{"cached":null,"completion":20,"prompt":10,"reasoning":null}',0.01,1.5,1,0.0,15,14,NULL);
+INSERT INTO "call" VALUES(2,2,'pending',100,0.5,NULL,NULL,'','','',NULL,NULL,0.0,0,0.0,NULL,NULL,NULL);
+CREATE TABLE charge (
+	day TEXT NOT NULL, 
+	user TEXT NOT NULL, 
+	project TEXT NOT NULL, 
+	device_time_s FLOAT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (day, user, project)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "charge" VALUES('2026-11-28','ada','kernels',12.5);
+CREATE TABLE credit (
+	ticket INTEGER NOT NULL, 
+	parent FLOAT NOT NULL, 
+	parent_low FLOAT NOT NULL, 
+	parent_high FLOAT NOT NULL, 
+	leader FLOAT NOT NULL, 
+	leader_low FLOAT NOT NULL, 
+	leader_high FLOAT NOT NULL, 
+	gain FLOAT DEFAULT '0' NOT NULL, 
+	lead FLOAT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (ticket), 
+	FOREIGN KEY(ticket) REFERENCES ticket (id)
+);
+CREATE TABLE evaluation (
+	id INTEGER NOT NULL, 
+	ticket INTEGER NOT NULL, 
+	instance INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	stage INTEGER NOT NULL, 
+	fidelity TEXT NOT NULL, 
+	task_revision TEXT NOT NULL, 
+	device_class TEXT NOT NULL, 
+	evaluator_version TEXT NOT NULL, 
+	custom INTEGER, 
+	suite INTEGER, 
+	cases TEXT NOT NULL, 
+	labels TEXT NOT NULL, 
+	descriptors TEXT NOT NULL, 
+	durations_s TEXT NOT NULL, 
+	device_time_s FLOAT DEFAULT '0' NOT NULL, 
+	feedback INTEGER, 
+	environment INTEGER, 
+	samples INTEGER, 
+	PRIMARY KEY (id), 
+	UNIQUE (ticket), 
+	FOREIGN KEY(ticket) REFERENCES ticket (id), 
+	FOREIGN KEY(instance) REFERENCES instance (id), 
+	FOREIGN KEY(feedback) REFERENCES blob (id), 
+	FOREIGN KEY(environment) REFERENCES blob (id), 
+	FOREIGN KEY(samples) REFERENCES blob (id)
+);
+INSERT INTO "evaluation" VALUES(1,1,1,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.708073418273571,1.6909926840908354,1.7251541524563068],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(2,2,2,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.826821810431806,1.8085535923274878,1.845090028536124],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(3,3,3,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.019914856674817,1.009715708108069,1.0301140052415652],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(4,4,4,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.5727500169043067,1.5570225167352636,1.5884775170733498],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(5,5,5,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.9195357645382263,1.900340406892844,1.9387311221836085],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(6,6,6,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.0780730206337539,1.0672922904274162,1.0888537508400915],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(7,7,7,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[1.4316313908960832,1.4173150769871223,1.445947704805044],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+INSERT INTO "evaluation" VALUES(8,8,8,'correct',6,'search','b891c5bb5c3f23dbd6697cad58852e97c1dcbcaad4d99d34fa11bc37ca11422b','cpu-test','7',1,NULL,'[{"name":"large","passed":true,"ratios":{"eager":[2.5,2.475,2.525],"elite":[1.0,0.99,1.01]},"timed":true,"times_ms":{"candidate":[2.0,1.9,2.2]},"weight":1.0}]','[["plain_loop","line 3"]]','{"depth":2.0,"vector":"none"}','{"compile":1.5}',0.25,5,3,4);
+CREATE TABLE evaluation_ratio (
+	evaluation INTEGER NOT NULL, 
+	baseline TEXT NOT NULL, 
+	ratio FLOAT NOT NULL, 
+	ratio_low FLOAT NOT NULL, 
+	ratio_high FLOAT NOT NULL, 
+	PRIMARY KEY (evaluation, baseline), 
+	FOREIGN KEY(evaluation) REFERENCES evaluation (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "evaluation_ratio" VALUES(1,'eager',1.70807341827357106467e+00,1.6909926840908353629e+00,1.72515415245630676643e+00);
+INSERT INTO "evaluation_ratio" VALUES(1,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(2,'eager',1.82682181043180591473e+00,1.80855359232748780229e+00,1.84509002853612402716e+00);
+INSERT INTO "evaluation_ratio" VALUES(2,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(3,'eager',1.01991485667481707189e+00,1.00971570810806898776e+00,1.03011400524156515601e+00);
+INSERT INTO "evaluation_ratio" VALUES(3,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(4,'eager',1.57275001690430671352e+00,1.55702251673526359532e+00,1.58847751707334983173e+00);
+INSERT INTO "evaluation_ratio" VALUES(4,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(5,'eager',1.91953576453822627456e+00,1.90034040689284400293e+00,1.93873112218360854619e+00);
+INSERT INTO "evaluation_ratio" VALUES(5,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(6,'eager',1.07807302063375387568e+00,1.06729229042741624589e+00,1.08885375084009150548e+00);
+INSERT INTO "evaluation_ratio" VALUES(6,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(7,'eager',1.43163139089608315579e+00,1.41731507698712233533e+00,1.44594770480504397625e+00);
+INSERT INTO "evaluation_ratio" VALUES(7,'elite',1.0,0.99,1.01);
+INSERT INTO "evaluation_ratio" VALUES(8,'eager',2.5,2.475,2.525);
+INSERT INTO "evaluation_ratio" VALUES(8,'elite',1.0,0.99,1.01);
+CREATE TABLE instance (
+	id INTEGER NOT NULL, 
+	digest BLOB NOT NULL, 
+	program INTEGER NOT NULL, 
+	assignment TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (digest), 
+	FOREIGN KEY(program) REFERENCES program (id)
+);
+INSERT INTO "instance" VALUES(1,X'CEA24B1E23C688A2D093C9A97ACCA76991273DF2AAE3ABE189A73A17F8BCF938',1,'{}');
+INSERT INTO "instance" VALUES(2,X'379BFCF66996E2A2172CFC6439E225AFEDDE568B15FCF24696616F05D1D0F474',2,'{}');
+INSERT INTO "instance" VALUES(3,X'81309A2C966C36AA654378E94EB3835D80E36D0AED3C734D219C201C444EDFBE',3,'{}');
+INSERT INTO "instance" VALUES(4,X'30D697A3AD6B20F2E34D0D28E957EA6C9BB9F2F18AC7D38F59A0D3112A5FE005',4,'{"BLOCK":32}');
+INSERT INTO "instance" VALUES(5,X'60E65EECFAE50F901BA172214C7BFEA5AA1B0111C25A153337B3263179353DF1',5,'{}');
+INSERT INTO "instance" VALUES(6,X'7E52EE903B8BDB9B1AC3E9A739CCF70FC35D288A7A4964EEABCDA7D0AB77B9E8',6,'{}');
+INSERT INTO "instance" VALUES(7,X'E1AC1A8015CC9400145DB7C3856FF2215E380EC0B020DA216B657F2D185DD945',7,'{}');
+INSERT INTO "instance" VALUES(8,X'4E8516AF02E77873F88C772EF8AFF8BA5694A2F1728BBD191B58DD6204596275',8,'{}');
+CREATE TABLE lease (
+	run INTEGER NOT NULL, 
+	owner TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	machine TEXT NOT NULL, 
+	pid INTEGER NOT NULL, 
+	heartbeat FLOAT NOT NULL, 
+	PRIMARY KEY (run), 
+	FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE program (
+	id INTEGER NOT NULL, 
+	digest BLOB NOT NULL, 
+	normalised BLOB NOT NULL, 
+	source INTEGER NOT NULL, 
+	language TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (digest), 
+	FOREIGN KEY(source) REFERENCES blob (id)
+);
+INSERT INTO "program" VALUES(1,X'A75BF5D1F4350EA46A98C811903C4BDA551664E4453551CAFECEB6D3869D8257',X'2829B5445A2B78153C1C3FC9DC4AE47FCECEE93C46F884EFFD21DFF643CB89AD',2,'torch');
+INSERT INTO "program" VALUES(2,X'B9560CF6EA2D8782795952D4808A64A738163673990FE4F6D3615D41DC3A72FA',X'2FA61FF2C4602B8D6480DE2FED0ACF322E7DB2620E9F1836B92DB39B1342F8BD',6,'torch');
+INSERT INTO "program" VALUES(3,X'57ABA8A6304A9266D4E121EBE760E5DBACA9E7A1F1A17FD624C875875BF823FB',X'D14363B13FCFA864C472B57545CDE97AD457B695219442C60C964BDC81D009B2',7,'torch');
+INSERT INTO "program" VALUES(4,X'07D189EC770984A9B5D3F5679DE883880073529626E4E42A8F00D40991CA9859',X'6B003C2635E7317CD94CAF9D0993C5ADD0F1EEE455C13C77C17BEA2222FF0229',8,'torch');
+INSERT INTO "program" VALUES(5,X'36ECA381A6660BA998373886CD0813C3B44D90426062D07511258202ADF7C608',X'BE4DF98E30866727B53D3531C84725F75A83CB223DF28E5535113CB037E4547A',9,'torch');
+INSERT INTO "program" VALUES(6,X'9B2FD86EDCF1C5DD801F98A38806BE64DACA7D348A025AB2AF60729FAD10EE8A',X'1C46F7BC94C6C4D1E96C34921575EBD6F496E1536F14AFFC1CC4ACA442A89E23',10,'torch');
+INSERT INTO "program" VALUES(7,X'061986AB65069F92FB75018AD41FA1D8D5FFEC014282A09B0F83C7E8B56F99AB',X'02A7C7EAFB456011CA2C147E0FD510E3E330A8B9A053878F4EAA22953FF8E1A4',11,'torch');
+INSERT INTO "program" VALUES(8,X'86267F39626F0A3C2273360542CA40DC0A646661B51D87BFBE25B956436711AF',X'A9F82F4E6B87640F674868D4AC13FA1C19B59DE994D1F1DFD6DD7D3F38C87F43',16,'torch');
+CREATE TABLE quota (
+	kind TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	usd FLOAT, 
+	device_time_s FLOAT, 
+	since TEXT DEFAULT '' NOT NULL, 
+	PRIMARY KEY (kind, name)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "quota" VALUES('user','ada',20.0,7200.0,'2026-11-01');
+CREATE TABLE request (
+	id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	ticket INTEGER NOT NULL, 
+	round INTEGER NOT NULL, 
+	operator TEXT NOT NULL, 
+	purpose TEXT NOT NULL, 
+	"key" BLOB NOT NULL, 
+	sample INTEGER NOT NULL, 
+	model TEXT NOT NULL, 
+	parameters TEXT NOT NULL, 
+	memo TEXT NOT NULL, 
+	reading TEXT, 
+	revision INTEGER DEFAULT '0' NOT NULL, 
+	judged INTEGER DEFAULT '0' NOT NULL, 
+	replaced TEXT, 
+	PRIMARY KEY (id), 
+	UNIQUE (ticket, round, revision), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	FOREIGN KEY(ticket) REFERENCES ticket (id)
+);
+INSERT INTO "request" VALUES(1,1,8,0,'write','propose',X'32D87C468C977CAE640C8F931AE0BE0F877E11077E87E45D588F894B9D90D7A2',0,'','{"max_tokens":null,"reasoning_effort":null,"seed":null,"stop":[],"temperature":null,"top_p":null}','{}','program',0,7,NULL);
+INSERT INTO "request" VALUES(2,1,9,0,'write','propose',X'32D87C468C977CAE640C8F931AE0BE0F877E11077E87E45D588F894B9D90D7A2',1,'','{"max_tokens":null,"reasoning_effort":null,"seed":null,"stop":[],"temperature":null,"top_p":null}','{}',NULL,0,7,NULL);
+CREATE TABLE request_message (
+	request INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	role TEXT NOT NULL, 
+	content INTEGER NOT NULL, 
+	PRIMARY KEY (request, position), 
+	FOREIGN KEY(request) REFERENCES request (id), 
+	FOREIGN KEY(content) REFERENCES blob (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "request_message" VALUES(1,0,'system',13);
+INSERT INTO "request_message" VALUES(1,1,'user',12);
+INSERT INTO "request_message" VALUES(2,0,'system',13);
+INSERT INTO "request_message" VALUES(2,1,'user',12);
+CREATE TABLE run (
+	id INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	task INTEGER NOT NULL, 
+	config TEXT NOT NULL, 
+	seed INTEGER NOT NULL, 
+	baseline TEXT NOT NULL, 
+	state TEXT NOT NULL, 
+	reason TEXT DEFAULT '' NOT NULL, 
+	created TEXT NOT NULL, 
+	asked INTEGER DEFAULT '0' NOT NULL, 
+	proposals INTEGER DEFAULT '0' NOT NULL, 
+	tunings INTEGER DEFAULT '0' NOT NULL, 
+	evaluations INTEGER DEFAULT '0' NOT NULL, 
+	screens INTEGER DEFAULT '0' NOT NULL, 
+	device_time_s FLOAT DEFAULT '0' NOT NULL, 
+	active_s FLOAT DEFAULT '0' NOT NULL, 
+	calls INTEGER DEFAULT '0' NOT NULL, 
+	tokens INTEGER DEFAULT '0' NOT NULL, 
+	tokens_reserved INTEGER DEFAULT '0' NOT NULL, 
+	usd FLOAT DEFAULT '0' NOT NULL, 
+	usd_reserved FLOAT DEFAULT '0' NOT NULL, 
+	unpriced INTEGER DEFAULT '0' NOT NULL, 
+	best FLOAT, 
+	best_low FLOAT, 
+	best_high FLOAT, 
+	evaluations_at_best INTEGER DEFAULT '0' NOT NULL, 
+	best_to_beat FLOAT, started_by TEXT DEFAULT '' NOT NULL, host TEXT DEFAULT '' NOT NULL, project TEXT DEFAULT '' NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (name), 
+	FOREIGN KEY(task) REFERENCES blob (id)
+);
+INSERT INTO "run" VALUES(1,'first',1,'{}',3,'eager','running','','2026-11-28T00:19:05+00:00',10,9,0,8,0,2.0,0.0,2,30,100,0.01,0.5,0,2.5,2.475,2.525,8,2.525,'ada','lab1','kernels');
+CREATE TABLE run_operator (
+	run INTEGER NOT NULL, 
+	operator TEXT NOT NULL, 
+	proposals INTEGER DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (run, operator), 
+	FOREIGN KEY(run) REFERENCES run (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "run_operator" VALUES(1,'seed',3);
+INSERT INTO "run_operator" VALUES(1,'tune',5);
+INSERT INTO "run_operator" VALUES(1,'write',1);
+ANALYZE "sqlite_master";
+INSERT INTO "sqlite_stat1" VALUES('ticket','ticket_sequence','1000000 100000 1');
+INSERT INTO "sqlite_stat1" VALUES('ticket','ticket_instance','1000000 100000 2');
+INSERT INTO "sqlite_stat1" VALUES('ticket','ticket_operator','1000000 100000 20000 1');
+INSERT INTO "sqlite_stat1" VALUES('ticket','ticket_open','10 10 1');
+INSERT INTO "sqlite_stat1" VALUES('ticket_parent','ticket_parent_program','2000000 10 1');
+INSERT INTO "sqlite_stat1" VALUES('request','request_key','1000000 100000 1');
+INSERT INTO "sqlite_stat1" VALUES('request','request_purpose','1000000 100000 20000 10000 1');
+INSERT INTO "sqlite_stat1" VALUES('call','ix_call_request','1000000 1');
+INSERT INTO "sqlite_stat1" VALUES('archive_offer','archive_offer_program','1000000 100000 2 1');
+INSERT INTO "sqlite_stat1" VALUES('archive_slot','archive_slot_program','10000 10000 1');
+INSERT INTO "sqlite_stat1" VALUES('visit','visit_top','1000000 100000 5 1');
+INSERT INTO "sqlite_stat1" VALUES('instance','ix_instance_program','1000000 5');
+INSERT INTO "sqlite_stat1" VALUES('program','ix_program_normalised','1000000 2');
+CREATE TABLE steering (
+	id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	time TEXT NOT NULL, 
+	user TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	value INTEGER NOT NULL, 
+	due INTEGER DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	FOREIGN KEY(value) REFERENCES blob (id)
+);
+INSERT INTO "steering" VALUES(1,1,'2026-11-28T07:50:09+00:00','ada','note',17,0);
+INSERT INTO "steering" VALUES(2,1,'2026-11-28T07:50:09+00:00','ada','pause',18,0);
+CREATE TABLE steering_taken (
+	steering INTEGER NOT NULL, 
+	sequence INTEGER NOT NULL, 
+	PRIMARY KEY (steering), 
+	FOREIGN KEY(steering) REFERENCES steering (id)
+);
+INSERT INTO "steering_taken" VALUES(1,10);
+CREATE TABLE ticket (
+	id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	sequence INTEGER NOT NULL, 
+	operator TEXT NOT NULL, 
+	model TEXT DEFAULT '' NOT NULL, 
+	method TEXT DEFAULT '' NOT NULL, 
+	state TEXT NOT NULL, 
+	instance INTEGER, 
+	fidelity TEXT, 
+	again INTEGER DEFAULT '0' NOT NULL, 
+	tuning INTEGER DEFAULT '0' NOT NULL, 
+	tunings INTEGER DEFAULT '0' NOT NULL, 
+	note TEXT DEFAULT '' NOT NULL, 
+	failure TEXT DEFAULT '' NOT NULL, 
+	attempts INTEGER DEFAULT '0' NOT NULL, 
+	elapsed_s FLOAT DEFAULT '0' NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	FOREIGN KEY(instance) REFERENCES instance (id)
+);
+INSERT INTO "ticket" VALUES(1,1,0,'tune','','','told',1,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(2,1,1,'tune','','','told',2,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(3,1,2,'seed','','','told',3,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(4,1,3,'tune','','','told',4,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(5,1,4,'tune','','','told',5,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(6,1,5,'seed','','','told',6,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(7,1,6,'tune','','','told',7,'search',0,0,0,'','',1,0.0);
+INSERT INTO "ticket" VALUES(8,1,7,'write','m/one','','evaluated',8,'search',0,0,0,'from a model','',1,0.0);
+INSERT INTO "ticket" VALUES(9,1,8,'write','m/one','','asked',NULL,NULL,0,0,0,'','',0,0.0);
+INSERT INTO "ticket" VALUES(10,1,9,'seed','','','told',NULL,NULL,0,0,0,'','no idea',0,0.0);
+CREATE TABLE ticket_parent (
+	ticket INTEGER NOT NULL, 
+	role TEXT NOT NULL, 
+	position INTEGER NOT NULL, 
+	program INTEGER NOT NULL, 
+	PRIMARY KEY (ticket, role, position), 
+	FOREIGN KEY(ticket) REFERENCES ticket (id), 
+	FOREIGN KEY(program) REFERENCES program (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "ticket_parent" VALUES(2,'selected',0,1);
+INSERT INTO "ticket_parent" VALUES(2,'used',0,1);
+INSERT INTO "ticket_parent" VALUES(3,'selected',0,1);
+INSERT INTO "ticket_parent" VALUES(3,'used',0,1);
+INSERT INTO "ticket_parent" VALUES(8,'selected',0,1);
+INSERT INTO "ticket_parent" VALUES(8,'used',0,1);
+INSERT INTO "ticket_parent" VALUES(9,'selected',0,1);
+INSERT INTO "ticket_parent" VALUES(4,'selected',0,2);
+INSERT INTO "ticket_parent" VALUES(4,'used',0,2);
+INSERT INTO "ticket_parent" VALUES(5,'selected',0,2);
+INSERT INTO "ticket_parent" VALUES(5,'used',0,2);
+INSERT INTO "ticket_parent" VALUES(6,'selected',0,3);
+INSERT INTO "ticket_parent" VALUES(6,'used',0,3);
+INSERT INTO "ticket_parent" VALUES(7,'selected',0,3);
+INSERT INTO "ticket_parent" VALUES(7,'used',0,3);
+CREATE TABLE visit (
+	run INTEGER NOT NULL, 
+	program INTEGER NOT NULL, 
+	parent INTEGER, 
+	asked INTEGER DEFAULT '0' NOT NULL, 
+	told INTEGER DEFAULT '0' NOT NULL, 
+	failed INTEGER DEFAULT '0' NOT NULL, 
+	subtree INTEGER DEFAULT '0' NOT NULL, 
+	scored INTEGER DEFAULT '0' NOT NULL, 
+	value FLOAT DEFAULT '0' NOT NULL, 
+	best FLOAT, 
+	stale INTEGER DEFAULT '0' NOT NULL, 
+	own FLOAT, 
+	tuned INTEGER DEFAULT '0' NOT NULL, 
+	top FLOAT, 
+	PRIMARY KEY (run, program), 
+	FOREIGN KEY(run) REFERENCES run (id), 
+	FOREIGN KEY(program) REFERENCES program (id), 
+	FOREIGN KEY(parent) REFERENCES program (id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "visit" VALUES(1,1,NULL,4,2,0,6,6,2.1611957832252568501e+00,6.52083367500936872396e-01,2,5.35366079380240167395e-01,0,6.52083367500936872396e-01);
+INSERT INTO "visit" VALUES(1,2,1,2,2,0,2,2,1.10490905771718650463e+00,6.52083367500936872396e-01,0,6.02577741403377276085e-01,0,6.52083367500936872396e-01);
+INSERT INTO "visit" VALUES(1,3,1,2,2,0,2,2,4.33989834140867281053e-01,3.58814626811055192856e-01,0,1.97191499638255975102e-02,0,3.58814626811055192856e-01);
+INSERT INTO "visit" VALUES(1,4,2,0,0,0,0,0,0.0,NULL,0,4.52825690216249687747e-01,0,4.52825690216249687747e-01);
+INSERT INTO "visit" VALUES(1,5,2,0,0,0,0,0,0.0,NULL,0,6.52083367500936872396e-01,0,6.52083367500936872396e-01);
+INSERT INTO "visit" VALUES(1,6,3,0,0,0,0,0,0.0,NULL,0,0.0751752073298121,0,0.0751752073298121);
+INSERT INTO "visit" VALUES(1,7,3,0,0,0,0,0,0.0,NULL,0,3.58814626811055192856e-01,0,3.58814626811055192856e-01);
+CREATE INDEX ix_program_normalised ON program (normalised);
+CREATE INDEX ix_instance_program ON instance (program);
+CREATE INDEX visit_top ON visit (run, parent, top);
+CREATE INDEX ticket_open ON ticket (run, sequence) WHERE state != 'told';
+CREATE INDEX ticket_instance ON ticket (run, instance);
+CREATE UNIQUE INDEX ticket_sequence ON ticket (run, sequence);
+CREATE INDEX ticket_operator ON ticket (run, operator, sequence);
+CREATE INDEX ticket_parent_program ON ticket_parent (program, ticket);
+CREATE INDEX request_key ON request (run, "key");
+CREATE INDEX request_purpose ON request (run, operator, purpose, id);
+CREATE INDEX ix_evaluation_instance ON evaluation (instance);
+CREATE INDEX archive_offer_order ON archive_offer (run, id);
+CREATE INDEX archive_offer_program ON archive_offer (run, program, id);
+CREATE INDEX call_pending ON call (id) WHERE status = 'pending';
+CREATE INDEX ix_call_request ON call (request);
+CREATE INDEX archive_slot_program ON archive_slot (run, program);
+CREATE INDEX audit_log_run ON audit_log (run, id);
+CREATE TRIGGER audit_log_no_update BEFORE update ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+CREATE TRIGGER audit_log_no_delete BEFORE delete ON audit_log BEGIN SELECT RAISE(ABORT, 'audit_log is append-only'); END;
+CREATE INDEX steering_run ON steering (run, id);
+CREATE TRIGGER steering_no_update BEFORE update ON steering BEGIN SELECT RAISE(ABORT, 'steering is append-only'); END;
+CREATE TRIGGER steering_no_delete BEFORE delete ON steering BEGIN SELECT RAISE(ABORT, 'steering is append-only'); END;
+CREATE TRIGGER steering_taken_no_update BEFORE update ON steering_taken BEGIN SELECT RAISE(ABORT, 'steering_taken is append-only'); END;
+CREATE TRIGGER steering_taken_no_delete BEFORE delete ON steering_taken BEGIN SELECT RAISE(ABORT, 'steering_taken is append-only'); END;
+COMMIT;
