@@ -15,6 +15,7 @@ from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import ONLY_CASE, case_text
 
 _TOLD = 0.01  # of eager's time: operations below that are not worth a line
+_REACHED = 1.1  # rates differ by so much from one measurement to another
 _MIN_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
 _CASE = re.compile(r"^case (.{1,200}?): [^\n]*\n\s*(?:memory-bound|compute-bound|neither)[^\n]*",
                    re.MULTILINE)  # fmt: skip
@@ -200,7 +201,7 @@ def _operation(cost: OperationCost, total_ms: float) -> str:
     if cost.time_ms < _TOLD * total_ms:
         return ""
     shapes = " and ".join(str([*shape]) for shape in cost.shapes)
-    said = f"{100 * cost.time_ms / total_ms:.0f} %, {cost.time_ms:.3g} ms: "
+    said = f"{100 * cost.time_ms / total_ms:.0f} %, {_ms(cost.time_ms)}: "
     said += f"{cost.calls} calls of " if cost.calls > 1 else ""
     said += f"`{cost.name}`{f' of {shapes}' if shapes else ''}, "
     seconds = cost.time_ms / 1e3
@@ -214,32 +215,36 @@ def _of(case: str) -> str:
     return "" if case == ONLY_CASE else f"{case_text(case)}: "
 
 
+def _ms(value: float) -> str:
+    """Three digits, none of them in an exponent: `0.527 ms`, `4760 ms`."""
+    return f"{value:.3g} ms" if value < 1000 else f"{value:.0f} ms"
+
+
 def _estimate(cost: CaseCost) -> str:
-    return f"{_of(cost.name)}PyTorch eager about {cost.time_ms:.3g} ms (no interval yet)"
+    return f"{_of(cost.name)}PyTorch eager about {_ms(cost.time_ms)} (no interval yet)"
 
 
 def _limits(cost: CaseCost) -> str:
     """The limits by memory and arithmetic, and which of them binds."""
     is_memory = cost.bound == "memory"
-    found = [f"memory {cost.moved_bytes / 1e6:.3g} MB, {cost.memory_ms:.3g} ms at the copy rate"]
+    found = [f"memory {cost.moved_bytes / 1e6:.4g} MB, {_ms(cost.memory_ms)} at the copy rate"]
     if cost.arithmetic_ms:
         how = f" in {cost.bound.removesuffix(' arithmetic')}" if not is_memory else ""
-        work = f"{cost.flops / 1e9:.3g} GFLOP, {cost.arithmetic_ms:.3g} ms{how}"
+        work = f"{cost.flops / 1e9:.4g} GFLOP, {_ms(cost.arithmetic_ms)}{how}"
         found.append(f"arithmetic {work}")
     least_ms = max(cost.memory_ms, cost.arithmetic_ms)
     binding = "memory" if is_memory else "arithmetic"
-    found.append(
-        f"{binding} sets the ceiling, {least_ms:.3g} ms, "
-        f"{cost.time_ms / least_ms:.3g} times as fast as eager"
-    )
+    gain = cost.time_ms / least_ms
+    how_far = f"{gain:.3g} times as fast as eager" if gain > _REACHED else "which eager reaches"
+    found.append(f"{binding} sets the ceiling, {_ms(least_ms)}, {how_far}")
     return f"{_of(cost.name)}limits: {'; '.join(found)}"
 
 
 def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
     own, share = case.times_ms["candidate"].value, case.speed_of_light
-    said = f"{_of(case.name)}{name} {case.times_ms[baseline].value:.3g} ms"
+    said = f"{_of(case.name)}{name} {_ms(case.times_ms[baseline].value)}"
     if tells_best:
-        said += f", the best program {own:.3g} ms"
+        said += f", the best program {_ms(own)}"
         said += f" ({100 * share:.0f} % of the ceiling's rate)" if share else ""
     return said
 
