@@ -186,8 +186,8 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
     """The results of the run that `warm_start` names for the same task, which need no judge.
 
     Returns:
-        The configuration with the findings of the task's audit, and the task with its compiled
-        reference, if the same variants were requested.
+        The configuration with the findings of the task's audit and the cost of its reference, and
+        the task with its compiled reference, if the same variants were requested.
     """
     with _warm_run(config, task) as (store, run):
         if store is None or run is None or run.task.revision != task.revision:
@@ -196,7 +196,8 @@ def known_of(config: Mapping[str, Any], task: Task) -> tuple[Mapping[str, Any], 
             return config, task
         if set(wanted(run.config)) == set(wanted(config)):
             task = replace(task, compiled=run.task.compiled)
-        return {**config, "audit": run.config.get("audit")}, task
+        known = {name: run.config.get(name) for name in ("audit", "reference")}
+        return {**config, **known}, task
 
 
 def judge_of(store: RunStore, run: RunRow, config: Mapping[str, Any]) -> Judge | None:

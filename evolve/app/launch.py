@@ -17,6 +17,7 @@ from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
 from evolve.app.estimate.dry_run import audit_lines
+from evolve.app.estimate.reference import reference_of
 from evolve.app.frontend import Frontend
 from evolve.app.inputs import known_of, take_over
 from evolve.app.models import key_notes
@@ -31,6 +32,7 @@ from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
+from evolve.search.execution.firing import too_late
 from evolve.search.execution.pipeline import LATE_S, Outcome
 from evolve.search.steering import repeat
 from evolve.search.termination import format_duration
@@ -79,6 +81,8 @@ async def launch(
                 judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
+                measure = reference_of(config, judge, task, frontend.say, frontend.doing)
+                config["reference"] = await measure
             task, steps = take_over(config, task, judges[0])
             config = with_recalled(config, task)
         with Store.open(location_of(config), create=True) as store:
@@ -178,11 +182,15 @@ async def _end(task: "asyncio.Task[Any]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A stored run, its database, and how many verdicts of another run it begins with."""
+    """A stored run, its database, and how many verdicts of another run it begins with.
+
+    `notes` are lines on settings that its limits leave without an effect.
+    """
 
     run: RunRow
     location: str
     verdicts: int
+    notes: Sequence[str] = ()
 
 
 def create(config: Mapping[str, Any]) -> Created:
@@ -203,7 +211,9 @@ def create(config: Mapping[str, Any]) -> Created:
         if steps:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
-        return Created(run, store.location, len(steps))
+        parts = components.build_search(store, run, config).parts
+        notes = [*too_late(parts, components.build_termination(config))]
+        return Created(run, store.location, len(steps), [] if request.existing else notes)
 
 
 async def audit(

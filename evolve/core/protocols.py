@@ -23,6 +23,7 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import Exchange, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.program import Assignment, Program
 from evolve.core.recalled import Recalled
+from evolve.core.reference import ReferenceCost
 from evolve.core.task import Task
 
 
@@ -166,6 +167,7 @@ class Context:
         model: answers a request that names no model; None if none can be asked.
         operator: the name that the operator is configured under, which its tickets carry.
         recalled: results of finished runs, as known at the start of the run.
+        reference: the cost of the task's reference on the device; None if it is unknown.
         note: of a person who watches the run, for models; empty without one.
     """
 
@@ -183,6 +185,7 @@ class Context:
     tunes: bool = False
     island: Sequence[Elite] | None = None
     recalled: Sequence[Recalled] = ()
+    reference: ReferenceCost | None = None
     note: str = ""
 
     @property

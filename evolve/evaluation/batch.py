@@ -10,11 +10,12 @@ from evolve.core.compiled import Compiled, read_compiled
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
+from evolve.core.reference import ReferenceCost
 from evolve.core.task import Task
 from evolve.evaluation.checked import read_evaluation
 from evolve.worker.service.batch_files import Answer, BatchRequest, read_answers, request_lines
 
-EVALUATE, AUDIT, COMPILED = "evaluate", "audit", "compiled"
+EVALUATE, AUDIT, COMPILED, REFERENCE = "evaluate", "audit", "compiled", "reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Verdicts:
         verdicts: evaluations, those of one request in the order of the shards.
         audits: what audits found, by task revision.
         compiled: the compiler's code for tasks, or why there is none, by revision and variant.
+        references: costs of references, by task revision.
         refused: requests that cannot be judged as they are, with the reason, by id.
         problems: a sentence per line or answer that cannot be used.
     """
@@ -59,6 +61,7 @@ class Verdicts:
     verdicts: list[Verdict] = field(default_factory=list)
     audits: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     compiled: dict[str, dict[str, Compiled | str]] = field(default_factory=dict)
+    references: dict[str, ReferenceCost] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -81,6 +84,13 @@ def as_batch(name: str, request: EvaluationRequest) -> BatchRequest:
 def audit_request(task: Task) -> BatchRequest:
     """Ask which null candidates the task cannot tell from a kernel."""
     return BatchRequest(id=f"audit:{task.revision}", method=AUDIT, params={"task": _judged(task)})
+
+
+def reference_request(task: Task) -> BatchRequest:
+    """Ask for the cost of the reference on the device, by operation."""
+    return BatchRequest(
+        id=f"reference:{task.revision}", method=REFERENCE, params={"task": _judged(task)}
+    )
 
 
 def compiled_request(task: Task, variants: Sequence[str]) -> BatchRequest:
@@ -143,6 +153,8 @@ def _take(found: Verdicts, answer: Answer) -> str:
                 {name: str(finding[name]) for name in ("name", "passed_by", "detail")}
                 for finding in answer.result
             ]
+        elif method == REFERENCE:
+            found.references[answer.subject["task"]] = ReferenceCost.from_json(answer.result)
         elif method == COMPILED:
             found.compiled.setdefault(answer.subject["task"], {}).update(
                 read_compiled(answer.result)

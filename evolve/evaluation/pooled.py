@@ -9,6 +9,7 @@ from evolve.core.compiled import Compiled, read_compiled
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Stage, Status
 from evolve.core.protocols import EvaluationRequest
+from evolve.core.reference import ReferenceCost
 from evolve.core.task import Task
 from evolve.worker.service.dispatch.faults import CallFailed, CallOverdue, WorkerDied
 from evolve.worker.service.dispatch.place import Deadlines, Place
@@ -125,6 +126,11 @@ class PooledEvaluator:
         """Sentences about a task's effects, mode and rules of equality, as they are judged."""
         found: list[str] = await self._ask("conditions", {"task": _judged(task)}, task)
         return found
+
+    async def reference(self, task: Task) -> ReferenceCost:
+        """The reference's time by operation and the device's limits, before any verdict."""
+        found = await self._ask("reference", {"task": _judged(task)}, task)
+        return ReferenceCost.from_json(found)
 
     async def noise(self, task: Task) -> dict[str, Any]:
         """Reference time, noise floor and cost of one evaluation on this device."""

@@ -112,6 +112,10 @@ class Search:
         self._duplicates = DuplicateCheck(store, run.id, archive)
         self._credit_rule = CreditRule(store, run.id, self._held, baseline)
 
+    def reload(self) -> None:
+        """Take note of facts about the task that were stored with the run meanwhile."""
+        self.run = self._proposer.run = self.store.run(self.run.name)
+
     @property
     def progress(self) -> Progress:
         """Counts for limits: programs to start from are no proposals here."""
@@ -183,7 +187,7 @@ class Search:
 
     @property
     def steering(self) -> Steering:
-        """What people have changed of the search so far."""
+        """The changes that people have made to the search so far."""
         return self._proposer.steering
 
     def steering_due(self) -> list[SteeringEvent]:

@@ -20,6 +20,7 @@ from evolve.core.protocols import (
 )
 from evolve.core.randomness import stream
 from evolve.core.recalled import Recalled
+from evolve.core.reference import ReferenceCost
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import steered
 from evolve.search.facts import RunFacts
@@ -305,6 +306,9 @@ class Proposer:
         """An operator's view; `number` is that of the ticket, with the tunings up to it."""
         self._judged_on = self._judged_on or self.store.environment(self.run.id)
         sequence, tunings = number
+        cost = self.run.config.get("reference")
+        reference = ReferenceCost.from_json(cost) if cost else None
+        before = {**(reference.device if reference else {}), **self.device}
         main = parents[0].program if parents else None
         return Context(
             task=self.run.task,
@@ -317,10 +321,11 @@ class Proposer:
             tunings=tunings,
             tunes=bool(self.tuning),
             baseline=self.baseline,
-            device={**(self._judged_on or self.device), **self._compiled_for},
+            device={**(self._judged_on or before), **self._compiled_for},
             model=card,
             operator=operator,
             recalled=self._recalled,
+            reference=reference,
             note=self.steering.note,
         )
 

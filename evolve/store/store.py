@@ -103,6 +103,9 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
         self._database.write(runs.record_audit, run, self._owner, findings)
 
+    def record_reference(self, run: int, cost: Mapping[str, Any]) -> None:
+        self._database.write(runs.record_reference, run, self._owner, cost)
+
     def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
         self._database.write(runs.record_compiled, run, self._owner, compiled)
 

@@ -18,6 +18,7 @@ one without any match.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from operators.knowledge.document import Document, Evidence, Part
 
@@ -178,7 +179,8 @@ def _excerpt(document: Document, value: float, budget: int, diagnosis: Diagnosis
     sections = document.sections
     for count in range(len(sections), 0, -1):
         told = "".join(part for part in sections[:count] if _concerns(part, diagnosis))
-        text = _heading(document, diagnosis.device) + _plain(told).rstrip() + "\n"
+        body = _plain(told, diagnosis.language).rstrip()
+        text = f"{_heading(document, diagnosis.device)}{body}\n"
         if tokens_of(text) <= budget and count >= min(2, len(sections)):
             complete = count == len(sections)
             return Excerpt(document=document, score=value, text=text, complete=complete)
@@ -216,14 +218,22 @@ def _concerns(section: str, diagnosis: Diagnosis) -> bool:
     return here and (not narrow or not precision or precision in narrow)
 
 
-def _plain(text: str) -> str:
-    """Without the parts for our tests: words that tell them to run a block, checks, simulations."""
-    return re.sub(r"^```python run\b[^\n]*\n(.*?)^```\n", _example, text, flags=_BLOCK).replace(
+def _plain(text: str, language: str) -> str:
+    """Without the parts for our tests: words that tell them to run a block, checks, simulations.
+
+    And without kernels in Triton if programs are written in C++.
+    """
+    example = partial(_example, language=language)
+    return re.sub(r"^```python\b[^\n]*\n(.*?)^```\n", example, text, flags=_BLOCK).replace(
         "```cpp run", "```cpp"
     )
 
 
-def _example(found: re.Match[str]) -> str:
+def _example(found: re.Match[str], language: str) -> str:
+    if language == "cpp" and re.search(r"\btriton\b|\btl\.", found[1]):
+        return "(An example in Triton is left out.)\n"
+    if not found[0].startswith("```python run"):
+        return found[0]
     if not re.search(r"\b(?:torch|triton|tvm_ffi)\b", found[1]):
         return ""
     code = re.sub(r"^assert [^\n]*\n(?:[ \t)][^\n]*\n)*", "", found[1], flags=re.MULTILINE)

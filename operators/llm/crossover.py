@@ -71,7 +71,8 @@ def strengths(shown: Sequence[Exhibit]) -> Iterator[str]:
         rivals = [other for other in shown if other is not one]
         if one.speedup and all(r.speedup and one.speedup.low > r.speedup.high for r in rivals):
             yield f"{one.name} is the fastest over all cases"
-        for name, time in case_times(one.evaluation).items():
+        times = case_times(one.evaluation)
+        for name, time in times.items() if len(times) > 1 else ():
             others = [case_times(rival.evaluation).get(name) for rival in rivals]
             if all(other is not None and time.high < other.low for other in others):
                 yield f"{one.name} is the fastest in {case_text(name)}: {time_text(time)}"

@@ -32,7 +32,7 @@ from operators.base import Base, Instance
 from operators.checks import check_choice, check_number, check_whole
 from operators.knowledge import PRODUCTS, Diagnosis, Knowledge, operation_of
 from operators.prompting.budget import PromptTooLong, Section, fit
-from operators.prompting.ceiling import ceilings, judged_best, rates_of
+from operators.prompting.ceiling import ceilings, judged_best, operation_lines, rates_of
 from operators.prompting.devices import device_facts
 from operators.prompting.diagnosis import device_of, diagnose
 from operators.prompting.directions import direction, directions_for, taken
@@ -107,7 +107,7 @@ class Prompted:
 
     language: str = "auto"
     prompt_tokens: int = 24_000
-    usual_tokens: int = 9_000
+    usual_tokens: int = 8_600
     top: int = 2
     top_everywhere: bool = False
     diverse: int = 1
@@ -275,15 +275,17 @@ class Prompted:
     def _frame(self, context: Context, language: str, memory: Memory) -> list[Section]:
         """The part that is the same for every prompt of a run."""
         best = judged_best(context)
-        facts = device_facts(context.device, rates_of(best))
+        facts = device_facts(context.device, rates_of(best, context.reference))
         said = baseline_name(context.baseline)
         tells = memory is not Memory.CLEAN
-        lines = ceilings(best, context.baseline, said, tells_best=tells)
+        lines = ceilings(best, context.baseline, said, context.reference, tells_best=tells)
+        case, operations = operation_lines(context.reference)
+        ceiling = self.text("ceiling", lines=lines, case=case, operations=operations)
         return [
             Section(name="task", head=self.task_text(context)),
             Section(name="contract", head=self._rules(context, language, best)),
             Section(name="device", head=self.text("device", facts=facts)),
-            *([Section(name="ceiling", head=self.text("ceiling", lines=lines))] if lines else []),
+            *([Section(name="ceiling", head=ceiling)] if lines else []),
         ]
 
     def task_text(self, context: Context) -> Quoted:
@@ -300,7 +302,7 @@ class Prompted:
     def _rules(self, context: Context, language: str, judged: Evaluation | None) -> Quoted:
         """The requirements on a program, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
-        operation = operation_of(task.category, task.source)
+        operation, cost = operation_of(task.category, task.source), context.reference
         asked = (find_language(language),) if language else usual()
         return self.text(
             "contract",
@@ -310,7 +312,7 @@ class Prompted:
             task=task,
             tunes=context.tunes,
             instances=INSTANCES,
-            rule=Rule.of(task, judged),
+            rule=Rule.of(task, judged, cost.longest_sum if cost else 0),
             longest=LONGEST,
             multiplies=operation in ("", *PRODUCTS),
             coarse=operation == "convolution" and device.get("eager_convolutions") == "tf32",

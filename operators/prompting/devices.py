@@ -7,7 +7,7 @@ from evolve.core.compiled import EXACT_CONVOLUTIONS
 from operators.prompting.ceiling import Rates
 
 _UNTOLD = frozenset(
-    {"sandbox", "evaluator_version", "precision", "accumulation", EXACT_CONVOLUTIONS, "os",
+    {"sandbox", "evaluator_version", "rules", "precision", "accumulation", EXACT_CONVOLUTIONS, "os",
      "eager_convolutions",
      "python", "timing", "half_width", "clock_waits"}
 )  # fmt: skip

@@ -10,7 +10,12 @@ from evolve.core.protocols import Attempt, Context
 from evolve.core.task import Task
 from evolve.languages.registry import languages
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis, device_path, operation_of
-from operators.prompting.ceiling import WELL_USED, arithmetic_share, traffic_share
+from operators.prompting.ceiling import (
+    WELL_USED,
+    arithmetic_share,
+    memory_share,
+    traffic_share,
+)
 from operators.prompting.prompt_context import Exhibit
 
 LAUNCH_BOUND_MS = 0.02
@@ -27,6 +32,8 @@ _NARROW = {
 }
 
 _LITTLE = 0.25  # of arithmetic: a product below that waits for something else
+_FAR = 10  # times as near to the one limit as to the other: no intermediates make up for that
+_ROUNDING = 0.005  # of shares in the judge's words
 _HABIT = 2  # failures alike; one is an accident
 
 _LIMIT = re.compile(r"^\W*LIMIT\W+(\w+)", re.MULTILINE | re.IGNORECASE)
@@ -100,7 +107,7 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     Where neither the inputs' and outputs' bytes nor arithmetic explains the time, the program's own
     traffic may: what its launches are given, intermediates too. Else it is the one that is nearer
     to its limit, if arithmetic is well used. Where traffic is not known of several kernels that
-    use arithmetic little, it is taken to be memory.
+    use arithmetic little, it is taken to be memory, unless inputs and outputs are next to nothing.
 
     That too few processors are busy is none of the facts: only a model may say `parallelism`.
     """
@@ -115,6 +122,8 @@ def bottleneck(context: Context, evaluation: Evaluation | None) -> str:
     share = traffic_share(evaluation)
     several = share is None and evaluation.descriptors.get("kernels", 1.0) != 1.0
     of_arithmetic = arithmetic_share(evaluation)
+    if share is None and of_arithmetic > _FAR * max(memory_share(evaluation), _ROUNDING):
+        return Bottleneck.COMPUTE.value
     if (share or 0.0) < WELL_USED and of_arithmetic > max(_LITTLE, share or 0.0):
         return Bottleneck.COMPUTE.value
     if head and (several or (share or 0.0) >= WELL_USED):

@@ -50,9 +50,30 @@ _OF_PRODUCTS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_IN_CPP: dict[str, tuple[str, ...]] = {
+    Bottleneck.COMPUTE: (
+        "fewer operations, by algebra",
+        "whole vectors: contiguous inner loops without branches, and several accumulators",
+        "register blocking: a tile of results in registers, and several uses of each operand",
+        "operands packed into blocks that fit the caches, where strides are long",
+    ),
+    Bottleneck.LATENCY: (
+        "independent chains: several accumulators, and rows or images side by side",
+        "whole vectors: contiguous inner loops without branches",
+        "one parallel region for all of it: starting threads costs microseconds",
+    ),
+    Bottleneck.PARALLELISM: (
+        "even work for all cores, by the outermost loop that has enough steps",
+        "a long sum in parts, one for each core, that are added in the end",
+    ),
+}
+"""In place of the above for programs in C++: there are no tiles, stages or programs of a grid."""
+
 
 def directions_for(found: Diagnosis) -> tuple[str, ...]:
-    """The directions that go with a limit, and with the kind of operation."""
+    """The directions that go with a limit, with the kind of operation, and with the language."""
+    if found.language == "cpp" and found.bottleneck in _IN_CPP:
+        return _IN_CPP[found.bottleneck]
     more = _OF_PRODUCTS.get(found.bottleneck, ()) if found.category in PRODUCTS else ()
     return (*DIRECTIONS.get(found.bottleneck, _ANY), *more)
 

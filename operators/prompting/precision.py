@@ -42,10 +42,14 @@ class Rule:
     largest: int = MAX_PEAK
 
     @classmethod
-    def of(cls, task: Task, evaluation: Evaluation | None = None) -> "Rule":
-        """From the task's settings and sizes, and a verdict on any program of it."""
+    def of(cls, task: Task, evaluation: Evaluation | None = None, longest: int = 0) -> "Rule":
+        """From the task's settings and sizes, and a verdict on any program of it.
+
+        `longest` are the terms of its longest sum, if they are known without a verdict.
+        """
         terms = evaluation.descriptors.get("longest_sum") if evaluation else None
-        sums = {LONGEST: int(terms)} if isinstance(terms, float) else dimensions(task)
+        longest = int(terms) if isinstance(terms, float) else longest
+        sums = {LONGEST: longest} if longest else dimensions(task)
         found = examples(sums, task.accumulation, task.precision)
         return cls(_FORMULAS[task.accumulation], tuple(found))
 

@@ -24,6 +24,7 @@ _UNTOLD = frozenset(  # told in other words, or of no use without an explanation
      "coverage", "matrix_share", "global_share", "shared_share"}
 )  # fmt: skip
 _REPEATED = re.compile(r"^case [^\n]*(?:\n|$)", re.MULTILINE)  # says what our own lines say
+_IDEAL = re.compile(r"; at that ceiling a call would take [^\n;]*")  # stands under "Baseline"
 _NEITHER = re.compile(r"\bneither memory- nor compute-bound \([^)\n]*\)")
 
 _BASELINES = {"eager": "PyTorch eager", "compile": "torch.compile"}
@@ -132,7 +133,7 @@ def _verdict(evaluation: Evaluation | None, baseline: str) -> Iterator[str]:
 def _descriptors(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     for name, value in sorted(evaluation.descriptors.items()):
         if name not in _UNTOLD:
-            yield name, f"{value:g}" if isinstance(value, float) else value
+            yield name, f"{value:.7g}" if isinstance(value, float) else value
 
 
 def _case(case: CaseResult, baseline: str) -> str:
@@ -175,7 +176,7 @@ def _told_once(status: Status | None, feedback: str, traffic: float | None = Non
     elif traffic is not None:
         said = f"limited neither by arithmetic nor by memory, with intermediates ({traffic:.0%} of "
         said += "the memory rate), so by latency, launches, or too little parallel work"
-    return _NEITHER.sub(said, _REPEATED.sub("", feedback)).strip("\n")
+    return _NEITHER.sub(said, _IDEAL.sub("", _REPEATED.sub("", feedback))).strip("\n")
 
 
 def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -> Quoted:

@@ -98,6 +98,12 @@ def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     assert "def forward(self, x):" in prompt.read_text()
 
 
+def test_a_mechanism_that_a_run_by_hand_cannot_come_to_is_named_when_it_is_created(evolve):
+    said = create(evolve, "mine", "search=mcts", "selection.dead_stale=100")
+    assert "selection.dead_stale has no effect: it would first act at step 100" in said
+    assert "has no effect" not in create(evolve, "next", "search=mcts")
+
+
 def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     words = ("search=single", "operators=rewrite_full")
     refused = evolve("run", "task=./synthetic.py", *words)
@@ -114,6 +120,19 @@ def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     assert judged(evolve, tmp_path, "mine") == ["mine:0"]
     ask(evolve, "mine", out="next")
     assert "HAND = 'first'" in prompts(tmp_path / "next")[0].read_text()
+
+
+def test_the_first_prompt_has_the_costs_that_a_judge_elsewhere_found(evolve, tmp_path: Path):
+    create(evolve, "mine", "search=single", "operators=rewrite_full")
+    assert judged(evolve, tmp_path, "mine") == []
+    ask(evolve, "mine")
+    said = prompts(tmp_path / "out")[0].read_text()
+    assert "- PyTorch eager about 2 ms (no interval yet)." in said
+    assert "memory sets the ceiling, 0.2 ms, 10 times as fast as eager" in said
+    assert "- 100 %, 2 ms: `relu`, 80 MB (40 GB/s)" in said
+    assert "- device: Synthetic 9000" in said
+    create(evolve, "next", "search=single", "operators=rewrite_full", "warm_start=mine")
+    assert "Synthetic 9000" not in evolve("prompt", "next").stdout  # nothing is judged there
 
 
 def test_a_run_by_hand_goes_on_without_a_model_when_it_is_resumed(evolve, tmp_path: Path):

@@ -19,7 +19,8 @@ import pytest
 from evolve.core.compiled import VARIANTS
 from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import EvaluationRequest
-from evolve.core.task import Task
+from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
+from evolve.core.task import ONLY_CASE, Task
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
@@ -64,6 +65,8 @@ def judge(folder: Path, out: str = "out", keep: int | None = None) -> list[Batch
 def answer(request: BatchRequest):
     if request.method == "audit":
         return []
+    if request.method == "reference":
+        return COST.to_json()
     return SyntheticEvaluator().judge(
         EvaluationRequest(
             task=Task.from_json(request.params["task"]),
@@ -73,6 +76,18 @@ def answer(request: BatchRequest):
             opponents=request.params["opponents"],
         )
     ).to_json()  # fmt: skip
+
+
+COST = ReferenceCost(
+    device={"device_class": "synthetic", "device": "Synthetic 9000"},
+    cases=(
+        CaseCost(
+            name=ONLY_CASE, time_ms=2.0, moved_bytes=80_000_000, flops=0, bytes_per_s=4e11,
+            flops_per_s=None, bound="memory",
+            operations=(OperationCost(name="relu", time_ms=2.0, moved_bytes=80_000_000),),
+        ),
+    ),
+)  # fmt: skip
 
 
 FIXTURE = json.loads(

@@ -2,7 +2,9 @@
 
 `# speedup 1.5` is a correct program, any other text a wrong one; `# verified 0.8` is what its
 verification gives, if that is another. Each evaluation adds a line to the
-file `judged` in the current folder. With the argument `weak`, the audit finds the task weak.
+file `judged` in the current folder, and each question about the reference's cost a mark to the
+file `costed`. With the argument `weak`, the audit finds the task weak; with `no_cost`, the worker
+ends at that question.
 """
 
 import json
@@ -42,12 +44,24 @@ def verdict(params: dict) -> dict:
     }
 
 
+def reference(params: dict) -> dict:
+    with Path("costed").open("a") as file:
+        file.write(".")
+    if sys.argv[1:] == ["no_cost"]:
+        raise SystemExit("the reference took the worker along")
+    case = {"name": "default", "time_ms": 2.0, "moved_bytes": 8_000_000, "flops": 0,
+            "bytes_per_s": 4e10, "flops_per_s": None, "bound": "memory", "operations": [],
+            "others_ms": 2.0}  # fmt: skip
+    return {"device": {}, "cases": [case], "flops_per_s": {}, "longest_sum": 0}
+
+
 def main() -> None:
     answers = {
         "hello": lambda params: HELLO,
         "evaluate": verdict,
         "audit": lambda params: WEAK if sys.argv[1:] == ["weak"] else [],
         "conditions": lambda params: [],
+        "reference": reference,
         "compiled": lambda params: {"default": {"reason": "nothing to compile"}},
     }
     for line in sys.stdin:

@@ -4,7 +4,8 @@ Invariants:
 1. The rule on precision is said once, is the judge's, and has the task's own numbers.
 2. What may be rewritten, called and imported, and which sizes vary, stands in every prompt.
 3. The device block holds what a kernel's design depends on, also what was measured.
-4. Once a program was judged, the baseline's time and the ceiling are there.
+4. The baseline's time and the ceiling are there once a program was judged, and before if the
+   reference was measured; then also what takes eager's time, and rates by arithmetic.
 5. What was tried in vain is told with its numbers, and no line is cut inside of one.
 6. Notes are quoted, few, last, about this kind of operation, and were measured on such a device.
 7. Answers to the same state are given different directions, and designs that are under way.
@@ -18,7 +19,8 @@ import pytest
 
 from evolve.core.evaluation import Label, Status
 from evolve.core.program import Program
-from evolve.core.task import Case
+from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
+from evolve.core.task import ONLY_CASE, Case
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Diagnosis, Knowledge, load, parse
 from operators.knowledge.retrieval import is_proven
@@ -40,6 +42,26 @@ from tests.operators.prompt_states import (
     verdict,
 )
 
+COST = ReferenceCost(
+    cases=(
+        CaseCost(
+            name=ONLY_CASE, time_ms=2.7, moved_bytes=335_544_320, flops=137_000_000_000,
+            bytes_per_s=2.91e12, flops_per_s=2.6e14, bound="bf16x3 arithmetic",
+            operations=(
+                OperationCost(
+                    name="mm", shapes=((1024, 8192), (8192, 8192)), time_ms=2.565,
+                    moved_bytes=335_544_320, flops=137_000_000_000,
+                ),
+                OperationCost(
+                    name="relu", shapes=((1024, 8192),), time_ms=0.13, moved_bytes=67_108_864
+                ),
+                OperationCost(name="fill_", time_ms=0.005, moved_bytes=4),
+            ),
+        ),
+    ),
+    flops_per_s={"bf16x3": 2.6e14, "fp32": 5.2e13},
+    longest_sum=8192,
+)  # fmt: skip
 MATMUL, SOFTMAX, RMSNORM = matmul_relu_h100(), softmax_h100(), rmsnorm_cpu()
 STATES = {"matmul": (MATMUL, H100), "softmax": (SOFTMAX, H100), "rmsnorm": (RMSNORM, CPU)}
 
@@ -219,6 +241,66 @@ def test_the_baseline_and_the_ceiling_are_there_once_a_program_was_judged():
     assert "41 % of the ceiling's rate" in said
     first = request_of(RewriteFull(), history_of(MATMUL.task).context(device=H100))
     assert "Baseline and ceiling" not in prompt_of(first)
+
+
+def test_costs_of_the_reference_are_in_the_first_prompt():
+    context = replace(history_of(MATMUL.task).context(device=H100), reference=COST)
+    request = request_of(RewriteFull(), context)
+    said = section(prompt_of(request), "Baseline and ceiling")
+    assert "- PyTorch eager about 2.7 ms (no interval yet)." in said
+    assert "memory 335.5 MB, 0.115 ms at the copy rate" in said
+    assert "arithmetic 137 GFLOP, 0.527 ms in bf16x3" in said
+    assert "arithmetic sets the ceiling, 0.527 ms, 5.12 times as fast as eager" in said
+    assert (
+        "- 95 %, 2.56 ms: `mm` of [1024, 8192] and [8192, 8192], 137 GFLOP (53.4 TFLOP/s), 336 MB"
+        in said
+    )
+    assert "`relu` of [1024, 8192], 67.1 MB (516 GB/s)" in said
+    assert "`fill_`" not in said  # next to nothing
+    facts = section(prompt_of(request), "Device")
+    assert "products by arithmetic: bf16x3 260 TFLOP/s, fp32 52 TFLOP/s" in facts
+    assert "measured copy rate: 2900 GB/s" in facts
+    assert "as the judge counts it, 8192 terms: 1.2e-05" in prompt_of(request)
+
+
+def test_costs_of_the_reference_stay_beside_the_best_programs_time():
+    context = MATMUL.context(MATMUL.elites()[:1], device=H100)
+    said = prompt_of(request_of(RewriteFull(), replace(context, reference=COST)))
+    ceiling = section(said, "Baseline and ceiling")
+    assert "PyTorch eager 2.71 ms, the best program 1.39 ms (41 % of the ceiling's rate)" in ceiling
+    assert ceiling.count("sets the ceiling") == 1
+    assert "`mm` of [1024, 8192]" in ceiling
+
+
+def test_of_several_cases_the_slowest_tells_its_operations():
+    (case,) = COST.cases
+    small = replace(case, name="small", time_ms=0.1, operations=())
+    cost = replace(COST, cases=(small, replace(case, name="large")))
+    context = replace(history_of(MATMUL.task).context(device=H100), reference=cost)
+    said = section(prompt_of(request_of(RewriteFull(), context)), "Baseline and ceiling")
+    assert "- case small: PyTorch eager about 0.1 ms" in said
+    assert "(case large; each operation by itself" in said
+
+
+def test_every_fact_of_a_cpu_in_a_prompt_is_one_that_a_design_depends_on():
+    from evolve.worker.devices.cpu.device import CpuDevice
+    from evolve.worker.session.provenance import environment
+
+    facts = environment(CpuDevice(), "none", "fp32", "ieee", "calls")
+    context = history_of(SOFTMAX.task).context(device=facts)
+    lines = section(prompt_of(request_of(RewriteFull(), context)), "Device").strip().splitlines()
+    names = {line.removeprefix("- ").partition(":")[0] for line in lines}
+    assert {"device", "cores", "vector_units"} <= names
+    assert names <= {
+        "device",
+        "cores",
+        "vector_units",
+        "caches",
+        "torch",
+        "compiler",
+        "triton",
+        "tvm_ffi",
+    }
 
 
 # Evidence
@@ -425,6 +507,14 @@ def test_answers_to_one_state_are_given_different_directions():
     assert directions_of("softmax", 3, RewriteFull(directions=False)) == []
     several = prompt("softmax", RewriteFull(samples=4))
     assert "Several answers are drawn to this prompt" in several
+
+
+@pytest.mark.parametrize("limit", ["compute", "latency", "parallelism", "memory", ""])
+def test_directions_for_cpp_are_about_no_gpu(limit):
+    given = directions_for(Diagnosis(bottleneck=limit, category="matmul", language="cpp"))
+    assert given
+    assert not re.search(r"stages|programs per|shared memory|split operands", " ".join(given))
+    assert limit not in ("compute", "latency") or "whole vectors" in " ".join(given)
 
 
 def test_a_program_that_fails_is_put_right_and_not_sent_elsewhere():

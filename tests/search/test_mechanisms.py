@@ -222,6 +222,10 @@ def test_every_mechanism_of_a_preset_can_fire_within_its_budget(preset: str):
         (("search=geak", "operators.repair.share=0.01"), "operators.repair.share"),
         (("search=kernel_smith", "archive.most=6", "archive.patience=99"), "archive.patience"),
         (("search=openevolve", "termination.proposals=50"), "archive.interval"),
+        (("search=k_search", "termination.proposals=5"), "operators.world_model.window"),
+        (("search=avo", "termination.proposals=12"), "operators.supervise.rescue_after"),
+        (("search=adaevolve", "termination.proposals=25"), "archive.patience"),
+        (("search=cuda_agent", "operators.repair.share=0.01"), "operators.repair.share"),
     ],
 )
 def test_a_mechanism_that_the_run_cannot_come_to_is_named_with_the_limit(words, setting):

@@ -15,6 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
 from evolve.app.compiler_seeds import with_compiled
+from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
 from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
@@ -104,8 +105,8 @@ class Bench:
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
             with self._interruptible(stop):
-                slots = range(self._evaluator.slots)
-                workers += [loop.create_task(self._work(stop)) for _ in slots]
+                at_once = range(_at_once(self._evaluator.slots))
+                workers += [loop.create_task(self._work(stop)) for _ in at_once]
                 ends = await asyncio.gather(*workers, return_exceptions=True)
                 workers.append(loop.create_task(self._work_alone()))
                 ends += await asyncio.gather(workers[-1], return_exceptions=True)
@@ -213,7 +214,8 @@ class Bench:
             failure = str(error)
         else:
             try:
-                task, recorded["audit"] = await self._unless_stopped(self._prepared(task, entry))
+                task, facts = await self._unless_stopped(self._prepared(task, entry))
+                recorded |= facts
             except UsageError as error:
                 if not alone:
                     raise _Failed(str(error)) from error
@@ -228,14 +230,16 @@ class Bench:
             run = self._store.run(run.name)
         return run, recorded
 
-    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, Findings]:
-        """The task with the compiler's output for it, and the findings of its audit."""
+    async def _prepared(self, task: Task, entry: Entry) -> tuple[Task, dict[str, Any]]:
+        """The task with the compiler's output for it; its audit and the cost of its reference."""
         findings: Findings = []
         if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            compiled = await with_compiled(task, entry.config, self._evaluator, _nothing, _silently)
-            return compiled, findings
+            asked = entry.config, self._evaluator, _nothing, _silently
+            compiled = await with_compiled(task, *asked)
+            reference = await reference_of(*asked[:2], task, *asked[2:])
+            return compiled, {"audit": findings, "reference": reference}
         except EvaluatorUnavailable as error:
             raise _Failed(str(error)) from error
 
@@ -294,6 +298,11 @@ class Bench:
         return components.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
+
+
+def _at_once(slots: int) -> int:
+    """Tasks under way together: few, so that those begun end soon, and no slot waits for work."""
+    return min(slots, max(2, slots // 2))
 
 
 def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:

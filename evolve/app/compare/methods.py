@@ -8,8 +8,8 @@ from evolve.core.digest import canonical_json
 from evolve.store import RunRow
 
 OF_A_RUN = (  # settings that do not make another method of a search
-    *("name", "seed", "on_exists", "audit", "termination", "device", "sandbox", "store"),
-    *("cluster", "cuda", "trackers"),
+    *("name", "seed", "on_exists", "audit", "reference", "termination", "device", "sandbox"),
+    *("store", "cluster", "cuda", "trackers"),
 )
 
 

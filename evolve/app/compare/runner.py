@@ -14,6 +14,7 @@ from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.diff import flatten
 from evolve.app.database import location_of, store_word
 from evolve.app.device import kind_of, start_evaluator
+from evolve.app.estimate.reference import reference_of
 from evolve.app.frontend import Frontend
 from evolve.app.launch import audit
 from evolve.app.recall import refuse_recall
@@ -206,14 +207,17 @@ async def search_all(
         judge = evaluator or await start_evaluator(config)
     try:
         found: Any = None if evaluator is None else []
+        reference: Any = None
         with Store.open(location_of(config), create=True) as store:
             for number, entry in enumerate(entries, start=1):
                 if found is None:
                     found = await _findings(entry, judge, frontend)
-                seed = entry.config["seed"]
+                if reference is None and evaluator is None:
+                    reference = await _reference(entry, judge, frontend)
+                seed, facts = entry.config["seed"], {"audit": found, "reference": reference}
                 frontend.say(f"\n{number} of {len(entries)}: {entry.label}, seed {seed}")
                 with during():
-                    finished = await _search(store, entry, {"audit": found}, judge, frontend)
+                    finished = await _search(store, entry, facts, judge, frontend)
                 if not finished:
                     return False
     finally:
@@ -229,14 +233,22 @@ async def _findings(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
     return await audit(entry.config, judge, entry.request.task, frontend)
 
 
+async def _reference(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
+    existing = entry.request.existing
+    if existing is not None:
+        return existing.config.get("reference")
+    task = entry.request.task
+    return await reference_of(entry.config, judge, task, frontend.say, frontend.doing)
+
+
 async def _search(
     store: RunStore,
     entry: Entry,
-    audited: Mapping[str, Any],
+    facts: Mapping[str, Any],
     judge: Evaluator,
     frontend: Frontend,
 ) -> bool:
-    recorded = {**entry.request.recorded, **audited}
+    recorded = {**entry.request.recorded, **facts}
     run = entry.request.existing or store.create_run(
         name=entry.name, task=entry.request.task, config=recorded, seed=recorded["seed"]
     )

@@ -13,7 +13,8 @@ from evolve.store import RunRow
 MAY_DIFFER = ("termination", "llm", "agent", "device", "cluster", "sandbox", "store", "trackers")
 KEPT = ("termination", "llm", "agent", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names
-APART = ("name", "on_exists", "audit", "opening", "recalled")  # which run it is, and how it began
+# Which run it is, and how it began.
+APART = ("name", "on_exists", "audit", "opening", "recalled", "reference")
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

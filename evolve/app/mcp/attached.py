@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from evolve.app.attach import attach
 from evolve.app.database import open_store
+from evolve.app.estimate.reference import reference_of
 from evolve.app.manual.files import ByHand
 from evolve.app.mcp.judging import LazyJudge
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -119,9 +120,14 @@ class Attached:
             await judging.abandon()
 
     async def _audit(self, evaluator: Evaluator) -> None:
-        """Keep the audit of the task with a run that was created without a judge."""
+        """Keep the audit and costs of the task with a run that was created without a judge."""
         run = self.search.run
         if run.config.get("audit") is None and isinstance(evaluator, PooledEvaluator):
             store = self.search.store
             store.record_audit(run.id, await evaluator.audit(run.task))
-            self.search.run = store.run(run.name)
+            found = await reference_of(
+                run.config, evaluator, run.task, lambda line: None, lambda what: nullcontext()
+            )
+            if found is not None:
+                store.record_reference(run.id, found)
+            self.search.reload()

@@ -87,6 +87,10 @@ class RunWrites(Protocol):
         """Keep the findings of the task's audit, in a run that was created without one."""
         ...
 
+    def record_reference(self, run: int, cost: Mapping[str, Any]) -> None:
+        """Keep the cost of the task's reference, in a run that was created without it."""
+        ...
+
     def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
         """Keep the compiled reference of the task, in a run that began without."""
         ...

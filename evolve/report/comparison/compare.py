@@ -30,7 +30,9 @@ COLUMNS = (
 STYLES = ("report.css", "compare.css")
 FEW = 6  # values from which an order statistic covers the median with 95 %
 # Tell no methods apart.
-_OF_ONE_RUN = ("name", "seed", "on_exists", "audit", "opening", "store", "opponents")
+_OF_ONE_RUN = (
+    *("name", "seed", "on_exists", "audit", "reference", "opening", "store", "opponents"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

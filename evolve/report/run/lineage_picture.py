@@ -70,7 +70,7 @@ def lineage_picture(
         steps: of the run, in order.
         baseline: that speedups are over.
         path: the way to the best program, by digest.
-        held: what the archive holds.
+        held: content of the archive.
     """
     full = graph(steps, baseline)
     if not full:

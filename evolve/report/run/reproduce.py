@@ -60,8 +60,12 @@ def _overrides(facts: RunFacts) -> Iterator[str]:
 
 
 def config_lines(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The configuration as dotted keys in order; values of secret keys are hidden."""
-    lines = [(name, _shown(name, value)) for name, value in _leaves(config, "")]
+    """The configuration as dotted keys in order; values of secret keys are hidden.
+
+    Without the measured cost of the reference, which is kept with it and is no setting.
+    """
+    settings = {name: value for name, value in config.items() if name != "reference"}
+    lines = [(name, _shown(name, value)) for name, value in _leaves(settings, "")]
     cut = len(lines) - MAX_CONFIG_LINES
     return lines[:MAX_CONFIG_LINES] + ([("…", f"{cut:,} more")] if cut > 0 else [])
 

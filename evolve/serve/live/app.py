@@ -58,7 +58,7 @@ class Reader:
     """Asks a store in one thread of its own, so that no answer holds up another part.
 
     Args:
-        store: what is read.
+        store: to read from.
         writable: opens the same database for a change; it holds nothing open between changes.
     """
 

@@ -172,10 +172,21 @@ def record_audit(
     connection: Connection, run_id: int, owner: str, findings: Sequence[Mapping[str, str]]
 ) -> None:
     """Keep the findings of the task's audit; the first answer stands."""
+    _keep_first(connection, run_id, owner, "audit", [dict(finding) for finding in findings])
+
+
+def record_reference(
+    connection: Connection, run_id: int, owner: str, cost: Mapping[str, Any]
+) -> None:
+    """Keep the cost of the task's reference; the first answer stands."""
+    _keep_first(connection, run_id, owner, "reference", dict(cost))
+
+
+def _keep_first(connection: Connection, run_id: int, owner: str, name: str, value: Any) -> None:
     lease.fence_run(connection, run_id, owner)
     config = json.loads(row_of(connection, run_id).config)
-    if config.get("audit") is None:
-        text = canonical_json({**config, "audit": [dict(finding) for finding in findings]})
+    if config.get(name) is None:
+        text = canonical_json({**config, name: value})
         connection.execute(update(run).where(run.c.id == run_id).values(config=text))
 
 

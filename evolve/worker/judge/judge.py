@@ -27,6 +27,7 @@ from evolve.core.evaluation import (
     Status,
 )
 from evolve.core.protocols import BASELINES
+from evolve.core.reference import ReferenceCost
 from evolve.core.task import Task
 from evolve.worker.base import phases
 from evolve.worker.base.faults import CandidateFault, tells_of_a_full_device
@@ -45,6 +46,7 @@ from evolve.worker.judge.audit import Finding, audit, conditions_of
 from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter, unfit
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
+from evolve.worker.judge.reference_cost import reference_cost
 from evolve.worker.judge.source_text import explain, require_model, require_text
 from evolve.worker.judge.stages import (
     EQUAL_UP_TO,
@@ -57,7 +59,7 @@ from evolve.worker.judge.stages import (
 from evolve.worker.judge.success_feedback import success_feedback
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
-from evolve.worker.processes.runner_process import Needs, RunnerProcess
+from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.reference.task_files import remove_folders
 from evolve.worker.reference.task_reads import watch
 from evolve.worker.runner.baselines import require_baseline
@@ -71,12 +73,10 @@ from evolve.worker.session.memory_model import room_for, room_to_check, room_to_
 from evolve.worker.session.plan import Plan, Purpose, plan_for
 from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.timing.comparison import Timekeeper
-from evolve.worker.timing.cuda_events import KERNELBENCH_TRIALS
-from evolve.worker.timing.cuda_events import read as read_events
+from evolve.worker.timing.cuda_events import of_reference
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.speed_of_light import SpeedOfLight
 
-_FLUSHED = 512 << 20  # more than KernelBench's timing overwrites between calls
 _VIOLENT = (
     Status.ILLEGAL_ACCESS,
     Status.ASSERT,
@@ -192,17 +192,17 @@ class Judge:
         def room(warm: PreparedTask) -> int:
             return room_for(warm.cases, self.device, 1, judges=False)
 
-        return self._admission.within(task, room, self._events)
+        timed = partial(of_reference, self.session, self._device_lock)
+        return self._admission.within(task, room, timed)
 
-    def _events(self, warm: PreparedTask) -> dict[str, dict[str, float]]:
-        found, call_s = {}, self.session.call_s
-        start = partial(self.session.reference, warm, Needs(_FLUSHED, all_queues=True))
-        with self._device_lock.only(start) as runner:
-            for case in warm.timed:
-                with self.device.share(runner, case.block(-1, 1)) as inputs:
-                    text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
-                found[case.case.name] = read_events(text)
-        return found
+    def reference(self, task: Task) -> dict[str, Any]:
+        """The reference's time by operation, and the device's limits (`ReferenceCost` as JSON)."""
+
+        def measured(warm: PreparedTask) -> ReferenceCost:
+            parts = self.session, self._timekeeper, self._speed_of_light
+            return reference_cost(warm, *parts, self.launcher.tier)
+
+        return self._admission.within(task, self._room_to_check, measured).to_json()
 
     def baselines(self, task: Task, names: Sequence[str]) -> dict[str, Any]:
         """How many times as fast as eager each baseline is, measured once in a session.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from evolve.core.evaluation import CaseResult, Evaluation, Status
 from evolve.languages.registry import describe
+from evolve.worker.correctness.cases import LoadedTask
 from evolve.worker.devices.base import Device
 from evolve.worker.judge.progress import Progress
 from evolve.worker.session.plan import Plan
@@ -54,17 +55,16 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
         labels=tuple(progress.labels + timing.labels),
         feedback=judged.feedback,
         descriptors=describe(asked.source) | progress.descriptors(correct),
-        environment=environment(
-            device,
-            tier,
-            task.loaded.precision,
-            task.loaded.accumulation,
-            task.loaded.timing,
-        ),
+        environment=task_environment(task.loaded, device, tier),
         samples={case: found.to_json() for case, found in timing.samples.items()},
         durations_s=progress.all_durations_s,
         device_time_s=timing.device_time_s,
     )
+
+
+def task_environment(task: LoadedTask, device: Device, tier: str) -> dict[str, str]:
+    """All that a verdict on a program of the task depends on besides it."""
+    return environment(device, tier, task.precision, task.accumulation, task.timing)
 
 
 def _names(task: PreparedTask) -> list[str]:

@@ -36,6 +36,7 @@ class Server:
             "audit": self._audit,
             "conditions": self._conditions,
             "noise": self._noise,
+            "reference": self._reference,
             "events": self._events,
             "baselines": self._baselines,
             "compiled": self._compiled,
@@ -91,6 +92,9 @@ class Server:
 
     def _noise(self, task: dict[str, Any]) -> Any:
         return self._judge.noise(_task(task))
+
+    def _reference(self, task: dict[str, Any]) -> Any:
+        return self._judge.reference(_task(task))
 
     def _events(self, task: dict[str, Any]) -> Any:
         return self._judge.events(_task(task))

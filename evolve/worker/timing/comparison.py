@@ -132,6 +132,11 @@ class Timekeeper:
         """Let go of processes that were kept for other comparisons."""
         close_all(self._references.leave())
 
+    def reference_s(self, task: PreparedTask) -> Mapping[int, float]:
+        """Of one call of the reference by itself, by case; measured at first use."""
+        self._reference_profile.layouts(task)
+        return task.reference_s
+
     def time(
         self,
         task: PreparedTask,

@@ -11,15 +11,20 @@ import json
 import math
 import statistics
 from collections.abc import Mapping
+from functools import partial
 
 from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import TimedCase
-from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.runner.cuda_events import NAMES
+from evolve.worker.session.candidate_session import CandidateSession
+from evolve.worker.session.exclusive_device import DeviceLock
+from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.timing.interleaved_blocks import PairTimes
 
 KERNELBENCH_TRIALS = 100
+_FLUSHED = 512 << 20  # more than KernelBench's timing overwrites between calls
 _SELF_REPORTED_S = 0.02  # of calls in each way, and
 _SELF_REPORTED_TRIALS = (3, 20)  # so many
 _PATIENCE_S = 10.0
@@ -42,6 +47,20 @@ def self_reported(
                 except CandidateFault:  # its times are taken; these are diagnostics
                     continue
             found.setdefault(name, {})[side] = read(text)
+    return found
+
+
+def of_reference(
+    session: CandidateSession, device_lock: DeviceLock, task: PreparedTask
+) -> dict[str, dict[str, float]]:
+    """Of the reference in a process of its own that has the device alone, by timed case."""
+    found, call_s = {}, session.call_s
+    start = partial(session.reference, task, Needs(_FLUSHED, all_queues=True))
+    with device_lock.only(start) as runner:
+        for case in task.timed:
+            with session.device.share(runner, case.block(-1, 1)) as inputs:
+                text = runner.events(case.index, inputs, KERNELBENCH_TRIALS, call_s)
+            found[case.case.name] = read(text)
     return found
 
 

@@ -85,6 +85,11 @@ class Roofline:
 
     def _fastest(self, kind: str, accumulation: str) -> tuple[float | None, str]:
         """The best rate that the task allows, and the kind of arithmetic that has it."""
+        found = self.product_rates(kind, accumulation)
+        return max(((rate, way) for way, rate in found.items()), default=(None, kind))
+
+    def product_rates(self, kind: str, accumulation: str) -> dict[str, float]:
+        """Operations per second of products in each arithmetic that a task allows for a kind."""
         allowed = (kind, _FASTER.get((kind, accumulation), kind))
         ways = {each: (each, 1) for each in allowed}
         if kind in ("fp32", "tf32") and self._all([(_PRODUCT, "tf32")]) != [None]:
@@ -93,12 +98,11 @@ class Roofline:
             if "tf32" in allowed:  # float16 has as many bits, and a line's powers of two the range
                 ways["fp16"] = ("fp16", 1)
         rates = self._all([(_PRODUCT, of) for of, _ in ways.values()])
-        found = [
-            (rate / parts, way)
+        return {
+            way: rate / parts
             for rate, (way, (_, parts)) in zip(rates, ways.items(), strict=True)
             if rate
-        ]
-        return max(found, default=(None, kind))
+        }
 
     def floor(self, cost: Cost, accumulation: str, calls: int) -> Floor:
         """The time of one call of `cost`, if `calls` with inputs of their own follow another."""

@@ -2,9 +2,11 @@
 
 import math
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evolve.core.evaluation import CaseResult, Label, Status
+from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.worker.base.faults import CANDIDATE, CandidateFault
 from evolve.worker.base.feedback import bound
 from evolve.worker.devices.base import Device
@@ -13,6 +15,7 @@ from evolve.worker.reference.task_module import task_lock
 from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.prepared_task import PreparedCase, PreparedTask
+from evolve.worker.timing.operation_times import MAX_ROWS, operation_times
 from evolve.worker.timing.reference_cost import Cost, count_cost
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.roofline import Floor, Roofline
@@ -40,6 +43,7 @@ class SpeedOfLight:
 
     def __init__(self, device: Device, device_lock: DeviceLock) -> None:
         self._roofline = Roofline(device.place, device_lock.alone)
+        self._device_lock = device_lock
         self._lock = device_lock.lock
         self._costs: dict[tuple[str, int], Cost] = {}
         self._counting = threading.Lock()
@@ -54,6 +58,36 @@ class SpeedOfLight:
                     inputs = list(case.inputs("task", 0).tree())
                     self._costs[key] = count_cost(task.task.name, model, inputs)
             return self._costs[key]
+
+    def reference(self, task: PreparedTask, seconds: Mapping[int, float]) -> ReferenceCost:
+        """What is known of the reference before any candidate; the device is ours alone meanwhile.
+
+        Args:
+            task: its models and inputs.
+            seconds: of one call, by case.
+        """
+        accumulation = task.loaded.accumulation
+        costs = {case.index: self.cost(task, case) for case in task.timed}
+        kinds = {kind for cost in costs.values() for kind in cost.flops}
+        rates: dict[str, float] = {}
+        for kind in sorted(kinds):
+            rates |= self._roofline.product_rates(kind, accumulation)
+        cases = []
+        for case in task.timed:
+            calls = task.calls[case.index]
+            floor = self._roofline.floor(costs[case.index], accumulation, calls)
+            time_ms = 1e3 * seconds[case.index]
+            cases.append(case_cost(case.case.name, time_ms, costs[case.index], floor,
+                                   self._operations(task, case)))  # fmt: skip
+        return ReferenceCost(cases=cases, flops_per_s=rates)
+
+    def _operations(self, task: PreparedTask, case: PreparedCase) -> list[OperationCost]:
+        """Of one call in our own process."""
+        with self._lock.shared(), task_lock:
+            model = case.case.model(case.model_seed)
+            inputs = list(case.inputs("task", 0).tree())
+        with self._device_lock.alone(), task_lock:
+            return operation_times(task.task.name, model, inputs)
 
     def judge(self, task: PreparedTask, candidate: Candidate, timing: Timing) -> Light:
         """Give every timed case its share, and label those that take less than their floor.
@@ -102,6 +136,26 @@ class SpeedOfLight:
                 Label(BEATS, f"case {name}: {time_ms.value:.4g} ms, the reference's {floor.basis} "
                              f"alone would take {1e3 * floor.seconds:.4g} ms")
             )  # fmt: skip
+
+
+def case_cost(
+    name: str, time_ms: float, cost: Cost, floor: Floor, operations: Sequence[OperationCost]
+) -> CaseCost:
+    """A case of the reference; of its operations a few, as shares of that time."""
+    total_ms = sum(each.time_ms for each in operations)
+    scale = time_ms / total_ms if total_ms else 1.0  # timed one by one they take longer together
+    timed = [replace(each, time_ms=each.time_ms * scale) for each in operations]
+    return CaseCost(
+        name=name,
+        time_ms=time_ms,
+        moved_bytes=cost.moved_bytes,
+        flops=sum(cost.flops.values()),
+        bytes_per_s=floor.bytes_per_s,
+        flops_per_s=floor.flops_per_s,
+        bound=floor.basis,
+        operations=tuple(timed[:MAX_ROWS]),
+        others_ms=sum(each.time_ms for each in timed[MAX_ROWS:]),
+    )
 
 
 def _mean(rows: list[CaseResult]) -> float:

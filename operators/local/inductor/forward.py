@@ -10,6 +10,7 @@ from typing import TypeVar
 from operators.local.inductor.kernels import Kernel
 from operators.local.inductor.layout import MAX_LINE, call_text, launch_text
 from operators.local.inductor.reading import NotConvertible, OutputCode, Statement
+from operators.local.inductor.sizes import Sizes
 
 _EMPTY = re.compile(r"^empty_strided_(cuda|cpu|xpu)$")
 _DROPPED = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device")
@@ -66,6 +67,7 @@ class Body:
         kernels: by their Inductor names.
         functions: the replacement of each C++ kernel, by its Inductor name.
         expressions: the replacement of each argument of the output code, e.g. `self.weight`.
+        sizes: gives names to those of launches.
         device: an expression for where buffers are made.
     """
 
@@ -74,9 +76,12 @@ class Body:
         kernels: Mapping[str, Kernel],
         functions: Mapping[str, str],
         expressions: Mapping[str, str],
+        sizes: Sizes,
         device: str,
     ) -> None:
         self._kernels = kernels
+        self._by_name = {kernel.name: kernel for kernel in kernels.values()}
+        self._sizes = sizes
         self._functions = functions
         self._rewriter = _Expressions(expressions, device)
         self._inputs = frozenset(expressions)
@@ -112,9 +117,9 @@ class Body:
                 return
             case ast.Expr(value=ast.Call(func=ast.Subscript() as launched) as call):
                 passed = [ast.unparse(self._rewriter.written(value)) for value in call.args]
-                options = [ast.unparse(option) for option in call.keywords]
-                kernel = ast.unparse(launched.value)
-                yield launch_text(kernel, launched.slice, [*passed, *options], _WIDTH)
+                options = {str(option.arg): option.value for option in call.keywords}
+                kernel = self._by_name[ast.unparse(launched.value)]
+                yield self._launch_text(kernel, launched.slice, passed, options)
                 return
             case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _DROPPED:
                 return
@@ -153,9 +158,19 @@ class Body:
         arguments = [
             ast.unparse(self._rewriter.written(launch.arguments[at])) for at in kernel.positions
         ]
-        options = [f"{name}={constant}" for name, constant in kernel.launch.items()]
-        grid = ast.parse(kernel.grid, mode="eval").body
-        return launch_text(kernel.name, grid, [*arguments, *options], _WIDTH)
+        options = {name: _expression(constant) for name, constant in kernel.launch.items()}
+        return self._launch_text(kernel, _expression(kernel.grid), arguments, options)
+
+    def _launch_text(
+        self,
+        kernel: Kernel,
+        grid: ast.expr,
+        arguments: Sequence[str],
+        options: Mapping[str, ast.expr],
+    ) -> str:
+        grid, options = self._sizes.named(kernel, grid, options)
+        given = [f"{name}={ast.unparse(value)}" for name, value in options.items()]
+        return launch_text(kernel.name, grid, [*arguments, *given], _WIDTH)
 
     def _returned(self, node: ast.Return) -> list[str]:
         if not isinstance(node.value, ast.Tuple):

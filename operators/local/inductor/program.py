@@ -24,6 +24,7 @@ from operators.local.inductor.products import PRECISIONS, Product
 from operators.local.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.local.inductor.recording import recording
 from operators.local.inductor.reference import Reference, read_reference
+from operators.local.inductor.sizes import Sizes
 
 _IMPORTS = ("import torch", "import triton", "import triton.language as tl")
 _CPP_IMPORTS = ("from pathlib import Path", "import torch", "import tvm_ffi.cpp")
@@ -90,24 +91,29 @@ def convert(
         NotConvertible: the program would need Inductor's run time.
     """
     reference = read_reference(task)
-    parts = _parts(compiled, substitute, precisions, {*reference.names, *reference.bound})
+    taken = {*reference.names, *reference.bound}
+    parts = _parts(compiled, substitute, precisions, taken)
     kernels = [kernel for part in parts for kernel in part.kernels.values()]
     raw = {function: kernel for part in parts for function, kernel in part.raw.items()}
     if kernels and raw:
         raise NotConvertible("the compiler wrote Triton and C++ kernels")
     names = {function: found for part in parts for function, found in part.parameters.items()}
     definitions = _definitions(kernels)
+    tunables = {name for kernel in kernels for name in kernel.blocks}
+    sizes = Sizes(taken | tunables | {name for kernel in kernels for name in kernel.names})
+    module = _module(reference, parts, sizes)
     built = cpp.library(_library_name(reference), _identifier(name), raw, names) if raw else ""
     pieces = [
         _heading(
             name, compiled, [*((k.name, k.operations) for k in kernels), *((f, ()) for f in raw)]
         ),
         _imports(reference, definitions, is_cpp=bool(raw)),
+        sizes.text,
         cpp_tunables.declaration(built) if raw else _tunables(parts),
         built,
         *definitions,
         *_paragraphs(reference.definitions),
-        _module(reference, parts),
+        module,
     ]
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
@@ -317,7 +323,7 @@ def _names(text: str) -> set[str]:
 # --- the module -----------------------------------------------------------------------------------
 
 
-def _module(reference: Reference, parts: Sequence[_Part]) -> str:
+def _module(reference: Reference, parts: Sequence[_Part], sizes: Sizes) -> str:
     constants = {a.name: a for part in parts for a in part.case.arguments if _is_constant(a)}
     registered = "".join(
         f"\n        {reference.itself}.register_buffer({f'_{a.name}'!r}, "
@@ -326,11 +332,11 @@ def _module(reference: Reference, parts: Sequence[_Part]) -> str:
     )
     methods = [reference.constructor + registered]
     if len(parts) == 1:
-        methods.append(_method("forward", reference, _lines(reference, parts[0])))
+        methods.append(_method("forward", reference, _lines(reference, parts[0], sizes)))
     else:
         methods.append(_method("forward", reference, _dispatch(reference, parts)))
         methods += [
-            _method(_method_name(part), reference, _lines(reference, part)) for part in parts
+            _method(_method_name(part), reference, _lines(reference, part, sizes)) for part in parts
         ]
     if all(_can_be_recorded(reference, part.case) for part in parts):
         methods += recording(methods[1:], [part.case.outcome for part in parts])
@@ -369,7 +375,7 @@ def _dispatch(reference: Reference, parts: Sequence[_Part]) -> list[str]:
     return [*lines, f'raise ValueError(f"not compiled for {{{shapes}}}")']
 
 
-def _lines(reference: Reference, part: _Part) -> list[str]:
+def _lines(reference: Reference, part: _Part, sizes: Sizes) -> list[str]:
     """The function that computes one case."""
     case = part.case
     inputs = [a for a in case.arguments if a.kind is ArgumentKind.INPUT]
@@ -384,7 +390,7 @@ def _lines(reference: Reference, part: _Part) -> list[str]:
         raise NotConvertible("the reference takes no tensor and has no state")
     library = _library_name(reference)
     called = {name: f"{library}.{function}" for name, function in part.functions.items()}
-    body = Body(part.kernels, called, sources | prepared, f"{tensors[0]}.device")
+    body = Body(part.kernels, called, sources | prepared, sizes, f"{tensors[0]}.device")
     lines, outputs = body.lines(part.code.statements)
     updates = [
         f"{sources[name]}.copy_({value})"

@@ -68,6 +68,7 @@ class Asked:
     judge: "Judge | None" = None
     known: int = 0
     reason: str = ""
+    verifies: bool = False
 
     def answers(self, search: "Search", ticket: "Ticket") -> bool:
         """Tell the ticket the verdict of the database, if there is one."""
@@ -90,7 +91,8 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
             f"{count_text(asked.known, 'verdict')} of {asked.judge.device_class} known to this "
             "database already, and told"
         )
-    if not asked.tickets and len(first) < 2:  # an audit alone gives nothing to start from
+    is_start = len(first) > 1 and not asked.verifies  # an audit alone gives nothing to start from
+    if not asked.tickets and not is_start:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason:
         yield f"no more than these: {asked.reason}"
@@ -105,13 +107,15 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
 
 
 def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
-    """Facts that a run created without a judge lacks: its task's audit, compiler seeds."""
+    """Facts that a run created without a judge lacks: its task's audit, costs, compiler seeds."""
     from evolve.app.compiler_seeds import variants
-    from evolve.evaluation.batch import audit_request, compiled_request
+    from evolve.app.estimate.reference import wants_reference
+    from evolve.evaluation.batch import audit_request, compiled_request, reference_request
 
+    costs = [reference_request(run.task)] if wants_reference(run.config) else []
     wanted = () if run.task.compiled else variants(run.task, run.config)
     compiled = [compiled_request(run.task, wanted)] if wanted else []
-    return [audit_request(run.task), *compiled]
+    return [audit_request(run.task), *costs, *compiled]
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:
@@ -136,7 +140,8 @@ def verification(search: "Search") -> Asked:
     from evolve.search.execution.verification import verify_champion
     from evolve.search.verdicts import waiting_tickets
 
-    asked = Asked(reason="there is no program to verify, or the best one is verified")
+    why = "there is no program to verify, or the best one is verified"
+    asked = Asked(reason=why, verifies=True)
     waiting = [ticket for ticket in waiting_tickets(search) if ticket.operator == VERIFY]
     signals.run(verify_champion(search, _into(asked), lambda: bool(asked.tickets), waiting))
     asked.reason = "" if asked.tickets else asked.reason

@@ -121,6 +121,8 @@ def create(config: Mapping[str, Any]) -> int:
     print(f"run {run.name} in {created.location}{state}")
     for line in recalled_lines(run.config):
         print(line)
+    for line in created.notes:
+        print(line)
     print(f"next        evolve batch {name} -o in.jsonl")
     if components.asks_models(components.build_operators(run.config)):
         print(f"or          evolve ask {name} --out prompts")

@@ -85,6 +85,8 @@ def tell_verdicts(search: "Search", path: Path) -> Iterator[str]:
 
     found = read_verdicts(path)
     yield from _compiled(found, search)
+    if cost := found.references.get(search.run.task.revision):
+        search.store.record_reference(search.run.id, cost.to_json())
     outcome = tell(search, found)
     yield f"{count_text(outcome.told, 'verdict')} told, {outcome.added} into the archive"
     if outcome.known:

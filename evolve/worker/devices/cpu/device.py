@@ -94,7 +94,8 @@ class CpuDevice:
         return min(4, self.cores)
 
     def describe(self) -> dict[str, str]:
-        return {"device": _cpu_model(), "cores": str(self.cores)}
+        facts = {"device": _cpu_model(), "cores": str(self.cores), "vector_units": _vector_units()}
+        return {**facts, "caches": caches} if (caches := _caches()) else facts
 
     def lock_pages(self, sizes: list[int]) -> bool:
         """Outputs are on the host anyway."""
@@ -200,6 +201,34 @@ class CpuDevice:
     def others(self) -> frozenset[int]:
         """Cores are shared by design; a lock keeps timing apart from other work of judges."""
         return frozenset()
+
+
+def _vector_units() -> str:
+    """The widest instructions that PyTorch uses here: `AVX2`, `AVX512`, `DEFAULT`, ..."""
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
+def _caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> str:
+    """The first core's caches for data as the kernel lists them, e.g. `L1 32K, L2 512K, L3 32M`."""
+    found = {}
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind, level, size = (
+                (index / name).read_text().strip() for name in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction":
+            found[f"L{level}"] = _megabytes(size)
+    return ", ".join(f"{level} {size}" for level, size in found.items())
+
+
+def _megabytes(size: str) -> str:
+    """`1M` for `1024K`."""
+    kilobytes = size.removesuffix("K")
+    if not kilobytes.isdigit() or kilobytes == size or int(kilobytes) % 1024:
+        return size
+    return f"{int(kilobytes) // 1024}M"
 
 
 def _cpu_model() -> str:
