@@ -23,6 +23,8 @@ from evolve.search.steering import MAX_NOTE, repeat, steer
 from evolve.search.termination import Raisable, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from evolve.trajectories.flat import flat
+from evolve.trajectories.steps import steps
 from operators import Seed
 from operators.llm.rewrite import RewriteFull
 from tests.search.conftest import make_search
@@ -136,6 +138,16 @@ def test_an_injected_program_is_judged_as_a_step(store: Store, run: RunRow) -> N
     assert step.program == Program(MINE).digest
     assert step.status == "correct"
     assert store.steering(run.id)[0].sequence == number
+
+
+def test_exported_steps_list_the_changes_before_them(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("pin", "1"), ("note", "wider")))
+    taken = store.steering(run.id)[0].sequence
+    found = {step.sequence: flat(step)["steering"] for step in steps(store, [run.id])}
+    pinned = store.step(run.id, 1).program
+    assert pinned is not None
+    assert found.pop(taken) == [f"pin program {pinned[:8]}", "note wider"]
+    assert set(map(tuple, found.values())) == {()}
 
 
 def test_a_note_is_in_every_prompt_until_it_is_taken_back(store: Store, run: RunRow) -> None:
