@@ -15,6 +15,9 @@ TRAINERS := .venv-trainers
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
+# Each process would compile all of the tests and of the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test test-all test-trainers lint bench clean
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
@@ -25,10 +28,10 @@ run: $(VENV)/.installed
 # Three processes for two cores, because many tests wait. A file stays in one, with its fixtures.
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
 # that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
-# Only folders that have such tests are read for them, for to read all takes half a minute; there may
+# Only files that have such tests are read for them, for to read all takes half a minute; there may
 # be none to run (status 5) where all are slow.
 TESTS := tests/$(ONLY)
-QUIET := $(filter $(TESTS:%/=%)/%,$(sort $(dir $(shell grep -rlF mark.quiet tests --include=*.py))))
+QUIET := $(filter $(TESTS:%/=%)/%,$(shell grep -rlE 'mark\.quiet|import.*\bmarked\b' tests --include='test_*.py'))
 test: FAST := not slow and
 test-all: $(VENV)/.installed-all
 test test-all: $(if $(ONLY),$(VENV)/.installed-dev,lint)

@@ -13,6 +13,7 @@ With one, each a few lines over the prompts of `operators.prompting.composition`
 
 - `Universal`: one prompt whose context makes the difference (KernelEvolve).
 - `RewriteFull`, `Edit`: a whole program, or search/replace edits of one.
+- `Translate`: the parent in another language of kernels.
 - `Crossover`, `Contrastive`: from several programs and their measurements.
 - `MacroMicro`: one typed action on one region (QiMeng-Kernel).
 - `WorldModel`: programs follow a tree of intents that a model keeps (K-Search).
@@ -33,7 +34,7 @@ from operators.llm.macro_micro import MacroMicro
 from operators.llm.milestone import Milestone
 from operators.llm.repair import Repair
 from operators.llm.review import Review
-from operators.llm.rewrite import RewriteFull
+from operators.llm.rewrite import RewriteFull, Translate
 from operators.llm.summarise import Summarise
 from operators.llm.supervise import Supervise
 from operators.llm.template import Template
@@ -63,6 +64,7 @@ __all__ = [
     "Summarise",
     "Supervise",
     "Template",
+    "Translate",
     "Tune",
     "Universal",
     "WorldModel",

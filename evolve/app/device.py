@@ -135,7 +135,7 @@ def require_installed(source: str, what: str, kind: str, python: str | None) -> 
 def _misfit(one: Language, source: str, kind: str, python: str | None) -> str:
     """Why a program cannot be built or run with what is installed here; empty if nothing shows."""
     if not device_kind(kind).is_gpu or not _has_driver_node():
-        return "" if python else one.missing_package()
+        return "" if python else one.missing_package(source)
     from evolve.evaluation.host import examine_host
     from evolve.worker.base.host_facts import major
 

@@ -30,7 +30,9 @@ class Step:
 
     `elapsed_s` is the run's active time in seconds when the step was told, over all resumes.
     `method` is whose turn it was, "" if the run has but one. `tuning`: an operator made it that
-    tries values of known programs; such a step is no proposal.
+    tries values of known programs; such a step is no proposal. `usd` is what its calls of models
+    were charged, None if a price is unknown. The evaluation took `judged_s` seconds, with waits, at
+    the place that `judge` names ("" if that is not known).
     """
 
     sequence: int
@@ -52,3 +54,6 @@ class Step:
     evicted: str | None = None
     device_time_s: float = 0.0
     elapsed_s: float = 0.0
+    usd: float | None = 0.0
+    judged_s: float = 0.0
+    judge: str = ""

@@ -54,12 +54,12 @@ class CaseCost:
 
     @property
     def memory_ms(self) -> float:
-        """What the bytes take."""
+        """Time for the bytes."""
         return 1e3 * self.moved_bytes / self.bytes_per_s
 
     @property
     def arithmetic_ms(self) -> float:
-        """What the operations take."""
+        """Time for the operations."""
         return 1e3 * self.flops / self.flops_per_s if self.flops_per_s else 0.0
 
 

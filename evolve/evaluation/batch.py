@@ -53,7 +53,7 @@ class Verdicts:
         verdicts: evaluations, those of one request in the order of the shards.
         audits: what audits found, by task revision.
         compiled: the compiler's code for tasks, or why there is none, by revision and variant.
-        references: what references cost, by task revision.
+        references: costs of references, by task revision.
         refused: requests that cannot be judged as they are, with the reason, by id.
         problems: a sentence per line or answer that cannot be used.
     """
@@ -87,7 +87,7 @@ def audit_request(task: Task) -> BatchRequest:
 
 
 def reference_request(task: Task) -> BatchRequest:
-    """Ask what the reference costs on the device, by operation."""
+    """Ask for the cost of the reference on the device, by operation."""
     return BatchRequest(
         id=f"reference:{task.revision}", method=REFERENCE, params={"task": _judged(task)}
     )

@@ -73,7 +73,9 @@ class PooledEvaluator:
         }
         try:
             verdict = await self._call("evaluate", params, request.instance, request.task)
-            return Evaluation.from_json(verdict)
+            found = Evaluation.from_json(verdict)
+            place = self._pool.judged_at(request.instance, request.task.revision)
+            return replace(found, environment={**found.environment, "judge": place})
         except CallFailed as failure:
             return Evaluation(
                 status=Status.INFRA,

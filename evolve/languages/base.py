@@ -1,4 +1,4 @@
-"""What the rest of the program has to know about a language."""
+"""Everything that the rest of the program has to know about a language."""
 
 import ast
 import re
@@ -97,8 +97,8 @@ class Language:
             that make the compiler's cache part of it.
         keep_builds: in a runner, have everything that a source builds in this process come from a
             build's folder, or go there. Arguments: source, folder or None, may build.
-        stubs: in a runner, what to replace so that kernels are skipped; their names are appended to
-            the list that is given.
+        stubs: in a runner, the functions to replace so that kernels are skipped; their names are
+            appended to the list that is given.
     """
 
     name: str
@@ -125,13 +125,18 @@ class Language:
     def __str__(self) -> str:
         return self.name
 
-    def missing_package(self) -> str:
-        """The package that this interpreter lacks, with the remedy; empty if none."""
-        return next(filter(None, (each.missing for each in self.packages)), "")
+    def missing_package(self, source: str | None = None) -> str:
+        """The package that this interpreter lacks, with the remedy; empty if none.
 
-    def missing(self) -> str:
-        """Why this interpreter cannot build its programs, with the remedy; empty if it can."""
-        return self.missing_package() or self.missing_tools()
+        Args:
+            source: a program that needs those that it names; None for all.
+        """
+        wanted = (one for one in self.packages if source is None or one.module in source)
+        return next(filter(None, (one.missing for one in wanted)), "")
+
+    def missing(self, source: str | None = None) -> str:
+        """Why this interpreter cannot build programs in it, with the remedy; empty if it can."""
+        return self.missing_package(source) or self.missing_tools()
 
     @property
     def is_for_gpus(self) -> bool:

@@ -2,7 +2,7 @@
 
 from evolve.languages import inline
 from evolve.languages.base import Language
-from evolve.languages.descriptors import describe_cpp
+from evolve.languages.descriptors import describe_cuda
 from evolve.languages.syntax import arguments
 
 MARKS = frozenset({"cuda_source", "cuda_sources"})  # of inline compilers
@@ -19,7 +19,7 @@ CUDA = Language(
     title="CUDA C++",
     devices=("cuda",),
     finds=lambda tree: bool(arguments(tree) & MARKS),
-    describe=describe_cpp,
+    describe=describe_cuda,
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),
     needs="for the kernel nvcc with what kernel.py imports",

@@ -10,7 +10,7 @@ import re
 
 from evolve.core.source import cpptext
 
-DESCRIPTOR_VERSION = 1
+DESCRIPTOR_VERSION = 2
 
 MEMORY_ACCESS = ("scalar", "vector", "blocked")
 PARALLELISM = ("serial", "threads", "simd", "threads+simd")
@@ -36,6 +36,8 @@ MAX_TEXT = 1 << 18  # characters that are looked at
 _SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
+_WIDE = re.compile(r"\b(?:float|double|u?int|u?short|half|(?:__)?(?:nv_)?bfloat16_?)[248]\b")
+_WARP = re.compile(r"\b__(?:shfl|reduce)_\w+|\bwmma::|\bcooperative_groups\b|\bcg::")
 _HALF = re.compile(r"\btl\.b?float16\b|\b__half\b|\b_Float16\b|\bbfloat16\b|\b__bf16\b|\.half\(\)")
 _TF32 = re.compile(r"allow_tf32\s*=\s*True|input_precision\s*=\s*[\"']tf32[\"']")
 _DOUBLE = re.compile(r"\bdouble\s+\w+\s*(?:=|\[|;)|\btl\.float64\b")
@@ -56,6 +58,23 @@ def describe_cpp(source: str) -> dict[str, float | str]:
         "compute_pattern": pattern(text, reductions, bool(_TILED.search(text))),
         "precision_path": precision(text),
         "kernels": float(len(cpptext.functions(text))),
+    }
+
+
+def describe_cuda(source: str) -> dict[str, float | str]:
+    """Of the CUDA C++ in a module's strings; `kernels` counts those.
+
+    Blocked is what goes through shared memory, a vector a load of several elements. Threads that
+    exchange values within a warp count as `simd` too.
+    """
+    text = cpptext.mask(_cpp_of(source)[:MAX_TEXT])
+    access = "blocked" if "__shared__" in text else "vector" if _WIDE.search(text) else "scalar"
+    parallelism = "threads+simd" if _WARP.search(text) else "threads"
+    return {
+        **describe_cpp(source),
+        "memory_access": access,
+        "parallelism": parallelism if "threadIdx" in text else "serial",
+        "kernels": float(len(re.findall(r"\b__global__\b", text))),
     }
 
 

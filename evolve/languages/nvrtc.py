@@ -6,7 +6,6 @@ stream. Facts: its source in torch 2.9 and 2.13.
 """
 
 import ast
-import ctypes
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from evolve.core.digest import framed_digest
 from evolve.languages.base import Language, Stubs
 from evolve.languages.builds import BuildError, first_errors
-from evolve.languages.descriptors import describe_cpp
+from evolve.languages.descriptors import describe_cuda
 from evolve.languages.syntax import calls, parsed
 
 _COMPILER = "torch.cuda._compile_kernel"
@@ -29,27 +28,25 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _missing_tools() -> str:
-    import torch
-    from torch.utils import cpp_extension
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"torch cannot be imported ({error}); install it"
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA; install a CUDA build of it"
     if not hasattr(torch.cuda, _NAME):
         return f"torch {torch.__version__} has no {_COMPILER}; install torch 2.11 or newer"
-    if cpp_extension.CUDA_HOME is None:
-        return "torch finds no CUDA headers; install the CUDA toolkit, or set CUDA_HOME"
-    names = f"libnvrtc.so.{torch.version.cuda.partition('.')[0]}", "libnvrtc.so"
-    if not any(map(_is_library, names)):
-        return f"{names[0]} cannot be loaded; install the CUDA libraries that torch asks for"
-    return ""
-
-
-def _is_library(name: str) -> bool:
     try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
+        from torch.utils.cpp_extension import CUDA_HOME
+    except ImportError as error:  # of setuptools, which that module needs
+        return f"torch cannot name the CUDA headers ({error}); pip install setuptools"
+    if CUDA_HOME is None:
+        return "torch finds no CUDA headers; install the CUDA toolkit, or set CUDA_HOME"
+    try:
+        torch.cuda._utils._get_gpu_rtc_library()
+    except OSError as error:
+        return f"torch cannot load NVRTC ({error}); install the CUDA libraries that torch asks for"
+    return ""
 
 
 def _unfit_card(source: str, capability: int) -> str:
@@ -93,8 +90,9 @@ def _kept(
         except RuntimeError as error:
             raise BuildError(first_errors(str(error))) from error
         if may_build:
-            place.mkdir(exist_ok=True)
-            file = "kernel.cubin" if code.startswith(_ELF) else "kernel.ptx"
+            place.mkdir(parents=True, exist_ok=True)
+            # Not `.cubin`: of Triton's kernels a stack is spilled registers, here it may be arrays.
+            file = "kernel.nvrtc" if code.startswith(_ELF) else "kernel.ptx"
             (place / file).write_bytes(code)
             (place / "kernel.json").write_text(json.dumps({"name": name, "file": file}))
         return code, name
@@ -156,7 +154,7 @@ NVRTC = Language(
     title="NVRTC",
     devices=("cuda",),
     finds=_finds,
-    describe=describe_cpp,
+    describe=describe_cuda,
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
     missing_tools=_missing_tools,

@@ -187,7 +187,7 @@ class Search:
 
     @property
     def steering(self) -> Steering:
-        """What people have changed of the search so far."""
+        """The changes that people have made to the search so far."""
         return self._proposer.steering
 
     def steering_due(self) -> list[SteeringEvent]:

@@ -108,7 +108,7 @@ class Step:
         slot: the place taken in the archive.
         on_best_path: whether the run's best program descends from this step along main parents,
             or is made by it.
-        steering: what people changed of the search right before this step, in words.
+        steering: changes by people right before this step, in words.
         created: when the run began, ISO 8601 in UTC.
     """
 

@@ -1,12 +1,18 @@
-"""A whole new program from its parent."""
+"""A whole new program from its parent, in its language or in another one."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from evolve.core.model import ModelRequest
-from evolve.core.protocols import Context, Declined
+from evolve.core.devices import device_kind_of
+from evolve.core.model import Exchange, ModelRequest
+from evolve.core.protocols import Context, Declined, Reading
+from evolve.languages.base import Language
+from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from operators.base import Base
 from operators.prompting.composition import Memory
-from operators.prompting.reply_handling import Answering
+from operators.prompting.reply_handling import Answering, read_whole
+
+_CHILDREN = 64  # of the parent, that are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +35,44 @@ class RewriteFull(Answering):
         job = self.text("rewrite_full", first=not base.programs)
         memory = Memory.CLEAN if self.from_scratch else Memory.INHERIT
         return self.ask(context, job, base=base, memory=memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translate(Answering):
+    """Asks for the parent in another language, so that one archive has parents in both.
+
+    `language` is the one to translate into; `auto` draws one that the device runs. A parent is
+    translated into each once. An answer in another language than that is taken as it is.
+    """
+
+    def propose(self, context: Context) -> ModelRequest | Declined:
+        base = Base.of(context.parents[:1])
+        if not base.programs:
+            return Declined("needs a parent")
+        (parent, _), *_ = base.programs
+        before = detect_language(context.facts.source(parent))
+        done = {child.note.partition(";")[0] for child in context.facts.children(parent, _CHILDREN)}
+        others = [one for one in self._wanted(context) if one is not before]
+        left = [one for one in others if _note(one.name) not in done]
+        if not left:
+            return Declined("the parent is in every language that is wanted, or has been asked for")
+        into = context.rng.choice(left)
+        job = self.text("translate", before=before.title, into=into.title)
+        named = replace(self, language=into.name)
+        return named.ask(context, job, base=base, directed=False, memo={"into": into.name})
+
+    def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
+        """See `evolve.core.protocols.ModelOperator`."""
+        note = _note(str(exchanges[0].request.memo["into"]))
+        return self.settle(context, exchanges, read_whole(exchanges), note=note)
+
+    def _wanted(self, context: Context) -> Sequence[Language]:
+        if self.language != "auto":
+            return (find_language(self.language),)
+        device_class = context.device.get("device_class", "")
+        known = timed_on(device_kind_of(device_class)) if device_class else languages().values()
+        return tuple(known)
+
+
+def _note(language: str) -> str:
+    return f"into {language}"

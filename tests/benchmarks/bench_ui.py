@@ -1,8 +1,10 @@
 """`evolve ui` over a large store: when a stored step reaches a page, and what watching costs.
 
-    python -m tests.benchmarks.bench_ui [--steps 100000] [--watchers 10]
+    python -m tests.benchmarks.bench_ui [--steps 100000] [--watchers 10] [--events 2000]
 
-The step is written by this process; the server is another one on the same machine.
+The step is written by this process; the server is another one on the same machine. With a Chromium
+it also measures the page: its first paint, when all steps are drawn, updates, and memory over many
+events.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from evolve.store import Store
 from tests.benchmarks.bench_store import grow
 from tests.benchmarks.conditions import print_conditions
 from tests.report.filling import TASK, evaluation, source
+from tests.serve.browsing import BROWSER, Tab, browsing
 
 TOKEN = "bench-0123456789abcdef"
 ROUNDS = 20
@@ -100,6 +103,61 @@ def latency_ms(store: Store, run: int, watcher: Watcher) -> Iterator[float]:
         time.sleep(0.037 * (number % 7))
 
 
+def browsed(store: Store, run: int, url: str, events: int) -> Iterator[str]:
+    """Lines about the page of a run in a browser."""
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as tab:
+        tab.call("HeapProfiler.enable")
+        name = store.runs()[0].name
+        began = time.perf_counter()
+        tab.open(f"{url}#token={TOKEN}/run/{name}")
+        tab.wait("document.querySelector('.figure')")
+        painted = tab.ask("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        yield f"first paint         {painted:.0f} ms, the run's figures {elapsed(began):.0f} ms"
+        shown = f"{store.next_sequence(run):,} of {store.next_sequence(run):,} steps"
+        tab.wait_for_text(shown)
+        yield f"all steps drawn     {elapsed(began):.0f} ms"
+        took = sorted(update_ms(store, run, tab, number) for number in range(ROUNDS))
+        yield f"update on the page  {statistics.median(took):.0f} ms (at most {took[-1]:.0f})"
+        for part in range(3):
+            yield f"memory of scripts   {heap_mb(tab):.1f} MB after {part * events} events"
+            if part < 2:
+                many(store, run, 30_000 + part * events, events)
+                last = f"{store.next_sequence(run):,}"
+                tab.wait_for_text(f"{last} of {last} steps")
+
+
+def elapsed(since: float) -> float:
+    return 1000 * (time.perf_counter() - since)
+
+
+def update_ms(store: Store, run: int, tab: Tab, number: int) -> float:
+    """From a stored step until the page shows it, by the page's own clock."""
+    store.heartbeat(run, 0.1)
+    last = f"{store.next_sequence(run) + 1:,}"
+    tab.ask(f"""window.came = new Promise(done => {{
+        const text = () => document.getElementById("main").textContent;
+        const look = () => text().includes("{last} of {last} steps")
+            ? done(Date.now()) : setTimeout(look, 10);
+        look(); }}); 0""")
+    write(store, run, 20_000 + number)
+    told = time.time()
+    waited = tab.call("Runtime.evaluate", expression="came", awaitPromise=True, returnByValue=True)
+    time.sleep(0.3)
+    return 1000 * (waited["result"]["value"] / 1000 - told)
+
+
+def many(store: Store, run: int, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        write(store, run, number)
+        if number % 100 == 0:
+            store.heartbeat(run, 0.1)
+
+
+def heap_mb(tab: Tab) -> float:
+    tab.call("HeapProfiler.collectGarbage")
+    return tab.call("Runtime.getHeapUsage")["usedSize"] / 1e6
+
+
 def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ms ({min(values):.2f} to {max(values):.2f})"
 
@@ -108,6 +166,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--steps", type=int, default=100_000)
     options.add_argument("--watchers", type=int, default=10)
+    options.add_argument("--events", type=int, default=2000, help="of each memory measurement")
     chosen = options.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:
@@ -125,6 +184,9 @@ def main() -> None:
                 watcher.is_ready.wait(60)
             watched = [rate(store, run, WRITTEN * number) for number in range(5, 10)]
             found = sorted(latency_ms(store, run, watchers[0]))
+            if BROWSER is not None:
+                for line in browsed(store, run, url, chosen.events):
+                    print(line, flush=True)
     print(f"step, not watched   {spread(alone)}")
     print(f"step, {chosen.watchers} watchers   {spread(watched)}")
     print(f"until a page has it {statistics.median(found):.0f} ms (at most {found[-1]:.0f})")

@@ -70,7 +70,7 @@ CASES = {
         ["run", "task=./my tâsk.py"],
         ["""'task="./my tâsk.py"'"""],
     ),
-    "no slots": (["run", "task=softmax", "device.slots=0"], ["device.slots=0", "from 1"]),
+    "no slots": (["run", "task=softmax", "device.slots=0"], ["device.slots=0", "at least 1"]),
     "an interval without a width": (
         ["run", "task=softmax", "device.half_width=0"],
         ["device.half_width=0", "from 0.001 to 0.5"],

@@ -5,6 +5,7 @@ Invariants:
 - what fails at one place is judged at another; a place that fails and fails is left out, and said;
 - a candidate that kills workers costs no place its service and no neighbour its verdict;
 - all places are of one kind of device, or nothing starts;
+- a task with few calls under way is next, however many of another have waited for longer;
 - cores are shared out, so that two workers do not measure on the same one.
 """
 
@@ -72,6 +73,28 @@ def judge_all(*sources: str, up: bool = True, **modes: str):
 def starts(name: str) -> int:
     path = Path(f"starts{name}")
     return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_a_task_of_one_candidate_does_not_wait_for_all_those_of_another():
+    ended: list[str] = []
+
+    async def judged(judge: LocalEvaluator, asked: EvaluationRequest) -> None:
+        await judge.evaluate(asked)
+        ended.append(asked.instance)
+
+    async def run() -> None:
+        async with pool(a="") as judge:
+            await judge.up()
+            many = [asyncio.create_task(judged(judge, request(f"where {n}"))) for n in range(40)]
+            await asyncio.sleep(0)
+            other = replace(request("where else"), task=replace(TASK, source="other = 1"))
+            await asyncio.gather(*many, judged(judge, other))
+
+    asyncio.run(run())
+    assert len(ended) == 41
+    assert ended.index("where else") < 6
+    several = [name for name in ended if name != "where else"]
+    assert several == [f"where {n}" for n in range(40)]
 
 
 def test_evaluations_are_spread_over_all_places():

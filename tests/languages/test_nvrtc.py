@@ -73,7 +73,7 @@ def test_a_compilers_message_is_the_candidates_fault(compiler: list[str], tmp_pa
     NVRTC.keep_builds(SOURCE, str(tmp_path), True)
     with pytest.raises(BuildError, match=r'k.cu\(3\): error: "nonsense"'):
         compiled("nonsense", "k")
-    assert not [*tmp_path.rglob("*.cubin")]
+    assert not [*tmp_path.rglob("kernel.*")]
 
 
 def test_kernels_of_a_kept_build_are_the_candidates_own(compiler: list[str], tmp_path: Path):
@@ -108,6 +108,21 @@ def test_a_program_for_another_card_is_named_with_the_remedy(wanted, capability,
     if why:
         assert f"'{wanted}'" in why
         assert "leave it out" in why
+
+
+def test_descriptors_know_threads_warps_and_shared_memory():
+    names = ("memory_access", "parallelism", "compute_pattern")
+    found = {
+        name: tuple(NVRTC.describe(honest(f"gpu_nvrtc_{name}"))[each] for each in names)
+        for name in ("gate", "rowsum", "matmul")
+    }
+    assert found == {
+        "gate": ("scalar", "threads", "elementwise"),
+        "rowsum": ("scalar", "threads+simd", "reduction"),
+        "matmul": ("blocked", "threads", "tiled"),
+    }
+    wide = SOURCE.replace("const float* from", "const float4 first; const float* from")
+    assert NVRTC.describe(wide)["memory_access"] == "vector"
 
 
 def test_words_that_are_not_its_own_show_nothing():

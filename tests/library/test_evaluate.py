@@ -79,7 +79,7 @@ BAD = {
     "an unknown task": ({"task": "relo"}, ["unknown task 'relo'"]),
     "a program for another device": (
         {"source": CUDA},
-        ["source is CUDA C++", "device=cuda"],
+        ["source: CUDA C++ runs on device=cuda", "device=cuda"],
     ),
 }  # fmt: skip
 

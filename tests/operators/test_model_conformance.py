@@ -16,6 +16,7 @@ from operators import (
     Summarise,
     Supervise,
     Template,
+    Translate,
     Universal,
     WorldModel,
 )
@@ -60,6 +61,11 @@ class TestMacroMicroUniform(ModelOperatorConformance):
 class TestTemplate(ModelOperatorConformance):
     def make(self):
         return Template()
+
+
+class TestTranslate(ModelOperatorConformance):
+    def make(self):
+        return Translate()
 
 
 class TestSummarise(ModelOperatorConformance):

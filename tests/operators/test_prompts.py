@@ -42,6 +42,7 @@ from operators import (
     Summarise,
     Supervise,
     Template,
+    Translate,
     Universal,
     WorldModel,
 )
@@ -95,6 +96,7 @@ OPERATORS = {
     "supervise": Supervise(stalled=1),
     "milestone": Milestone(),
     "review": Review(jump=1.0),
+    "translate": Translate(language="cuda"),
 }
 
 

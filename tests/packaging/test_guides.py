@@ -1,9 +1,12 @@
 """Guides name what the program has: labels, statuses, commands, settings and files."""
 
 import ast
+import contextlib
+import io
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -138,16 +141,22 @@ def test_its_commands_have_verbs_that_exist(page: Path):
     assert {words[0] for words in commands(page)} <= {*VERBS}
 
 
+@cache
+def shown_by_help(*words: str) -> str:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    return shown.getvalue()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names)
-def test_its_options_exist(page: Path, capsys: pytest.CaptureFixture[str]):
+def test_its_options_exist(page: Path):
     for verb, *words in commands(page):
         options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
         if not options:
             continue
         action = [words[0]] if verb in ("db", "tasks", "knowledge", "team") and words else []
-        with pytest.raises(SystemExit):
-            raise SystemExit(main([verb, *action, "--help"]))
-        shown = capsys.readouterr().out
+        shown = shown_by_help(verb, *action)
         for option in options - {"-m", "--help"}:
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), (verb, option)
 

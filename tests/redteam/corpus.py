@@ -71,17 +71,22 @@ def corpus(folder: str) -> list[Entry]:
     return [entry(path) for path in sorted((HERE / folder).glob("*.py"))]
 
 
-def marked(entries: Iterable[Entry]) -> list[Any]:
-    """Test parameters: marked `gpu` or `quiet` where that is needed; known holes have to fail."""
-    return [pytest.param(entry, id=entry.name, marks=_marks(entry)) for entry in entries]
+def marked(entries: Iterable[Entry], checked: int | None = None) -> list[Any]:
+    """Test parameters: marked `gpu` or `quiet` where that is needed; known holes have to fail.
+
+    `make test` takes `checked` of those that are not timed; None takes all.
+    """
+    return [pytest.param(entry, id=entry.name, marks=_marks(entry, checked)) for entry in entries]
 
 
-def _marks(entry: Entry) -> list[pytest.MarkDecorator]:
+def _marks(entry: Entry, checked: int | None) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
     if entry.alone or entry.fidelity != "check":
         marks.append(pytest.mark.quiet)
         if entry.device == "cpu":
             marks.append(pytest.mark.sample(_TIMED))
+    elif checked is not None and entry.device == "cpu":
+        marks.append(pytest.mark.sample(checked))
     if entry.hole:  # what hangs on a time may go either way on a busy machine
         marks.append(pytest.mark.xfail(strict=entry.fidelity == "check", reason=entry.hole))
     return marks

@@ -107,6 +107,7 @@ def evaluation(
         device_class="cpu",
         evaluator_version="1",
         environment=ENVIRONMENT,
+        durations_s={"compile": 0.2, "timing": 0.4, "timing_turn": 0.1},
         device_time_s=0.9 if fidelity is Fidelity.SEARCH else 0.2,
         **extra,
     )

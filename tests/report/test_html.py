@@ -69,6 +69,25 @@ def test_the_page_forbids_every_request_and_every_script_but_its_own(page: Page)
     assert f"script-src 'sha256-{digest}'" in policy
 
 
+def test_a_report_opens_with_what_changed_in_the_words_of_the_operators(
+    searched: Filling, tmp_path: Path
+) -> None:
+    text = report(searched, tmp_path)
+    change = text[text.index('id="change"') : text.index('id="cases"')]
+    assert "added" in change
+    assert "Split the sum over independent lanes" in change
+    assert '<span class="add">' in change
+    assert '<span class="del">' in change
+
+
+def test_a_report_shows_the_best_programs_in_each_case(searched: Filling, tmp_path: Path) -> None:
+    text = report(searched, tmp_path)
+    begin = text.index("Speedups of the best programs by case")
+    table = text[begin : text.index("</table>", begin)]
+    assert all(f">{name}</th>" in table for name in ("4096x1024", "512x4096", "64x96"))
+    assert 'class="loss"' in table
+
+
 def test_a_report_is_whole(page: Page) -> None:
     assert page.unbalanced == []
     assert [name for name in page.ids if name in NAMES] == NAMES
@@ -81,7 +100,7 @@ def test_every_drawing_and_table_has_a_name_for_those_who_cannot_see_it(page: Pa
     for tag, found in page.tags:
         if tag == "svg":
             assert {"aria-label", "aria-labelledby", "aria-hidden"} & set(found)
-        if found.get("role") == "region":
+        if found.get("role") in ("region", "group"):
             assert "tabindex" in found  # what scrolls can be scrolled by keyboard
 
 

@@ -129,8 +129,8 @@ def test_a_page_names_the_devices_that_verdicts_name():
     failed = solved(None, environment={"device_class": "cpu"})
     judged = solved(2.0, environment={"device_class": "cpu", "device": "a CPU"})
     other = solved(2.0, environment={"device_class": "cpu", "device": "another CPU"})
-    assert "judged on <b>nothing yet</b>" in render_suite("mine", [failed])
-    assert "judged on <b>a CPU</b>" in render_suite("mine", [failed, judged])
+    assert "judged on <b>nothing yet</b>" in render_suite("mine", "kernelbench", [failed])
+    assert "judged on <b>a CPU</b>" in render_suite("mine", "kernelbench", [failed, judged])
     assert not [line for line in caveats([failed, judged]) if "several devices" in line]
     assert "Judged on several devices: a CPU, another CPU." in caveats([failed, other, judged])
 

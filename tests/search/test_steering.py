@@ -201,6 +201,18 @@ def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
     assert store.run("demo").config["termination"] == {"evaluations": 13, "usd": None}
 
 
+def test_a_limit_that_is_raised_during_the_verification_lets_the_run_go_on(store: Store) -> None:
+    limits = {"evaluations": 4}
+    config = {"baseline": "eager", "termination": limits}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+
+    def told(count: int) -> None:
+        if store.made_by(run.id, VERIFY) and not store.steering(run.id):
+            by_a_person(store, count, ("budget", "evaluations=3"))(count)
+
+    assert searched(store, run, told, limits=limits).reason == "7 of 7 evaluations used"
+
+
 def test_an_ended_run_is_verified_and_finished(store: Store, run: RunRow) -> None:
     outcome = searched(store, run, by_a_person(store, 3, ("end", "")), limits={"evaluations": 99})
     assert outcome.finished

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -103,12 +104,15 @@ def slow_bodies(port: int) -> Iterator[None]:
         dripping.join()
 
 
-def _again_and_again(*pieces: bytes) -> Flood:
-    """A client that sends the same once more as soon as it has an answer."""
+def _again_and_again(made: Callable[[], tuple[bytes, ...]]) -> Flood:
+    """A client that sends the same once more as soon as it has an answer.
+
+    What it sends is made when it begins, for some is large.
+    """
 
     @contextlib.contextmanager
     def flood(port: int) -> Iterator[None]:
-        done = threading.Event()
+        done, pieces = threading.Event(), made()
 
         def send() -> None:
             while not done.is_set():
@@ -129,33 +133,40 @@ def _declared(body: bytes, path: str = "/v1/jobs") -> tuple[bytes, bytes]:
     return _head(f"Content-Length: {len(body)}", path), body
 
 
-MILLION_KEYS = json.dumps(dict.fromkeys(map(str, range(1_000_000)), 1)).encode()
-EMPTY_ITEMS = b'{"jobs":[' + b"{}," * 5_000_000 + b"{}]}"
-LONG = b"x" * (50 << 20)
-CHUNK = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
+@cache
+def _million_keys() -> bytes:
+    return json.dumps(dict.fromkeys(map(str, range(1_000_000)), 1)).encode()
 
+
+_UPGRADE = (
+    b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+)
 FLOODS: dict[str, Flood] = {
     "half requests": half_requests,
     "half requests after a whole one": half_requests_after_a_whole_one,
     "slow bodies": slow_bodies,
-    "a million unknown keys": _again_and_again(*_declared(MILLION_KEYS)),
+    "a million unknown keys": _again_and_again(lambda: _declared(_million_keys())),
     "a million keys that KernelGYM passes over": _again_and_again(
-        *_declared(MILLION_KEYS, "/kernelgym/evaluate")
+        lambda: _declared(_million_keys(), "/kernelgym/evaluate")
     ),
-    "5 million empty items": _again_and_again(*_declared(EMPTY_ITEMS, "/v1/batches")),
-    "50 MB declared": _again_and_again(*_declared(LONG)),
-    "50 MB chunked": _again_and_again(_head("Transfer-Encoding: chunked"), *[CHUNK] * 50),
+    "5 million empty items": _again_and_again(
+        lambda: _declared(b'{"jobs":[' + b"{}," * 5_000_000 + b"{}]}", "/v1/batches")
+    ),
+    "50 MB declared": _again_and_again(lambda: _declared(b"x" * (50 << 20))),
+    "50 MB chunked": _again_and_again(
+        lambda: (
+            _head("Transfer-Encoding: chunked"),
+            *[b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"] * 50,
+        )
+    ),
     "a text of 15 MB of escapes": _again_and_again(
-        *_declared(b'{"source": "' + b'\\"' * 7_500_000 + b'"}')
+        lambda: _declared(b'{"source": "' + b'\\"' * 7_500_000 + b'"}')
     ),
     "a text of 15 MB with an emoji": _again_and_again(
-        *_declared(b'{"source": "' + b"x" * 15_000_000 + "🌱".encode() + b'"}')
+        lambda: _declared(b'{"source": "' + b"x" * 15_000_000 + "🌱".encode() + b'"}')
     ),
-    "what is no HTTP": _again_and_again(b"\x00\r\n\r\n"),
-    "web sockets": _again_and_again(
-        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: upgrade\r\n"
-        b"Upgrade: websocket\r\n\r\n"
-    ),
+    "what is no HTTP": _again_and_again(lambda: (b"\x00\r\n\r\n",)),
+    "web sockets": _again_and_again(lambda: (_UPGRADE,)),
 }
 FAST = ("half requests", "slow bodies", "a million unknown keys", "5 million empty items")
 

@@ -248,6 +248,22 @@ def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
 
 
 @pytest.mark.browser
+def test_a_page_shows_judges_cases_lineage_and_the_whole_change(tab: Tab, url: str) -> None:
+    tab.open(f"{url}#token={TOKEN}/run/done")
+    tab.wait_for_text("41 of 41 steps")
+    assert tab.ask("document.querySelectorAll('.lane path').length") >= 2
+    assert tab.ask("document.querySelectorAll('.heat thead th').length") >= 4
+    tab.ask("[...document.querySelectorAll('summary')]"
+            ".find(each => each.textContent.includes('lineage')).click()")  # fmt: skip
+    tab.wait("document.querySelector('.lineage a.winner')")
+    assert tab.ask("document.querySelectorAll('.sides .add').length") >= 1
+    click = "new MouseEvent('click', { bubbles: true, cancelable: true })"
+    tab.ask(f"document.querySelector('.lineage a.winner').dispatchEvent({click})")
+    tab.wait("location.hash.startsWith('#/run/done/step/')")
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
 def test_a_person_at_the_page_steers_a_run(tab: Tab, url: str, filled: Filling) -> None:
     def press(label: str) -> None:
         filled.store.heartbeat(filled.run.id, 0.1)

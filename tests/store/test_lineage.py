@@ -4,10 +4,20 @@
 2. Ancestors are every program on a way to the first, each by the step that produced it first.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
+from evolve.core.model import (
+    CallStatus,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Reservation,
+    Usage,
+)
 from evolve.core.protocols import AddStatus, Failed, Proposal
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, ratio, take_step
@@ -30,6 +40,27 @@ def test_a_step_tells_the_whole_story_without_texts(store: Store) -> None:
     assert step.ratios == {"eager": ratio(1.5), "elite": ratio(1.0)}
     assert (step.offer, step.slot, step.evicted) == (AddStatus.IMPROVED, "place1", parents[0])
     assert step.device_time_s == 0.5
+
+
+def test_a_step_says_what_it_cost_and_where_it_was_judged(store: Store) -> None:
+    run = new_run(store).id
+    judged = replace(
+        evaluation(1.5),
+        environment={"judge": "GPU 1"},
+        durations_s={"compile": 2.0, "timing": 1.0, "timing_lock": 0.5},
+    )
+    take_step(store, run, SmallArchive(), 1, judged=judged)
+    request = ModelRequest(messages=(Message("user", "faster"),))
+    for cost, worst in ((0.25, 0.5), (None, None)):  # the second has no price
+        (ticket,) = store.request(run, "rewrite", (), request, "some/model")
+        call = store.begin_call(ticket, Reservation(tokens=100, usd=worst))
+        usage = Usage(prompt=30, completion=20)
+        reply = ModelReply(status=CallStatus.COMPLETED, text="no", usage=usage, cost_usd=cost)
+        store.end_call(call, reply)
+    free, paid, unknown = store.steps(run)
+    assert (free.usd, free.judge, free.judged_s) == (0.0, "GPU 1", 3.0)
+    assert (paid.usd, paid.judge, paid.judged_s) == (0.25, "", 0.0)
+    assert unknown.usd is None
 
 
 def test_steps_under_way_are_steps_too(store: Store) -> None:

@@ -187,6 +187,12 @@ def root(tmp_path_factory) -> Path:
         root / "reference/npukernelbench_level1/scale.json",
         "".join(json.dumps(line) + "\n" for line in LINES),
     )
+    by_its_own_name = GROUPS.replace(
+        'os.path.join(os.path.dirname(__file__), "scale.json")',
+        'os.path.splitext(os.path.abspath(__file__))[0] + ".json"',
+    )
+    write(root / "reference/npukernelbench_level1/named.py", by_its_own_name)
+    write(root / "reference/npukernelbench_level1/named.json", json.dumps(LINES[0]))
     write(root / "reference/index/_broken.py", "no python at all")
     write(root / "reference/index/torn.py", RELU)
     hard = root / "benchmarks/hard/problems-h100"
@@ -257,6 +263,8 @@ def test_lines_of_inputs_are_groups_of_which_the_first_is_timed(root: Path):
     assert list(cases) == ["first/group0", "others/group0", "others/group1"]
     assert timed(cases) == ["first/group0"]
     assert [len(case.inputs(1)[0]) for case in cases.values()] == [2, 3, 5]
+    (single,) = cases_of("multikernelbench:npukernelbench_level1/named", root).values()
+    assert (single.timed, len(single.inputs(1)[0])) == (True, 2)
     (plain,) = cases_of("multikernelbench:activation/relu", root).values()
     assert verdicts(plain, lambda x: x.relu() + 5e-5) == (Status.WRONG_VALUE, True)
     assert verdicts(plain, torch.relu) == (Status.CORRECT, True)

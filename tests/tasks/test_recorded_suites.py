@@ -272,9 +272,18 @@ import torch
 def prepared(out):
     return out
 
-def tripled(x, out):
-    prepared(out)
+def jit(function):
+    return function
+
+@jit
+def kernel(x, out):
     torch.mul(x, 3.0, out=out)
+
+def launched(x, out):
+    kernel(x, out)
+
+def tripled(x, out):
+    launched(x, prepared(out))
 
 def unused(x):
     return x
@@ -286,13 +295,12 @@ def arena(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("arena")
     for label, kernel in (
         ("vllm/tripled", TRIPLED),
-        ("vllm/stuck", "def tripled(x, out):\n  1 / 0"),
+        ("vllm/stuck", "def prepared(out):\n  1 / 0\n\ndef tripled(x, out):\n  pass\n"),
     ):
         folder = root / "tasks/triton2triton" / label
         write(folder / "config.yaml", "task_type: triton2triton\n")
-        write(folder / "source/kernel.py", kernel + "\ndef prepared(out):\n    return out\n")
-        runner = RUNNER.replace("mod.tripled(x, out)", "mod.tripled(x, out); mod.tripled(x, out)")
-        write(folder / "scripts/task_runner.py", runner)
+        write(folder / "source/kernel.py", kernel)
+        write(folder / "scripts/task_runner.py", RUNNER)
     write(root / "tasks/triton2triton/rocm/other/config.yaml", "task_type: triton2triton\n")
     return root
 

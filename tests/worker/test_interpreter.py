@@ -9,6 +9,7 @@ import pytest
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
+from tests.languages.programs import honest
 from tests.worker.judging import task_source
 
 TASK = Task(name="t", source=task_source("torch.exp(x) * 2", "[torch.randn(6, 100)]"))
@@ -68,3 +69,10 @@ def test_what_needs_a_gpu_is_not_held_against_the_program(worker, value, first, 
 def test_a_programs_own_mistake_is_held_against_it(worker):
     verdict = judged(worker, "tl.exp(v) * unknown")
     assert verdict.status in (Status.RUNTIME_EXCEPTION, Status.COMPILE_ERROR), verdict.feedback
+
+
+@pytest.mark.parametrize("name", ["gpu_gluon_gate", "gpu_nvrtc_gate", "gpu_cuda_inline"])
+def test_a_language_without_an_interpreter_is_refused_with_the_remedy(worker, name):
+    verdict = worker.evaluate(honest(name), TASK, "check")
+    assert verdict.status is Status.INVALID_INTERFACE
+    assert "runs on device=cuda; for device=cpu write C++" in verdict.feedback

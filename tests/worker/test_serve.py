@@ -112,6 +112,16 @@ def test_a_sound_task_has_no_weak_spots(worker):
     assert worker.ask("audit", task=RELU_TASK.to_json()) == []
 
 
+def test_a_reference_may_use_helpers_of_this_package_in_its_own_process(worker):
+    helpers = (
+        "from evolve.testing.suite_tasks import calls, rules\nsuite_check = rules.completes()\n"
+    )
+    task = Task(name="helped", source=RELU_TASK.source + helpers)
+    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="screen")
+    assert verdict.status is Status.CORRECT
+    assert verdict.suite is True
+
+
 @pytest.mark.slow
 def test_the_end_of_input_leaves_no_process_behind(own_worker):
     family = busy(own_worker)

@@ -154,6 +154,15 @@ def test_input_groups_become_cases():
     assert len({case.name for case in loaded.cases}) == 2
 
 
+def test_input_groups_are_counted_where_inputs_are_made():
+    """A file may call a kernel to see which calls there are, and it runs on its device only."""
+    there = '(2 if torch.get_default_device().type == "meta" else 1)'
+    extra = f"def get_input_groups():\n    return [[torch.randn(3, 4)]] * {there}"
+    task = Task(name="g", source=task_source("x", "[]", extra=extra))
+    assert len(load_task(task, torch.device("meta")).cases) == 2
+    assert len(load_task(task).cases) == 1
+
+
 def test_precision_casts_floating_tensors_and_leaves_integers_and_booleans():
     source = task_source(
         "F.cross_entropy(x, y)",

@@ -85,6 +85,11 @@ class Plan:
         """The first run's configuration: for the settings that all runs share."""
         return self.entries[0].config
 
+    @property
+    def suite(self) -> str:
+        """Its name."""
+        return str(self.config["suite"]["name"])
+
 
 def make_plan(words: Sequence[str]) -> Plan:
     """The bench that `key=value` words describe; everything that can be wrong with them is said.

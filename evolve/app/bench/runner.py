@@ -105,8 +105,8 @@ class Bench:
             alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
         try:
             with self._interruptible(stop):
-                slots = range(self._evaluator.slots)
-                workers += [loop.create_task(self._work(stop)) for _ in slots]
+                at_once = range(_at_once(self._evaluator.slots))
+                workers += [loop.create_task(self._work(stop)) for _ in at_once]
                 ends = await asyncio.gather(*workers, return_exceptions=True)
                 workers.append(loop.create_task(self._work_alone()))
                 ends += await asyncio.gather(workers[-1], return_exceptions=True)
@@ -298,6 +298,11 @@ class Bench:
         return components.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
+
+
+def _at_once(slots: int) -> int:
+    """Tasks under way together: few, so that those begun end soon, and no slot waits for work."""
+    return min(slots, max(2, slots // 2))
 
 
 def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:

@@ -1,4 +1,4 @@
-"""Steering: what a person changes of a search under way, as recorded events."""
+"""Steering: a person's changes of a search under way, as recorded events."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SteeringKind(StrEnum):
-    """The changes; each says what its event's `value` holds."""
+    """The changes, each with the content of its event's `value`."""
 
     NOTE = "note"  # a text that every prompt quotes from now on; "" takes it back
     PIN = "pin"  # a program (digest) that is the main parent from now on
@@ -20,7 +20,7 @@ class SteeringKind(StrEnum):
 
 
 PARENT_KINDS = (SteeringKind.PIN, SteeringKind.BAN, SteeringKind.RELEASE)
-"""Changes of what may be a parent."""
+"""Changes of the possible parents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SteeringEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steering:
-    """What holds after some events.
+    """The state after some events.
 
     Attributes:
         note: quoted by every prompt.
@@ -78,7 +78,7 @@ class Steering:
         return self.state is SteeringKind.END
 
     def after(self, event: SteeringEvent) -> "Steering":
-        """What holds after one more event."""
+        """The state after one more event."""
         kind, value = event.kind, event.value
         if kind is SteeringKind.NOTE:
             return replace(self, note=value)
@@ -99,7 +99,7 @@ class Steering:
 
 
 def steered(events: Iterable[SteeringEvent]) -> Steering:
-    """What holds after the events that a search has taken, in their order."""
+    """The state after the events that a search has taken, in their order."""
     found = Steering()
     for event in events:
         if event.sequence is not None:

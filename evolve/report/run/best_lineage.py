@@ -115,6 +115,12 @@ def _station(
     ), used
 
 
+def change_of(before: str, after: str, room: int) -> tuple[list[DiffLine], list[DiffLine]]:
+    """The lines of a difference, and those of them that fit into `room` characters."""
+    lines = list(_diff(before, after))
+    return lines, _fitting(lines, room)[0]
+
+
 def _kind(entry: PathStep, source: str, edited: bool) -> str:
     if entry.verifies:
         return "measured again in fresh processes; the headline rests on this"

@@ -11,6 +11,7 @@ from evolve.core.protocols import Elite, Progress
 from evolve.core.run_store import RunStore
 from evolve.report.lineage import PathStep, best_path
 from evolve.report.run.opponent import Opponent, opponent
+from evolve.report.run.shape_map import ShapeMap, shape_map
 from evolve.report.run.winner import origin
 from evolve.store import RunRow
 from evolve.store.champion import Champion, champion
@@ -23,7 +24,7 @@ class RunFacts:
     `steps` are in sequence order. `made` is the step that first gave the champion's program, and
     `path` ends at it; `sources` has the texts of the programs on the path, by digest. `example`
     stands in if there is no champion: the first evaluation that ended in the most frequent way,
-    failures before the rest, our own (INFRA) last.
+    failures before the rest, our own (INFRA) last. `shapes` are the best programs case by case.
     """
 
     run: RunRow
@@ -37,6 +38,7 @@ class RunFacts:
     path: list[PathStep]
     sources: Mapping[str, str]
     example: Evaluation | None
+    shapes: ShapeMap | None = None
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -79,11 +81,12 @@ def gather(store: RunStore, name: str | None, *, whole: bool = True) -> RunFacts
     winner = champion(store, run)
     baseline = run.baseline
     path = best_path(steps, baseline, winner.sequence) if winner and whole else []
+    slots = store.slots(run.id)
     programs = dict.fromkeys(str(station.step.program) for station in path)
     return RunFacts(
         run=run,
         steps=steps,
-        slots=store.slots(run.id),
+        slots=slots,
         progress=store.progress(run.id),
         baseline=baseline,
         champion=winner,
@@ -92,6 +95,7 @@ def gather(store: RunStore, name: str | None, *, whole: bool = True) -> RunFacts
         path=path,
         sources={program: store.source(program) for program in programs},
         example=None if winner else _example(store, run.id, steps),
+        shapes=shape_map(store, run, slots.values()) if whole else None,
     )
 
 

@@ -25,6 +25,7 @@ from evolve.report.run import (
 from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.lineage_picture import lineage_picture
 from evolve.report.run.progress_chart import progress_chart
+from evolve.report.run.whole_change import whole_change
 from evolve.report.text import baseline_name, count_text, printable, write_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 MAX_SOURCE_CHARS = 80_000
 MAX_FEEDBACK_CHARS = 4_000
 SECTIONS = (
+    ("change", "What changed"),
     ("cases", "Cases"),
     ("progress", "Progress"),
     ("path", "Way to the best"),
@@ -93,8 +95,19 @@ def render(facts: RunFacts) -> str:
         cases=cases.case_lines(facts),
         comparisons=cases.comparison_lines(facts),
         chart=progress_chart(facts.steps, facts.baseline),
+        change=whole_change(
+            [entry.step for entry in facts.path if not entry.verifies],
+            facts.sources,
+            facts.baseline,
+        ),
+        shapes=facts.shapes,
         best_path=best_lineage.shown(facts),
-        lineage=lineage_picture(facts),
+        lineage=lineage_picture(
+            facts.steps,
+            facts.baseline,
+            list(dict.fromkeys(str(entry.step.program) for entry in facts.path)),
+            facts.slots.values(),
+        ),
         heat_map=heat_map,
         ranked=archive_map.ranked(facts.slots),
         archive_size=len(facts.slots),

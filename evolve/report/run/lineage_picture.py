@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from evolve.core.lineage import Step
 from evolve.core.protocols import Elite
 from evolve.report.lineage import graph
-from evolve.report.run.facts import RunFacts
 from evolve.report.text import count_text, ratio_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Node:
     """A program in the picture; `heat` in 0..1 grows with its speedup, None if it has none."""
 
     number: int
+    sequence: int
     parent: int | None
     x: float
     y: float
@@ -60,13 +61,21 @@ class LineagePicture:
     left_out: int
 
 
-def lineage_picture(facts: RunFacts) -> LineagePicture | None:
-    """The picture, or None if no program was made."""
-    full = graph(facts.steps, facts.baseline)
+def lineage_picture(
+    steps: Iterable[Step], baseline: str, path: Sequence[str], held: Iterable[Elite]
+) -> LineagePicture | None:
+    """The picture, or None if no program was made.
+
+    Args:
+        steps: of the run, in order.
+        baseline: that speedups are over.
+        path: the way to the best program, by digest.
+        held: content of the archive.
+    """
+    full = graph(steps, baseline)
     if not full:
         return None
-    path = list(dict.fromkeys(str(station.step.program) for station in facts.path))
-    elites = sorted(facts.slots.values(), key=lambda elite: (-elite.fitness.value, elite.sequence))
+    elites = sorted(held, key=lambda elite: (-elite.fitness.value, elite.sequence))
     chosen = _chosen(full, path, elites)
     generation = _generations(full)
     places = _places(full, chosen, path, generation)
@@ -171,6 +180,7 @@ def _nodes(
         nodes.append(
             Node(
                 number=number[digest],
+                sequence=data["sequence"],
                 parent=number.get(_main_parent(full, digest) or ""),
                 x=round(x, 1),
                 y=round(y, 1),

@@ -20,6 +20,7 @@ from evolve.report.suite.figures import (
     figures,
     groups,
 )
+from evolve.report.suite.native import iteration_rows, native_rows, rescue_text, scores_of
 from evolve.report.suite.results import EAGER, MIXED, Found, TaskResult
 from evolve.report.text import (
     baseline_name,
@@ -35,13 +36,22 @@ HEADER = ("TASKS", "PROGRAMS", "AGAINST", "CORRECT", "GEOMEAN", "OVER ALL", "MED
 FAST = tuple(f"FAST_{p:g}" for p in THRESHOLDS)
 
 
-def write_suite(name: str, results: Sequence[TaskResult], page: Path, table: Path) -> None:
+def write_suite(
+    name: str, suite: str, results: Sequence[TaskResult], page: Path, table: Path
+) -> None:
     """Write the page and the table.
+
+    Args:
+        name: of the bench.
+        suite: whose own scores are shown.
+        results: of its tasks.
+        page: path of the HTML file.
+        table: path of the CSV file.
 
     Raises:
         UsageError: a path cannot be written.
     """
-    write_text(page, render_suite(name, results))
+    write_text(page, render_suite(name, suite, results))
     write_text(table, suite_csv(results))
 
 
@@ -238,7 +248,12 @@ def _speedup(found: Found | None, baseline: str) -> str:
     return f"{ratio_text(ratio.value)} ({span_text(ratio)})" if ratio else "-"
 
 
-def render_suite(name: str, results: Sequence[TaskResult]) -> str:
+def native_header(suite: str) -> tuple[str, ...]:
+    """Names of the columns of `native_rows`."""
+    return ("TASKS", "ENDED", *(score.name.upper() for score in scores_of(suite)))
+
+
+def render_suite(name: str, suite: str, results: Sequence[TaskResult]) -> str:
     """The page as HTML text."""
     baselines = baselines_of(results)
     styles = "".join((TEMPLATES / each).read_text(encoding="utf-8") for each in STYLES)
@@ -258,6 +273,12 @@ def render_suite(name: str, results: Sequence[TaskResult]) -> str:
             header=[*HEADER, *FAST],
             figures=list(figure_rows(results)),
             amsr=amsr_lines(results),
+            suite=suite,
+            native_header=native_header(suite),
+            native=native_rows(suite, results),
+            scores=scores_of(suite),
+            iterations=iteration_rows(results),
+            rescued=rescue_text(results),
             baselines=[baseline_name(each) for each in baselines],
             categories=_category_rows(results),
             unsolved=[result for result in begun if result.custom is None],

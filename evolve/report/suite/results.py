@@ -10,6 +10,7 @@ from evolve.core.program import instance_digest
 from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of, weakness
 from evolve.report.comparison.curves import Curve, read_curve
+from evolve.report.suite.attempts import Attempts, read_attempts
 from evolve.report.text import baseline_name, one_line, ratio_text, span_text
 from evolve.search.execution.final_evaluation import EAGER, has_fallen, is_mixed
 from evolve.store import RunRow
@@ -64,6 +65,7 @@ class TaskResult:
     device_time_s: float = 0.0
     wall_time_s: float = 0.0
     curve: Curve | None = None
+    attempts: Attempts = field(default_factory=Attempts)
     environment: Mapping[str, str] = field(default_factory=dict)
     evaluator_version: str = ""
 
@@ -110,6 +112,7 @@ def read_result(store: RunStore, task: SuiteTask, run: RunRow) -> TaskResult:
         device_time_s=progress.device_time_s,
         wall_time_s=progress.wall_time_s,
         curve=read_curve(store, run),
+        attempts=read_attempts(store, run, steps),
         environment=store.environment(run.id),
         evaluator_version=store.judge(run.id)[1] if progress.evaluations else "",
     )

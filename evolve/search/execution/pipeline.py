@@ -215,8 +215,11 @@ class Pipeline:
             kept_back = self._limits.over() and not self._limits.over(reserve=False)
             if self._verify and not self._stop.is_set():
                 await self._verify_champion()
-            # A verification may have taken less than was kept back for it.
-            goes_on = bool(kept_back) and not self._stop.is_set() and not self._limits.over()
+            # A verification may have taken less than was kept back for it, or a person have given
+            # more meanwhile.
+            steered = self._steer(self._steered.take)
+            goes_on = steered or bool(kept_back)
+            goes_on = goes_on and not self._stop.is_set() and not self._limits.over()
         while self._calls.tasks and not self._stop.is_set() and not self._is_late():
             await self._wait()
         if self._stop.is_set():
@@ -351,13 +354,15 @@ class Pipeline:
                 self._rounds.asked()
             self._take(ticket)
 
-    def _steer(self, take: Callable[[], list[Ticket]]) -> None:
-        """Let changes of people hold from here on; one may have given time."""
+    def _steer(self, take: Callable[[], list[Ticket]]) -> bool:
+        """Let changes of people hold from here on, which may give time; whether there were any."""
+        before = self._steered.taken
         limit_s = self._termination.wall_time_left_s(Progress())
         for ticket in take():
             self._take(ticket)
         if (raised_s := self._termination.wall_time_left_s(Progress())) != limit_s:
             self._ends += raised_s - limit_s
+        return self._steered.taken > before
 
     @property
     def _is_paused(self) -> bool:

@@ -25,6 +25,7 @@ class Steered:
         self._search = search
         self._termination = termination
         self._say = say
+        self.taken = 0  # events of this session
 
     def begin(self) -> list[Ticket]:
         """As `take`, when a command continues the run: that ends a pause, and an earlier end."""
@@ -40,6 +41,7 @@ class Steered:
         return [ticket for ticket in taken if ticket is not None]
 
     def _take(self, event: SteeringEvent) -> Ticket | None:
+        self.taken += 1
         self._say(f"steered by {event.user}: {event.text}")
         if event.kind is not SteeringKind.BUDGET:
             return self._search.take_steering(event)

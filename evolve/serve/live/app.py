@@ -29,7 +29,7 @@ FILES = {
     "/page/live.css": (PAGE / "live.css", "text/css"),
     **{
         f"/page/{name}.js": (PAGE / f"{name}.js", "text/javascript")
-        for name in ("live", "chart", "data", "diff", "dom", "steer", "views")
+        for name in ("live", "chart", "data", "diff", "dom", "parts", "steer", "views")
     },
 }
 HEADERS = {
@@ -58,7 +58,7 @@ class Reader:
     """Asks a store in one thread of its own, so that no answer holds up another part.
 
     Args:
-        store: what is read.
+        store: to read from.
         writable: opens the same database for a change; it holds nothing open between changes.
     """
 
@@ -121,6 +121,10 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
     @app.get("/api/run")
     async def run(name: str) -> Response:
         return _json(await reader.read(lambda s: records.run_page(s, s.run(name))))
+
+    @app.get("/api/lineage")
+    async def lineage(name: str) -> Response:
+        return _json(await reader.read(lambda s: records.lineage(s, s.run(name))))
 
     @app.get("/api/steps")
     async def steps(name: str, after: Sequence = -1) -> Response:

@@ -1,20 +1,26 @@
 """Runs, steps and verdicts of a store as plain values for the page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from evolve.core.lineage import Step
 from evolve.core.measurement import Ratio
+from evolve.core.protocols import Elite
 from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
+from evolve.report.run.lineage_picture import lineage_picture
+from evolve.report.run.shape_map import shape_map
+from evolve.report.run.whole_change import whole_change
 from evolve.report.text import printable
 from evolve.store.champion import champion
 
+WHOLE_PICTURE = 5000  # steps of a run whose lineage is drawn as a whole
+PICTURED = 60  # programs of the archive whose descent is drawn else
 PAGE = 2000  # steps of one answer
 MAX_TEXT = 200_000  # characters of a source, a prompt or a reply
 LIMITS = ("evaluations", "proposals", "wall_time", "device_time", "usd", "tokens")
@@ -48,6 +54,7 @@ def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
     slots = store.slots(run.id)
     heat = archive_map.heat_map(slots) if slots else None
     winner = champion(store, run)
+    shapes = shape_map(store, run, slots.values())
     return run_line(store, run) | {
         "limits": limits(run.config),
         "archive": asdict(heat) if heat else None,
@@ -56,7 +63,40 @@ def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
         "way": store.line_to(run.id, winner.program) if winner else [],
         "cases": _cases(store, run, winner.sequence) if winner else [],
         "steering": steering(store, run),
+        "shapes": asdict(shapes) if shapes else None,
     }
+
+
+def lineage(store: RunStore, run: RunRow) -> dict[str, Any]:
+    """The picture of the lineage, and what changed between the first and the best program.
+
+    Of a long run those that the best programs descend from.
+    """
+    slots, winner = store.slots(run.id), champion(store, run)
+    line = store.line_to(run.id, winner.program) if winner else []
+    way = [store.step(run.id, number) for number in line]
+    if store.next_sequence(run.id) <= WHOLE_PICTURE:
+        steps = list(store.steps(run.id))
+    else:
+        steps = _descent(store, run, slots.values())
+    path = [str(step.program) for step in way]
+    picture = lineage_picture(steps, run.baseline, path, slots.values())
+    sources = {program: store.source(program) for program in {*path[:1], *path[-1:]}}
+    change = whole_change(way, sources, run.baseline)
+    return {
+        "picture": asdict(picture) if picture else None,
+        "words": [asdict(each) for each in change.words] if change else [],
+        "before": _text(sources[path[0]]) if change else None,
+        "after": _text(sources[path[-1]]) if change else None,
+    }
+
+
+def _descent(store: RunStore, run: RunRow, held: Iterable[Elite]) -> list[Step]:
+    """The steps that made the best programs and their ancestors, in order."""
+    best = sorted(held, key=lambda elite: -elite.fitness.value)[:PICTURED]
+    made = (store.ancestors(run.id, elite.program) for elite in best)
+    found = {step.sequence: step for steps in made for step in steps}
+    return [found[number] for number in sorted(found)]
 
 
 def steering(store: RunStore, run: RunRow) -> dict[str, Any]:
@@ -113,6 +153,9 @@ def step_line(step: Step, baseline: str) -> dict[str, Any]:
         "ratio": _ratio(speedup(step, baseline)),
         "custom": step.custom,
         "slot": step.slot,
+        "usd": "unknown" if step.usd is None else round(step.usd, 6) or None,
+        "s": round(step.judged_s, 2) or None,
+        "judge": printable(step.judge),
         "t": round(step.elapsed_s, 2),
     }
     return {name: value for name, value in record.items() if value not in (None, "")}

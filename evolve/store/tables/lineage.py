@@ -1,7 +1,8 @@
 """Steps of a run, read page by page, and the ancestry of a program by a recursive query."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -19,13 +20,17 @@ from sqlalchemy import (
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status, label_name
 from evolve.core.lineage import Step
+from evolve.core.model import CallStatus
 from evolve.core.protocols import AddStatus
+from evolve.store.database import blobs
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import (
     archive_offer,
+    call,
     evaluation,
     instance,
     program,
+    request,
     ticket,
     ticket_parent,
 )
@@ -45,6 +50,8 @@ _STEPS = (
         evaluation.c.custom,
         evaluation.c.labels,
         evaluation.c.device_time_s,
+        evaluation.c.durations_s,
+        evaluation.c.environment,
         archive_offer.c.status.label("offer"),
         archive_offer.c.slot,
         _evicted.c.digest.label("evicted"),
@@ -64,6 +71,19 @@ _PARENTS = (
     .join(program, program.c.id == ticket_parent.c.program)
     .where(ticket_parent.c.ticket.in_(bindparam("tickets", expanding=True)))
     .order_by(ticket_parent.c.ticket, ticket_parent.c.position)
+)
+_CHARGES = (
+    select(
+        request.c.ticket,
+        func.sum(call.c.usd).label("usd"),
+        func.count(call.c.id)
+        .filter(call.c.tokens.is_not(None), call.c.usd.is_(None))
+        .label("unknown"),
+    )
+    .join(call, call.c.request == request.c.id)
+    .where(request.c.ticket.in_(bindparam("tickets", expanding=True)))
+    .where(call.c.status != CallStatus.UNAVAILABLE.value)
+    .group_by(request.c.ticket)
 )
 
 
@@ -150,6 +170,8 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
     for row in connection.execute(_PARENTS, {"tickets": [row.id for row in rows]}):
         key = (row.ticket, row.role)
         parents[key] = (*parents.get(key, ()), row.digest)
+    charges = _charges(connection, [row.id for row in rows])
+    judges = _judges(connection, {row.environment for row in rows})
     return [
         Step(
             sequence=row.sequence,
@@ -171,6 +193,26 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
             evicted=row.evicted,
             device_time_s=row.device_time_s or 0.0,
             elapsed_s=row.elapsed_s,
+            usd=charges.get(row.id, 0.0),
+            judged_s=_stages_s(row.durations_s),
+            judge=judges.get(row.environment, ""),
         )
         for row in rows
     ]
+
+
+def _charges(connection: Connection, tickets: Sequence[int]) -> dict[int, float | None]:
+    """What the calls of tickets were charged; None if a price is unknown."""
+    rows = connection.execute(_CHARGES, {"tickets": tickets})
+    return {row.ticket: None if row.unknown else row.usd or 0.0 for row in rows}
+
+
+def _judges(connection: Connection, environments: Iterable[int | None]) -> dict[int | None, str]:
+    """Where evaluations took place, by the blob of their environment."""
+    known = [each for each in environments if each is not None]
+    return {each: json.loads(blobs.get(connection, each)).get("judge", "") for each in known}
+
+
+def _stages_s(durations: str | None) -> float:
+    stages = json.loads(durations or "{}").items()
+    return math.fsum(s for name, s in stages if not name.startswith("timing_"))

@@ -54,7 +54,7 @@ class AgentKernelArena(ListedSuite):
         if len(sources) != 1:
             raise UsageError(f"{path / 'source'} has {len(sources)} kernels in place of one.")
         kernel, kernel_tree = read_module(sources[0])
-        entry = _entry(tree, defined(kernel_tree), _runner(path))
+        entry = _entry(tree, kernel_tree, _runner(path))
         parts = Parts(
             path=f"{label} of AgentKernelArena",
             reference=kernel,
@@ -96,17 +96,35 @@ def _checks(tree: ast.Module) -> Iterator[ast.Call]:
             yield from (node for node in ast.walk(statement) if isinstance(node, ast.Call))
 
 
-def _entry(tree: ast.Module, names: set[str], path: Path) -> str:
-    """The function of the kernel's module that the check calls most."""
+def _entry(tree: ast.Module, kernel: ast.Module, path: Path) -> str:
+    """The function of the kernel's module that the check calls most, of those that launch one."""
+    names, launchers = defined(kernel), _launchers(kernel)
     called = Counter(
         call.func.attr
         for call in _checks(tree)
         if isinstance(call.func, ast.Attribute) and call.func.attr in names
     )
-    public = [name for name, _ in called.most_common() if not name.startswith("_")]
-    if not public:
+    found = [name for name, _ in called.most_common()]
+    if not found:
         raise UsageError(f"{path}: its {_CHECK} calls no function of the kernel's module.")
-    return public[0]
+    return next((name for name in found if name in launchers), found[0])
+
+
+def _launchers(kernel: ast.Module) -> set[str]:
+    """Functions that launch a kernel, or call one that does."""
+    functions = [node for node in kernel.body if isinstance(node, ast.FunctionDef)]
+    is_kernel = {
+        one.name: any("jit" in ast.unparse(mark) for mark in one.decorator_list)
+        for one in functions
+    }
+    known = {name for name, found in is_kernel.items() if found}
+    for _ in functions:
+        known |= {one.name for one in functions if known & _used(one)}
+    return {name for name in known if not is_kernel[name]}
+
+
+def _used(function: ast.FunctionDef) -> set[str]:
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
 
 
 def _tolerances(tree: ast.Module) -> tuple[float, float]:

@@ -423,10 +423,10 @@ def _forward_in(
         said = str(error)  # its frames hold gigabytes
     torch.cuda.empty_cache()
     try:
-        with _NoDraws():
-            made = _made_in(dtype, copy.deepcopy(model).to(CPU), moved(CPU, inputs), mode)
+        there = copy.deepcopy(model).to(CPU)
+        made = _made_in(dtype, there, moved(CPU, inputs), mode or _NoDraws())
     except Exception as error:  # if the model has tensors on its GPU, say: then there is no memory
-        raise torch.OutOfMemoryError(said) from error
+        raise torch.OutOfMemoryError(f"{said} (by the CPU: {error})") from error
     return [output.to(place) for output in made]
 
 

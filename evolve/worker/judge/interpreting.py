@@ -26,6 +26,6 @@ def unfit(language: Language, source: str, device: Device) -> str:
     """Why a program can be neither built nor run here, whatever its kernels do; empty if it can."""
     return (
         refusal(language, device_kind_of(device.device_class))
-        or language.missing()
+        or language.missing(source)
         or language.unfit_card(source, device.capability)
     )

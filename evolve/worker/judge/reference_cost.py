@@ -1,4 +1,4 @@
-"""What a task's reference costs on the device, before any candidate is judged."""
+"""The cost of a task's reference on the device, before any candidate is judged."""
 
 from dataclasses import replace
 from functools import partial

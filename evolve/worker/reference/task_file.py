@@ -200,7 +200,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     for case in task.cases or (Case(name=ONLY_CASE),):
         constants = {**sized, **case.constants}
         module = execute(task.name, task.source, constants, folder) if constants else plain
-        for group in _groups(task.name, module):
+        for group in _groups(task.name, module, place):
             suffix = "" if group is None else f"/group{group}"
             cases.append(
                 case_type(
@@ -267,11 +267,12 @@ def _size_constants(task: Task, module: ModuleType) -> Constants:
     return dict(sizes[task.size])
 
 
-def _groups(task: str, module: ModuleType) -> list[int] | list[None]:
+def _groups(task: str, module: ModuleType, place: torch.device) -> list[int] | list[None]:
     if not hasattr(module, "get_input_groups"):
         return [None]
     with task_code(task, "get_input_groups()"), seeded(0):
-        groups = module.get_input_groups()
+        # Where inputs are made: some call a kernel, which runs there only.
+        groups = made_on(place, module.get_input_groups, 0)
     if not isinstance(groups, list | tuple) or not groups:
         raise UsageError(
             f"task {task}: get_input_groups() gives no list of input lists. Return at least one."

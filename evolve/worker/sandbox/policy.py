@@ -19,6 +19,7 @@ from evolve.worker.sandbox.packages import package_folders
 
 TIERS = ("none", "uid", "landlock", "namespaces")  # weakest first
 _OWN_UIDS = 1 << 30  # far above any account; plus the guard's process id it is unique on the host
+_OWN = str(Path(__file__).absolute().parents[2])  # of this package
 _SYSTEM_PATHS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
@@ -117,9 +118,13 @@ def missing_for(name: str, mask: int) -> list[str]:
 
 
 def readable_paths(extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Paths that a runner needs: the system, the compilers, this Python and its packages."""
+    """Paths that a runner needs: the system, the compilers, this Python and its packages.
+
+    This package is one of them: task files import helpers of it, also where it is installed as
+    editable, and so lies elsewhere.
+    """
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()]
-    packages = package_folders()
+    packages = [*package_folders(), _OWN]
     resolved = [os.path.realpath(path) for path in (*python, *packages)]
     paths = [*_SYSTEM_PATHS, *python, *packages, *resolved, *extra]
     existing = dict.fromkeys(path for path in paths if path and Path(path).exists())

@@ -106,7 +106,7 @@ def _prefix(option: str, value: ast.expr) -> str:
 
 
 class _Counts(ast.NodeTransformer):
-    """Names what a grid divides into blocks."""
+    """Names of the sizes that a grid divides into blocks."""
 
     def __init__(self, sizes: Sizes, shape: list[tuple[ast.expr, int]]) -> None:
         self._sizes, self._shape = sizes, shape

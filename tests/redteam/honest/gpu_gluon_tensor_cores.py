@@ -51,9 +51,11 @@ def product_kernel(a, b, c, m, n, k, M: gl.constexpr, N: gl.constexpr, K: gl.con
         b_high.store(high_part(right))
         b_low.store(right - high_part(right))
         fence_async_shared()
-        total = warpgroup_mma(a_low, b_high, total)
-        total = warpgroup_mma(a_high, b_low, total)
-        total = warpgroup_mma(a_high, b_high, total)
+        # Added outside: tensor cores cut off low bits of what they add to.
+        block = gl.zeros((M, N), gl.float32, layout=outer)
+        block = warpgroup_mma(a_low, b_high, block)
+        block = warpgroup_mma(a_high, b_low, block)
+        total += warpgroup_mma(a_high, b_high, block)
     whole = gl.convert_layout(total, layout)
     at = row[:, None] * n + column[None, :]
     gl.store(c + at, whole, mask=(row[:, None] < m) & (column[None, :] < n))

@@ -91,12 +91,14 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
 
 def report(plan: "Plan") -> None:
     """Write the page and the table beside the database, and print the important lines."""
+    from evolve.report.suite.native import native_rows, rescue_text
     from evolve.report.suite.page import (
         FAST,
         HEADER,
         amsr_lines,
         caveats,
         figure_rows,
+        native_header,
         spent_line,
         write_suite,
     )
@@ -109,11 +111,14 @@ def report(plan: "Plan") -> None:
     with open_store(location) as store:
         page = store.folder / f"{plan.name}.html"
         results = read_suite(store, [entry.task for entry in plan.entries])
-    write_suite(plan.name, results, page, page.with_suffix(".csv"))
+    write_suite(plan.name, plan.suite, results, page, page.with_suffix(".csv"))
     print()
     print(table((*HEADER, *FAST), list(figure_rows(results))))
+    print(f"\nAs {plan.suite} scores it:")
+    print(table(native_header(plan.suite), native_rows(plan.suite, results)))
     print()
-    for line in (*amsr_lines(results), spent_line(results), *caveats(results)):
+    facts = (rescue_text(results), *amsr_lines(results), spent_line(results))
+    for line in (*facts, *caveats(results)):
         print(line)
     for result in results:
         if result.ended and result.best is None:

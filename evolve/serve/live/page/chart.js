@@ -6,16 +6,20 @@ const POWERS = [-2, -1, 0, 1, 2, 3];
 const TICKS = [[1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]].map(digits => POWERS.flatMap(power => digits.map(digit => Number((digit * 10 ** power).toPrecision(2)))));
 TICKS.push(Array.from({ length: 99 }, (_, index) => (index + 1) / 10));
 
-// Timed steps as points [x, [value, low, high], step], by `evaluations` or `time`.
+const NAMES = { time: duration, usd: value => `$${value.toPrecision(2)}`, evaluations: value => Math.round(value).toLocaleString("en") };
+
+// Timed steps as points [x, [value, low, high], step], by `evaluations`, `time` or `usd`.
 export function points(steps, axis) {
-  let count = 0;
+  let count = 0, cost = 0;
   const found = [];
   for (const step of steps) {
+    if (typeof step.usd === "number") cost += step.usd;
     if (!step.status || step.status === "infra" || step.op === "baseline") continue;
     if (step.fidelity === "search") count += 1;
-    if (step.ratio && step.fidelity === "search") found.push([axis === "time" ? step.t : count, step.ratio, step]);
+    if (step.ratio && step.fidelity === "search") found.push([{ time: step.t, usd: cost, evaluations: count }[axis], step.ratio, step]);
   }
-  return { found, end: axis === "time" ? Math.max(0, ...found.map(p => p[0])) : count };
+  const last = found.reduce((most, point) => Math.max(most, point[0]), 0);
+  return { found, end: { time: last, usd: cost, evaluations: count }[axis] };
 }
 
 function best(found) {
@@ -54,7 +58,7 @@ export function chart(runs, axis, label) {
     h("div", { class: "plot-area live-chart" }, area,
       ticks.map(tick => { const t = h("span", { class: "tick y" }, `${tick}×`); t.style.top = `${y(tick) / 10}%`; return t; })),
     h("div", { class: "x-axis" }, xs.map(value => {
-      const t = h("span", { class: "tick x" }, axis === "time" ? duration(value) : Math.round(value).toLocaleString("en"));
+      const t = h("span", { class: "tick x" }, NAMES[axis](value));
       t.style.left = `${x(value) / 10}%`;
       return t;
     })));

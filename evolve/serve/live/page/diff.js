@@ -34,7 +34,7 @@ function compare(a, b) {
 }
 const paired = (a, b) => Array.from({ length: Math.max(a.length, b.length) }, (_, n) => [a[n] ?? null, b[n] ?? null]);
 
-export function sideBySide(before, after) {
+export function sideBySide(before, after, same = "The source is that of its parent.", names = ["Parent", "This program"]) {
   const all = rows(before, after);
   const near = all.map(([a, b]) => a !== b);
   const shown = near.map((_, index) => near.slice(Math.max(0, index - AROUND), index + AROUND + 1).includes(true));
@@ -43,7 +43,7 @@ export function sideBySide(before, after) {
     if (shown[index]) body.push(h("tr", {}, cell(a, a !== b && "del"), cell(b, a !== b && "add")));
     else if (index === 0 || shown[index - 1]) body.push(h("tr", { class: "gap" }, h("td", { colspan: 2 }, "⋯")));
   });
-  if (!near.includes(true)) return h("p", { class: "note" }, "The source is that of its parent.");
-  return h("table", { class: "sides" }, h("thead", { class: "hidden" }, h("tr", {}, h("th", {}, "Parent"), h("th", {}, "This program"))), h("tbody", {}, body));
+  if (!near.includes(true)) return h("p", { class: "note" }, same);
+  return h("table", { class: "sides" }, h("thead", { class: "hidden" }, h("tr", {}, names.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
 }
 const cell = (text, kind) => h("td", { class: text !== null && kind }, text ?? "");

@@ -1,5 +1,6 @@
 import { follow, get, NoToken, steer, Steps, takeGivenToken, takeToken } from "./data.js";
 import { h, ratio, span } from "./dom.js";
+import * as whole from "./parts.js";
 import { steerEvents, steerForm, steerStep } from "./steer.js";
 import * as views from "./views.js";
 
@@ -50,7 +51,7 @@ async function showComparison(names) {
 
 async function showRun(name) {
   const own = stepsOf(name), state = { upTo: null };
-  const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div"), steer: h("div"), events: h("div") };
+  const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div"), steer: h("div"), events: h("div"), lanes: h("div"), shapes: h("div"), change: h("div"), picture: h("div") };
   const fill = (part, ...content) => parts[part].replaceChildren(...content.flat(Infinity).filter(Boolean));
   let run = await get("run", { name });
   const replay = h("input", { type: "range", min: 1, max: 1, value: 1, "aria-label": "Replay up to step", oninput: () => {
@@ -64,7 +65,9 @@ async function showRun(name) {
     replay.value = shown.length;
     fill("head", h("p", { class: "figure gain" }, h("strong", {}, ratio(run.best) || "none"), h("span", {}, run.best ? `best speedup over ${run.baseline}, ${span(run.best)}` : "no kernel timed yet")),
       h("p", { class: "note" }, `${run.task}; ${views.whatState(run)}; ${run.verified ? "verified" : "not verified"}`));
-    fill("axes", views.axes(axis, each => { axis = each; draw(); }));
+    if (axis === "usd" && !(run.usd > 0)) axis = "evaluations";
+    fill("axes", views.axes(axis, each => { axis = each; draw(); }, run.usd > 0));
+    fill("lanes", whole.lanes(shown));
     fill("chart", views.progressPart(run, shown, axis, all.length));
     fill("funnel", views.funnel(shown));
     fill("budget", views.budget(run));
@@ -75,10 +78,17 @@ async function showRun(name) {
     fill("archive", views.archive(run));
     fill("cases", views.cases(run.cases) ?? h("p", { class: "note" }, "Nothing has been timed yet."));
     fill("way", views.way({ ...run, step: n => own.list[n] }));
+    fill("shapes", whole.shapes(run, views.stepLink));
+  };
+  const drawLineage = async event => {
+    if (!event.target.open) return;
+    const found = await get("lineage", { name });
+    fill("change", whole.change(found, name, views.stepLink));
+    fill("picture", whole.lineage(found.picture, n => `${views.link(name)}/step/${n}`));
   };
   const isHere = () => show === draw;
   show = draw;
-  let asking = false;
+  let asking = false, took = 0;  // what takes the server long is asked for seldom
   hear = async event => {
     soon();
     const line = event.runs?.find(each => each.name === name);
@@ -88,17 +98,20 @@ async function showRun(name) {
     setTimeout(async () => {
       asking = false;
       if (!isHere()) return;
+      const began = performance.now();
       run = await get("run", { name });
+      took = performance.now() - began;
       if (isHere()) drawRest();
-    }, 1000);
+    }, Math.max(1000, 10 * took));
   };
   const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
   if (run.state === "running") fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
-    views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget), views.section("Cases of the best", parts.cases),
-    views.section("Way to the best", parts.way), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest),
-    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events));
+    views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget),
+    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
+    views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
+    views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
   draw(); drawRest();
   await own.load(run.asked, soon);
   if (isHere()) drawRest();

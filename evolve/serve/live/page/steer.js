@@ -14,7 +14,7 @@ export function steerForm(run, send) {
   const program = h("textarea", { id: "steer-program", rows: 8, spellcheck: "false" });
   const names = BUDGETS.filter(name => name in run.limits);
   const limit = h("select", { id: "steer-limit" }, names.map(name => h("option", { value: name }, words(name))));
-  const amount = h("input", { id: "steer-amount", size: 8, placeholder: "100, 5 or 30m" });
+  const amount = h("input", { id: "steer-amount", size: 12, placeholder: "100, 5 or 30m" });
   return h("div", { class: "steer" },
     h("div", { class: "controls" }, button("Pause", () => send("pause")), button("Continue", () => send("continue")),
       button("End", () => confirm("End the search, verify its best program and finish?") && send("end"))),

@@ -6,7 +6,7 @@ const link = name => `#/run/${encodeURIComponent(name)}`;
 const stepLink = (name, n) => h("a", { href: `${link(name)}/step/${n}` }, `#${n}`);
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), content);
 const wide = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
-const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
+const table = (head, body) => h("table", {}, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each || h("span", { class: "hidden" }, "Share"))))), h("tbody", {}, body));
 const row = cells => h("tr", {}, cells.map((each, index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, each)));
 export const whatState = run => run.state === "running" && run.steering?.paused ? "paused" : run.reason ? `${run.state}: ${run.reason}` : run.state;
 
@@ -25,15 +25,15 @@ export function runList(runs, chosen, choose) {
 }
 
 export function comparison(runs, axis, setAxis) {
-  return [h("h1", {}, "Runs side by side"), axes(axis, setAxis), chart(runs, axis, "Best speedup so far of several runs"),
+  return [h("h1", {}, "Runs side by side"), axes(axis, setAxis, runs.every(run => run.line?.usd > 0)), chart(runs, axis, "Best speedup so far of several runs"),
     table(["Run", "Best", "Interval", "Evaluations"], runs.map((run, index) => row([
       h("a", { href: link(run.name) }, `${run.name} (${["blue", "purple", "green", "orange"][index % 4]})`),
       ratio(run.line?.best) || "none", span(run.line?.best), run.line?.evaluations ?? ""])))];
 }
 
-export function axes(axis, setAxis) {
+export function axes(axis, setAxis, hasCost) {
   return h("div", { class: "controls", role: "group", "aria-label": "Horizontal axis" },
-    ["evaluations", "time"].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each}`)));
+    ["evaluations", "time", ...(hasCost ? ["usd"] : [])].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each === "usd" ? "USD" : each}`)));
 }
 
 export function progressPart(run, shown, axis, total) {
@@ -105,4 +105,4 @@ export function stepPage(step) {
       round.prompt.map(each => text(each.role, each.text)), text("reply", round.reply ?? "Not answered yet."))),
     step.source !== null && section("Source", text("Whole source", step.source))];
 }
-export { section, stepLink };
+export { link, section, stepLink };

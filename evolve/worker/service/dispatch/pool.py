@@ -1,7 +1,7 @@
 """One queue before the workers of one or several devices."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
@@ -24,7 +24,9 @@ ALIKE = {  # fields of `hello` that have to be equal at all places
 class Pool:
     """Sends each call to the first place with room; a place that fails and fails is left out.
 
-    A place that has a call's task warm counts as having room for one more.
+    A place that has a call's task warm counts as having room for one more. Of the calls that wait,
+    one of the task with the fewest under way is next: a search whose candidates take long leaves
+    room to the others.
 
     A call under which a worker failed is asked once more, alone, and at another place where there
     is one: a candidate that kills workers takes no neighbour with it, one that was only a neighbour
@@ -51,6 +53,8 @@ class Pool:
         self._changed = asyncio.Event()
         self._closed = False
         self._judged_by: OrderedDict[tuple[str, str], Place] = OrderedDict()
+        self._waiting: dict[str, deque[object]] = {}  # by task
+        self._under_way: Counter[str] = Counter()
 
     @property
     def in_service(self) -> list[Place]:
@@ -164,6 +168,11 @@ class Pool:
                 if once or failures == 2 or isinstance(failure, CallOverdue):
                     raise
 
+    def judged_at(self, about: str, task: str) -> str:
+        """Name of the place that an instance of a task was last sent to; empty if none is known."""
+        place = self._judged_by.get((task, about))
+        return place.name if place else ""
+
     async def close(self) -> None:
         """End all workers; calls under way raise EvaluatorUnavailable."""
         self._closed = True
@@ -187,13 +196,9 @@ class Pool:
             EvaluatorUnavailable: no place is left, or the pool is closed.
         """
         while True:
-            waits = (
-                self._reserve(other_than)
-                if alone
-                else self._when(lambda: self._room_for(task, other_than))
-            )
-            found = await waits
+            found = await (self._reserve(other_than) if alone else self._turn(task, other_than))
             found.running += 1
+            self._under_way[task] += 1
             if task and task not in found.tasks:
                 found.tasks.append(task)
             try:
@@ -202,6 +207,7 @@ class Pool:
                     return
             finally:
                 found.running -= 1
+                self._under_way[task] -= 1
                 found.reserved = found.reserved and not alone
                 if len(found.blamed) >= MAX_CONSECUTIVE_FAILURES:
                     why = list(found.blamed.values())[-1]
@@ -213,6 +219,24 @@ class Pool:
         self._judged_by.move_to_end(instance)
         while len(self._judged_by) > _REMEMBERED:
             self._judged_by.popitem(last=False)
+
+    async def _turn(self, task: str, other_than: Place | None) -> Place:
+        """A place with room, when this call is next of those that wait for one."""
+        queue, me = self._waiting.setdefault(task, deque()), object()
+        queue.append(me)
+        try:
+            return await self._when(
+                lambda: self._room_for(task, other_than) if self._next() is me else None
+            )
+        finally:
+            queue.remove(me)
+            if not queue and self._waiting.get(task) is queue:
+                del self._waiting[task]
+            self._changed.set()
+
+    def _next(self) -> object:
+        """The call that has waited longest, of the task with the fewest under way."""
+        return self._waiting[min(self._waiting, key=lambda task: self._under_way[task])][0]
 
     def _room_for(self, task: str, other_than: Place | None) -> Place | None:
         """Among the places with room, the one with most of it; to know the task is worth a slot."""
