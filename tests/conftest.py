@@ -1,5 +1,6 @@
 """Marks of all tests: `gpu` is skipped without a GPU; all but a `sample` of parameters is slow."""
 
+import gc
 from collections import defaultdict
 from functools import cache
 
@@ -31,3 +32,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu") and not _has_gpu():
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+
+
+def pytest_collection_finish():
+    """Thousands of collected tests stay to the end: no collection of garbage has to visit them."""
+    gc.collect()
+    gc.freeze()
