@@ -81,7 +81,7 @@ async def launch(
                 judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
-                measure = reference_of(config, judge, task, frontend.say, frontend.doing)
+                measure = reference_of(task, config, judge, frontend.say, frontend.doing)
                 config["reference"] = await measure
             task, steps = take_over(config, task, judges[0])
             config = with_recalled(config, task)

@@ -46,8 +46,8 @@ GROUPS = {
         "list": "the runs of a database",
         "compare": "several searches with equal budgets, or stored runs, side by side",
         "show": "one run, or one of its steps (RUN:SEQ)",
-        "report": "write a run's offline HTML report",
-        "ui": "show the runs of a database on a page that follows them",
+        "report": "write a run's offline HTML report, or that of suites (--suites)",
+        "ui": "follow the runs of a database on a page, and steer them",
         "cost": "costs of runs, in USD, tokens and device seconds",
         "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
     },
@@ -65,7 +65,7 @@ GROUPS = {
         "knowledge": "the documents that prompts may quote; a new one from a run",
     },
     "keep": {
-        "best": "write a run's winner as a standalone file, or as a torch-op",
+        "best": "write a run's winner as a standalone file, a torch-op or a suite's answer",
         "db": "backup, prune, size, upgrade, dump, copy",
         "team": "quotas by user and project, and the audit log",
     },
@@ -104,7 +104,7 @@ all others --flags; `compare` and `work` take both:
   evolve eval kernel.py --task softmax --json      judge one file
 
 `evolve VERB --help` says more, `evolve run --help` lists the configuration.
-Without the name of a run, the newest one of the database is meant.
+Commands that only read take the newest run of the database where none is named.
 """
 
 

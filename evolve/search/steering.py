@@ -51,7 +51,11 @@ def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> st
     if kind is SteeringKind.BUDGET:
         raised(run.config.get("termination") or {}, value)
         return value
-    return _program(store, run, kind, value) if kind in PARENT_KINDS else ""
+    if kind in PARENT_KINDS:
+        return _program(store, run, kind, value)
+    if value:
+        raise UsageError(f"{kind} takes no value, got {value[:40]!r}")
+    return ""
 
 
 def _within(text: str, most: int, what: str) -> str:

@@ -31,6 +31,8 @@ def test_a_change_is_stored(filled: Filling, tmp_path: Path, capsys) -> None:
     ("words", "said"),
     [
         (("demo", "program", "/no/such.py"), "cannot be read"),
+        (("demo", "program"), "the program is empty"),
+        (("demo", "end", "in 5 minutes"), "end takes no value"),
         (("demo", "budget", "usd=5"), "names no limit"),
         (("other", "pause"), "no run 'other'"),
     ],

@@ -236,9 +236,8 @@ class Bench:
         if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            asked = entry.config, self._evaluator, _nothing, _silently
-            compiled = await with_compiled(task, *asked)
-            reference = await reference_of(*asked[:2], task, *asked[2:])
+            asked = task, entry.config, self._evaluator, _nothing, _silently
+            compiled, reference = await with_compiled(*asked), await reference_of(*asked)
             return compiled, {"audit": findings, "reference": reference}
         except EvaluatorUnavailable as error:
             raise _Failed(str(error)) from error

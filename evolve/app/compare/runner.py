@@ -238,7 +238,7 @@ async def _reference(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
     if existing is not None:
         return existing.config.get("reference")
     task = entry.request.task
-    return await reference_of(entry.config, judge, task, frontend.say, frontend.doing)
+    return await reference_of(task, entry.config, judge, frontend.say, frontend.doing)
 
 
 async def _search(

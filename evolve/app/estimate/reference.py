@@ -20,9 +20,9 @@ def wants_reference(config: Mapping[str, Any]) -> bool:
 
 
 async def reference_of(
+    task: Task,
     config: Mapping[str, Any],
     evaluator: Evaluator,
-    task: Task,
     say: Callable[[str], None],
     during: Callable[[str], AbstractContextManager[None]],
 ) -> dict[str, Any] | None:

@@ -126,7 +126,7 @@ class Attached:
             store = self.search.store
             store.record_audit(run.id, await evaluator.audit(run.task))
             found = await reference_of(
-                run.config, evaluator, run.task, lambda line: None, lambda what: nullcontext()
+                run.task, run.config, evaluator, lambda line: None, lambda what: nullcontext()
             )
             if found is not None:
                 store.record_reference(run.id, found)

@@ -23,7 +23,6 @@ WHOLE_PICTURE = 5000  # steps of a run whose lineage is drawn as a whole
 PICTURED = 60  # programs of the archive whose descent is drawn else
 PAGE = 2000  # steps of one answer
 MAX_TEXT = 200_000  # characters of a source, a prompt or a reply
-LIMITS = ("evaluations", "proposals", "wall_time", "device_time", "usd", "tokens")
 
 
 def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
@@ -125,11 +124,11 @@ def _event(store: RunStore, run: RunRow, event: SteeringEvent) -> dict[str, Any]
 
 def limits(config: Mapping[str, Any]) -> dict[str, float]:
     """The limits of a run that are set, in units of its counters."""
-    from evolve.search.termination import parse_duration
+    from evolve.search.termination import BUDGETS, parse_duration
 
     found = {}
     for name, value in dict(config.get("termination") or {}).items():
-        if name in LIMITS and value is not None:
+        if name in BUDGETS and value is not None:
             found[name] = parse_duration(value) if name.endswith("_time") else float(value)
     return found
 

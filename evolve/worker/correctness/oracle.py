@@ -249,13 +249,13 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
     return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
 
 
-@torch.no_grad()
 def _failures() -> tuple[type[Exception], ...]:
     """What a reference raises in a type it is not written for; Triton's errors are of its own."""
     own = getattr(sys.modules.get("triton.errors"), "TritonError", RuntimeError)
     return (*FAILURES_OF_A_FUNCTION, own)
 
 
+@torch.no_grad()
 def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
     """Outputs of the reference with parameters, inputs and new tensors in fp64.
 

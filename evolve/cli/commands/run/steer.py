@@ -6,15 +6,15 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.cli.args import add_store, parser
-from evolve.core.errors import UsageError
 from evolve.core.run_store.steering import SteeringKind
+from evolve.tasks.files import read_text
 
 HELP = """\
 Change a search that is under way; it takes the change between two steps, and
 its run keeps it.
 
   note TEXT        every prompt quotes it from now on; an empty one takes it back
-  pin STEP         the program of a step is the parent from now on
+  pin STEP         the program of a step is the parent from now on; several take turns
   ban STEP         it is no parent from now on
   release STEP     it is neither pinned nor banned any more
   program FILE     judge a program of yours as a step of the run
@@ -37,15 +37,8 @@ def main(words: Sequence[str]) -> int:
 
     value = options.value
     if options.change == SteeringKind.PROGRAM:
-        value = _text(Path(value))
+        value = read_text(Path(value), "program") if value else ""
     with open_store(options.store, read_only=False) as store:
         event = steer(store, store.run(options.run), options.change, value)
     print(f"stored: {event.text}; the search takes it before its next step")
     return 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"program {path}: it cannot be read: {error}") from error

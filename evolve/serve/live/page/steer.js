@@ -1,7 +1,6 @@
 // Changes of a search under way, by whoever has the token: each is an event of its run.
 import { h, words } from "./dom.js";
 
-const BUDGETS = ["evaluations", "proposals", "tokens", "usd", "wall_time", "device_time"];
 const BUTTONS = { pin: "Pin", ban: "Ban", release: "Release" };
 
 const field = (id, label, input) => [h("label", { for: id }, label), input];
@@ -12,7 +11,7 @@ export function steerForm(run, send) {
   const note = h("textarea", { id: "steer-note", rows: 3, maxlength: 4000 }, run.steering.note);
   const step = h("input", { id: "steer-step", inputmode: "numeric", pattern: "[0-9]+", size: 6 });
   const program = h("textarea", { id: "steer-program", rows: 8, spellcheck: "false" });
-  const names = BUDGETS.filter(name => name in run.limits);
+  const names = Object.keys(run.limits);
   const limit = h("select", { id: "steer-limit" }, names.map(name => h("option", { value: name }, words(name))));
   const amount = h("input", { id: "steer-amount", size: 12, placeholder: "100, 5 or 30m" });
   return h("div", { class: "steer" },
