@@ -97,8 +97,10 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         event: SteeringEvent,
         sequence: int,
         config: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._database.write(steering.take, run, self._owner, event, sequence, config)
+        outcome: Proposal | Failed | None = None,
+    ) -> Ticket | None:
+        taken = (run, self._owner, event, sequence, config, outcome)
+        return self._database.write(steering.take, *taken)
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
         self._database.write(runs.record_audit, run, self._owner, findings)

@@ -7,9 +7,12 @@
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from evolve.core.errors import UsageError
 from evolve.core.lineage import INJECTED, VERIFY
@@ -137,6 +140,22 @@ def test_an_injected_program_is_judged_as_a_step(store: Store, run: RunRow) -> N
     step = store.step(run.id, number)
     assert step.program == Program(MINE).digest
     assert step.status == "correct"
+    assert store.steering(run.id)[0].sequence == number
+
+
+def test_a_program_is_judged_once_if_a_crash_comes_while_it_is_taken(
+    store: Store, run: RunRow
+) -> None:
+    with closing(sqlite3.connect(store.location)) as broken:
+        broken.execute(
+            "CREATE TRIGGER crash BEFORE INSERT ON steering_taken BEGIN SELECT RAISE(ABORT, ''); END"
+        )
+        with pytest.raises(IntegrityError):
+            searched(store, run, by_a_person(store, 3, ("program", MINE)))
+        broken.execute("DROP TRIGGER crash")
+    searched(store, run)
+    (number,) = store.made_by(run.id, INJECTED)
+    assert store.step(run.id, number).status == "correct"
     assert store.steering(run.id)[0].sequence == number
 
 

@@ -79,8 +79,13 @@ class RunWrites(Protocol):
         event: SteeringEvent,
         sequence: int,
         config: Mapping[str, Any] | None = None,
-    ) -> None:
-        """An event holds from this step of a claimed run on, and with it another configuration."""
+        outcome: Proposal | Failed | None = None,
+    ) -> Ticket | None:
+        """An event holds from this step of a claimed run on, and with it another configuration.
+
+        Returns:
+            The ticket of the event's program, recorded in the same moment with its `outcome`.
+        """
         ...
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:

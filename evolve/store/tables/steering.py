@@ -6,11 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
+from evolve.core.lineage import INJECTED
+from evolve.core.protocols import Failed, Proposal
+from evolve.core.records import Ticket
 from evolve.core.run_store.steering import SteeringEvent, SteeringKind
 from evolve.store.database import blobs, lease
 from evolve.store.database.schema import blob, steering, steering_taken
 from evolve.store.database.user import current_user
-from evolve.store.tables import runs
+from evolve.store.tables import runs, tickets
 
 _OF_RUN = steering.c.run == bindparam("run")
 _EVENTS = (
@@ -54,13 +57,19 @@ def take(
     event: SteeringEvent,
     sequence: int,
     config: Mapping[str, Any] | None,
-) -> None:
-    """The search takes an event; its change of the configuration comes in the same moment."""
+    outcome: Proposal | Failed | None,
+) -> Ticket | None:
+    """The search takes an event; all that follows from it comes in the same moment."""
     lease.fence_run(connection, run_id, owner)
+    ticket = None
+    if outcome is not None:
+        how: Mapping[str, Any] = {"method": "", "tuning": False}
+        ticket = tickets.record(connection, run_id, owner, INJECTED, (), outcome, **how)
     row = {"steering": event.id, "sequence": sequence}
     connection.execute(insert(steering_taken), row)
     if config is not None:
         runs.reconfigure(connection, run_id, owner, config)
+    return ticket
 
 
 def events(connection: Connection, run_id: int, due: int | None = None) -> list[SteeringEvent]:
