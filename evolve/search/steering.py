@@ -5,14 +5,17 @@ import shlex
 from evolve.core.errors import UsageError
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
-from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, SteeringKind
+from evolve.core.run_store.steering import (
+    PARENT_KINDS,
+    SteeringEvent,
+    SteeringKind,
+    repeatable,
+)
 from evolve.search.termination import raised
 
 MAX_NOTE = 4000  # characters
 MAX_SOURCE = 200_000  # characters
 MAX_EVENTS = 1000  # of one run
-
-_WAITS = (SteeringKind.PAUSE, SteeringKind.CONTINUE)
 
 
 def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringEvent:
@@ -84,6 +87,5 @@ def _program(store: RunStore, run: RunRow, kind: SteeringKind, step: str) -> str
 
 def repeat(store: RunStore, run: int, recorded: int) -> None:
     """Let a new run take the events of a recorded one at the same steps; it does not wait."""
-    for event in store.steering(recorded):
-        if event.sequence is not None and event.kind not in _WAITS:
-            store.steer(run, event.kind, event.value, due=event.sequence)
+    for event in repeatable(store.steering(recorded)):
+        store.steer(run, event.kind, event.value, due=event.sequence or 0)

@@ -283,6 +283,17 @@ def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) 
     assert sum('"kind":"steering"' in line for line in dump) == 5
 
 
+def test_a_replay_of_an_ended_and_resumed_run_goes_on_as_it_did(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("end", "")))
+    resumed = searched(store, store.run("demo"))
+    again = store.create_run(name="again", task=run.task, config=dict(run.config), seed=run.seed)
+    repeat(store, again.id, run.id)
+    judge = ReplayEvaluator(store, run.id)
+    assert searched(store, again, judge=judge, reuse=False) == resumed
+    dump = list(store.dump(run.id, canonical=True))
+    assert list(store.dump(again.id, canonical=True)) == dump
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "said"),
     [

@@ -1,6 +1,6 @@
 """Steering: a person's changes of a search under way, as recorded events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -96,6 +96,22 @@ class Steering:
         elif kind is SteeringKind.BAN:
             banned |= {program}
         return replace(self, pinned=pinned, banned=banned)
+
+
+def repeatable(events: Iterable[SteeringEvent]) -> Iterator[SteeringEvent]:
+    """The events that a replay repeats: those taken, but for pauses, as it does not wait.
+
+    What continued the run after an end is no pause's: without it the replay would stop there.
+    """
+    ended = False
+    for event in events:
+        if event.sequence is None or event.kind is SteeringKind.PAUSE:
+            continue
+        if event.kind is SteeringKind.CONTINUE and not ended:
+            continue
+        if event.kind in (SteeringKind.END, SteeringKind.CONTINUE):
+            ended = event.kind is SteeringKind.END
+        yield event
 
 
 def steered(events: Iterable[SteeringEvent]) -> Steering:
