@@ -1,6 +1,8 @@
 """Requests of people that steer a search: checked, then stored; the search takes them."""
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.records import RunRow
@@ -16,6 +18,15 @@ from evolve.search.termination import raised
 MAX_NOTE = 4000  # characters
 MAX_SOURCE = 200_000  # characters
 MAX_EVENTS = 1000  # of one run
+
+LIMITS_AT_START = "limits_at_start"
+"""The part of a run's configuration that holds `termination` as it was before people raised it."""
+
+
+def limits_at_start(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits of `termination.*` that a replay begins with: it repeats what raised them."""
+    found: Mapping[str, Any] = config.get(LIMITS_AT_START) or config.get("termination") or {}
+    return found
 
 
 def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringEvent:

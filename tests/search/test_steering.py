@@ -20,9 +20,11 @@ from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Proposal
 from evolve.core.run_store.steering import SteeringKind, steered
 from evolve.evaluation import ReplayEvaluator
+from evolve.report.run.facts import gather
+from evolve.report.run.reproduce import commands
 from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.schedule import Scheduled
-from evolve.search.steering import MAX_NOTE, repeat, steer
+from evolve.search.steering import MAX_NOTE, limits_at_start, repeat, steer
 from evolve.search.termination import Raisable, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -148,7 +150,8 @@ def test_a_program_is_judged_once_if_a_crash_comes_while_it_is_taken(
 ) -> None:
     with closing(sqlite3.connect(store.location)) as broken:
         broken.execute(
-            "CREATE TRIGGER crash BEFORE INSERT ON steering_taken BEGIN SELECT RAISE(ABORT, ''); END"
+            "CREATE TRIGGER crash BEFORE INSERT ON steering_taken "
+            "BEGIN SELECT RAISE(ABORT, ''); END"
         )
         with pytest.raises(IntegrityError):
             searched(store, run, by_a_person(store, 3, ("program", MINE)))
@@ -230,6 +233,25 @@ def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
     outcome = searched(store, run, by_a_person(store, 3, *requests), limits=limits)
     assert outcome.reason == "13 of 13 evaluations used"
     assert store.run("demo").config["termination"] == {"evaluations": 13, "usd": None}
+
+
+def test_a_replay_begins_with_the_limits_that_the_run_began_with(store: Store) -> None:
+    limits = {"evaluations": 6}
+    config = {"baseline": "eager", "termination": limits}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+    requests = [("budget", "evaluations=3"), ("budget", "evaluations=2")]
+    outcome = searched(store, run, by_a_person(store, 3, *requests), limits=limits)
+    command = dict(commands(gather(store, "demo")))["Search again"]
+    assert command.endswith(" termination.evaluations=6")
+    began = limits_at_start(store.run("demo").config)
+    config = {"baseline": "eager", "termination": began}
+    again = store.create_run(name="again", task=run.task, config=config, seed=7)
+    repeat(store, again.id, run.id)
+    judge = ReplayEvaluator(store, run.id)
+    assert searched(store, again, judge=judge, limits=dict(began), reuse=False) == outcome
+    assert store.run("again").config == store.run("demo").config
+    dump = list(store.dump(run.id, canonical=True))
+    assert list(store.dump(again.id, canonical=True)) == dump
 
 
 def test_a_limit_that_is_raised_during_the_verification_lets_the_run_go_on(store: Store) -> None:

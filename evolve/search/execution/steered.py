@@ -6,6 +6,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import TerminationRule
 from evolve.core.run_store.steering import SteeringEvent, SteeringKind
 from evolve.search.engine import Search
+from evolve.search.steering import LIMITS_AT_START
 from evolve.search.termination import Raisable
 from evolve.store import Ticket
 
@@ -48,6 +49,7 @@ class Steered:
         config = dict(self._search.run.config)
         try:
             if isinstance(self._termination, Raisable):
+                config.setdefault(LIMITS_AT_START, dict(self._termination.limits))
                 self._termination.raise_limit(event.value)
                 config["termination"] = dict(self._termination.limits)
         except UsageError as error:  # the limit has changed since the request
