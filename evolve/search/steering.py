@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evolve.core.errors import UsageError
@@ -12,6 +13,7 @@ from evolve.core.run_store.steering import (
     SteeringEvent,
     SteeringKind,
     repeatable,
+    steered,
 )
 from evolve.search.termination import raised
 
@@ -49,7 +51,8 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
             f"run {run.name!r} is {run.state}{f': {run.reason}' if run.reason else ''}; only a "
             f"running search can be steered: `evolve resume {shlex.quote(run.name)}` continues it"
         )
-    if store.steering_counts(run.id)[0] >= MAX_EVENTS:
+    may_always = kind in (SteeringKind.CONTINUE, SteeringKind.END)  # else it could never end
+    if store.steering_counts(run.id)[0] >= MAX_EVENTS and not may_always:
         raise UsageError(f"run {run.name!r} was steered {MAX_EVENTS} times, which is the most")
     return store.steer(run.id, SteeringKind(kind), _checked(store, run, SteeringKind(kind), value))
 
@@ -69,7 +72,18 @@ def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> st
         return _program(store, run, kind, value)
     if value:
         raise UsageError(f"{kind} takes no value, got {value[:40]!r}")
+    _refuse_again(store, run, kind)
     return ""
+
+
+def _refuse_again(store: RunStore, run: RunRow, kind: SteeringKind) -> None:
+    """Raise UsageError if the run is or will be in this state by what was asked for already."""
+    state = steered(replace(event, sequence=0) for event in store.steering(run.id)).state
+    if state is kind:
+        said = {SteeringKind.PAUSE: "is paused", SteeringKind.END: "is to end"}
+        raise UsageError(
+            f"run {run.name!r} {said.get(kind, 'is not paused')} already; nothing is stored"
+        )
 
 
 def _within(text: str, most: int, what: str) -> str:

@@ -24,7 +24,7 @@ from evolve.report.run.facts import gather
 from evolve.report.run.reproduce import commands
 from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.schedule import Scheduled
-from evolve.search.steering import MAX_NOTE, limits_at_start, repeat, steer
+from evolve.search.steering import MAX_EVENTS, MAX_NOTE, limits_at_start, repeat, steer
 from evolve.search.termination import Raisable, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -351,6 +351,32 @@ def test_a_program_that_is_not_known_to_be_correct_cannot_be_pinned(
     store.propose(ticket, Proposal(program=Program(MINE)))
     with pytest.raises(UsageError, match="not known to be correct"):
         steer(store, run, "pin", "0")
+
+
+def test_a_run_that_was_steered_as_often_as_it_may_be_can_still_be_ended(
+    store: Store, run: RunRow
+) -> None:
+    for _ in range(MAX_EVENTS - 1):
+        store.steer(run.id, SteeringKind.NOTE, "again")
+    steer(store, run, "pause")
+    with pytest.raises(UsageError, match="which is the most"):
+        steer(store, run, "note", "one more")
+    assert steer(store, run, "continue").kind == "continue"
+    assert steer(store, run, "end").kind == "end"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("pause", "is paused"), ("continue", "is not paused"), ("end", "is to end")]
+)
+def test_a_state_that_a_run_has_already_is_refused(
+    store: Store, run: RunRow, kind: str, said: str
+) -> None:
+    if kind != "continue":
+        steer(store, run, kind)
+    held = store.steering(run.id)
+    with pytest.raises(UsageError, match=f"'demo' {said} already"):
+        steer(store, run, kind)
+    assert store.steering(run.id) == held
 
 
 def test_an_event_is_stored_before_it_holds(store: Store, run: RunRow) -> None:
