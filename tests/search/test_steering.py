@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -222,6 +223,26 @@ def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow
     assert asyncio.run(body()).finished
     assert store.progress(run.id).evaluations == 8
     assert store.progress(run.id).wall_time_s < paused_s
+
+
+def test_a_stop_file_ends_a_paused_run(store: Store, run: RunRow, tmp_path: Path) -> None:
+    stop_file = tmp_path / "STOP"
+    store.steer(run.id, SteeringKind.PAUSE, due=3)
+
+    async def body() -> Outcome:
+        search = make_search(store, run, operators=steps_of_two_kinds())
+        rule = Raisable({"evaluations": 8}, from_config)
+        pipeline = Pipeline(search, SyntheticEvaluator(), rule, serial=True, stop_file=stop_file)
+        session = asyncio.create_task(pipeline.run())
+        while not store.steering_counts(run.id)[1]:
+            await asyncio.sleep(0.01)
+        stop_file.touch()
+        return await asyncio.wait_for(session, 20)
+
+    outcome = asyncio.run(body())
+    assert outcome.finished
+    assert outcome.reason == "STOP file found"
+    assert store.made_by(run.id, VERIFY)
 
 
 def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:

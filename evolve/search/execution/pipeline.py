@@ -277,7 +277,7 @@ class Pipeline:
             if self._has_to_verify():
                 await self._give_up()
                 return reason or self._limits.over()
-            if not self._tasks() and not self._is_paused:
+            if not self._tasks() and (reason or not self._is_paused):
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
                 # The rest waits for an unavailable endpoint, or may not be sent at all.
@@ -333,7 +333,7 @@ class Pipeline:
         """Use all free slots; returns why nothing more is asked for, if a rule says so."""
         self._steer(self._steered.take)
         if self._is_paused:
-            return ""
+            return self._limits.over()
         while True:
             if over := self._start_judging():
                 return over
