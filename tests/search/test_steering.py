@@ -8,9 +8,10 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -26,7 +27,7 @@ from evolve.report.run.reproduce import commands
 from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.steering import MAX_EVENTS, MAX_NOTE, limits_at_start, repeat, steer
-from evolve.search.termination import Raisable, from_config
+from evolve.search.termination import Raisable, Rule, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from evolve.trajectories.flat import flat
@@ -363,6 +364,37 @@ def test_what_cannot_be_meant_is_refused(store: Store, kind: str, value: str, sa
         steer(store, run, kind, value)
     assert "\n" not in str(refused.value)
     assert store.steering(run.id) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "old", "added"),
+    [
+        ("wall_time", "11000d", "11000d"),
+        ("wall_time", "1" + 300 * "0" + "s", "1" + 302 * "0"),
+        ("tokens", 10**15, "1"),
+        ("tokens", 10**400, "1"),
+        ("usd", 1e308, "1e308"),
+    ],
+)
+def test_a_limit_is_not_raised_beyond_what_can_be_counted(
+    limit: str, old: object, added: str
+) -> None:
+    rule = Raisable({limit: old}, from_config)
+    with pytest.raises(UsageError, match=f"^budget '{limit}=.* add less$"):
+        rule.raise_limit(f"{limit}={added}")
+    assert rule.limits == {limit: old}
+
+
+def test_a_limit_that_the_rule_refuses_stays_as_it_was() -> None:
+    def make(limits: Mapping[str, Any]) -> Rule:
+        if limits["evaluations"] > 10:
+            raise UsageError("too many")
+        return from_config(limits)
+
+    rule = Raisable({"evaluations": 6}, make)
+    with pytest.raises(UsageError, match="too many"):
+        rule.raise_limit("evaluations=5")
+    assert rule.limits == {"evaluations": 6}
 
 
 def test_a_program_that_is_not_known_to_be_correct_cannot_be_pinned(
