@@ -24,7 +24,7 @@ from evolve.core.run_store.steering import SteeringKind, steered
 from evolve.evaluation import ReplayEvaluator
 from evolve.report.run.facts import gather
 from evolve.report.run.reproduce import commands
-from evolve.search.execution.pipeline import Outcome, Pipeline
+from evolve.search.execution.pipeline import MAX_FAILURES, Outcome, Pipeline
 from evolve.search.schedule import Scheduled
 from evolve.search.steering import MAX_EVENTS, MAX_NOTE, limits_at_start, repeat, steer
 from evolve.search.termination import Raisable, Rule, from_config
@@ -162,6 +162,12 @@ def test_a_program_is_judged_once_if_a_crash_comes_while_it_is_taken(
     (number,) = store.made_by(run.id, INJECTED)
     assert store.step(run.id, number).status == "correct"
     assert store.steering(run.id)[0].sequence == number
+
+
+def test_a_program_that_is_injected_again_and_again_ends_no_run(store: Store, run: RunRow) -> None:
+    requests = [("program", MINE)] * (MAX_FAILURES + 2)
+    outcome = searched(store, run, by_a_person(store, 3, *requests))
+    assert outcome.reason == "12 of 12 evaluations used"
 
 
 def test_exported_steps_list_the_changes_before_them(store: Store, run: RunRow) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
-from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
+from evolve.core.lineage import INJECTED, OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, Progress, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
 from evolve.search.execution.calls import Answered, Calls
@@ -429,6 +429,8 @@ class Pipeline:
         elif ticket.state is TicketState.PROPOSED:
             self._failures[modelled] = 0
             self._proposed.append(ticket)
+        elif ticket.operator == INJECTED:  # a person's, which says nothing of the operators
+            self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")
         else:
             self._failures[modelled] += 1
             self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")
