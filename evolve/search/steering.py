@@ -31,7 +31,9 @@ def limits_at_start(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringEvent:
+def steer(
+    store: RunStore, run: RunRow, kind: str, value: str = "", *, via: str = ""
+) -> SteeringEvent:
     """Store a change of a running search.
 
     Args:
@@ -40,6 +42,7 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
         kind: a `SteeringKind`.
         value: for `pin`, `ban` and `release` the number of the step that made the program, else
             what the kind says.
+        via: by what it came, if not from a command of this process's user.
 
     Raises:
         UsageError: the run is not under way, or the request cannot be meant.
@@ -54,7 +57,8 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
     may_always = kind in (SteeringKind.CONTINUE, SteeringKind.END)  # else it could never end
     if store.steering_counts(run.id)[0] >= MAX_EVENTS and not may_always:
         raise UsageError(f"run {run.name!r} was steered {MAX_EVENTS} times, which is the most")
-    return store.steer(run.id, SteeringKind(kind), _checked(store, run, SteeringKind(kind), value))
+    checked = _checked(store, run, SteeringKind(kind), value)
+    return store.steer(run.id, SteeringKind(kind), checked, via=via)
 
 
 def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> str:

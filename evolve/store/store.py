@@ -87,9 +87,9 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         self._database.write(runs.reconfigure, run, self._owner, config)
 
     def steer(
-        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0, via: str = ""
     ) -> SteeringEvent:
-        return self._database.write(steering.add, run, kind, value, due)
+        return self._database.write(steering.add, run, kind, value, due, via)
 
     def take_steering(
         self,

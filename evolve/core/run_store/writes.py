@@ -68,9 +68,12 @@ class RunWrites(Protocol):
         ...
 
     def steer(
-        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0, via: str = ""
     ) -> SteeringEvent:
-        """Add an event of this process's user; the process that continues the run takes it."""
+        """Add an event of this process's user; the process that continues the run takes it.
+
+        `via` names the way by which it came, if the user may have been another person.
+        """
         ...
 
     def take_steering(
