@@ -72,7 +72,7 @@ def searched(
     """A session of the run; `told` is called after each verdict, with their number."""
     count = 0
     judge = parts.pop("judge", None) or SyntheticEvaluator()
-    serial = parts.pop("serial", True)
+    session = {"serial": True, "restarted": parts.pop("restarted", False)}
 
     def listen(_: object) -> None:
         nonlocal count
@@ -82,7 +82,7 @@ def searched(
     async def body() -> Outcome:
         rule = Raisable(limits or {"evaluations": 12}, from_config)
         search = make_search(store, run, **({"operators": steps_of_two_kinds()} | parts))
-        return await Pipeline(search, judge, rule, listeners=[listen], serial=serial).run()
+        return await Pipeline(search, judge, rule, listeners=[listen], **session).run()
 
     return asyncio.run(body())
 
@@ -316,6 +316,28 @@ def test_a_resumed_run_keeps_its_steering_but_goes_on(store: Store, run: RunRow)
     later = [step for step in store.steps(run.id, after=asked - 1) if step.operator == "children"]
     assert later
     assert all(store.step(run.id, 0).program not in step.parents for step in later)
+
+
+@pytest.mark.parametrize(("restarted", "reason"), [(True, "ended by "), (False, "12 of 12 ")])
+def test_a_person_who_resumes_a_run_undoes_its_end_but_a_restart_does_not(
+    store: Store, run: RunRow, restarted: bool, reason: str
+) -> None:
+    store.claim(run.id)
+    store.take_steering(run.id, steer(store, run, "end"), 0)
+    store.release(run.id, "interrupted", "stopped by SIGUSR1")
+    outcome = searched(store, store.run("demo"), restarted=restarted)
+    assert outcome.reason.startswith(reason)
+
+
+def test_a_finished_run_goes_on_in_a_restart_too(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("end", "")))
+    outcome = searched(store, store.run("demo"), restarted=True)
+    assert outcome.reason == "12 of 12 evaluations used"
+
+
+def test_an_end_that_no_session_has_taken_holds_in_the_next(store: Store, run: RunRow) -> None:
+    steer(store, run, "end")
+    assert searched(store, run).reason.startswith("ended by ")
 
 
 def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) -> None:

@@ -23,6 +23,10 @@ PARENT_KINDS = (SteeringKind.PIN, SteeringKind.BAN, SteeringKind.RELEASE)
 """Changes of the possible parents."""
 
 
+STATES = (SteeringKind.PAUSE, SteeringKind.CONTINUE, SteeringKind.END)
+"""Changes of which the newest holds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeringEvent:
     """A recorded change. `time` is ISO 8601 in UTC.
@@ -59,7 +63,7 @@ class Steering:
         note: quoted by every prompt.
         pinned: programs (digests) that are main parents, in turn.
         banned: programs (digests) that are no parents.
-        state: of `PAUSE`, `CONTINUE` and `END` the newest.
+        state: of `STATES` the newest.
         by: who set `state`.
     """
 
@@ -82,7 +86,7 @@ class Steering:
         kind, value = event.kind, event.value
         if kind is SteeringKind.NOTE:
             return replace(self, note=value)
-        if kind in (SteeringKind.PAUSE, SteeringKind.CONTINUE, SteeringKind.END):
+        if kind in STATES:
             return replace(self, state=kind, by=event.user)
         if kind in PARENT_KINDS:
             return self._with_parent(kind, value)
