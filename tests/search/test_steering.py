@@ -263,6 +263,23 @@ def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
     assert store.run("demo").config["termination"] == {"evaluations": 13, "usd": None}
 
 
+def test_a_raised_limit_leaves_the_rest_of_the_configuration_as_a_resume_set_it(
+    store: Store,
+) -> None:
+    limits = {"evaluations": 6}
+    config = {"baseline": "eager", "termination": limits, "llm": "old"}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+
+    def told(count: int) -> None:
+        if count == 2:
+            store.reconfigure(run.id, {**config, "llm": "new"})
+        by_a_person(store, 3, ("budget", "evaluations=2"))(count)
+
+    searched(store, run, told, limits=limits)
+    stored = store.run("demo").config
+    assert (stored["llm"], stored["termination"]) == ("new", {"evaluations": 8})
+
+
 def test_a_replay_begins_with_the_limits_that_the_run_began_with(store: Store) -> None:
     limits = {"evaluations": 6}
     config = {"baseline": "eager", "termination": limits}

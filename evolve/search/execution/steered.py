@@ -64,7 +64,8 @@ class Steered:
         self._say(f"steered by {event.user}: {event.text}")
         if event.kind is not SteeringKind.BUDGET:
             return self._search.take_steering(event)
-        config = dict(self._search.run.config)
+        run = self._search.run
+        config = dict(self._search.store.run(run.name).config)  # a resume may have changed it
         try:
             if isinstance(self._termination, Raisable):
                 config.setdefault(LIMITS_AT_START, dict(self._termination.limits))
