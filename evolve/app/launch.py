@@ -34,7 +34,7 @@ from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.pipeline import LATE_S, Outcome
-from evolve.search.steering import repeat
+from evolve.search.steering import repeat, resumed_limits
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket
 
@@ -73,6 +73,7 @@ async def launch(
                 judges.append(await start_evaluator(config))
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
+            config["termination"] = resumed_limits(existing.config, config["termination"])
             components.build_termination(config)  # where nothing ends a weak task's run, say so now
         else:
             async with _in_time(config, began, judges):

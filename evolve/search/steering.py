@@ -31,6 +31,17 @@ def limits_at_start(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
+def resumed_limits(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits of a run that the words of its start continue: what people added stays.
+
+    Args:
+        stored: the configuration of the run.
+        given: `termination.*` as the words have it.
+    """
+    found: Mapping[str, Any] = stored["termination"] if given == limits_at_start(stored) else given
+    return found
+
+
 def steer(
     store: RunStore, run: RunRow, kind: str, value: str = "", *, via: str = ""
 ) -> SteeringEvent:

@@ -26,7 +26,14 @@ from evolve.report.run.facts import gather
 from evolve.report.run.reproduce import commands
 from evolve.search.execution.pipeline import MAX_FAILURES, Outcome, Pipeline
 from evolve.search.schedule import Scheduled
-from evolve.search.steering import MAX_EVENTS, MAX_NOTE, limits_at_start, repeat, steer
+from evolve.search.steering import (
+    MAX_EVENTS,
+    MAX_NOTE,
+    limits_at_start,
+    repeat,
+    resumed_limits,
+    steer,
+)
 from evolve.search.termination import Raisable, Rule, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -278,6 +285,16 @@ def test_a_raised_limit_leaves_the_rest_of_the_configuration_as_a_resume_set_it(
     searched(store, run, told, limits=limits)
     stored = store.run("demo").config
     assert (stored["llm"], stored["termination"]) == ("new", {"evaluations": 8})
+
+
+def test_a_run_that_its_first_words_continue_keeps_a_raised_limit(store: Store) -> None:
+    limits = {"evaluations": 6}
+    config = {"baseline": "eager", "termination": limits}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+    searched(store, run, by_a_person(store, 3, ("budget", "evaluations=2")), limits=limits)
+    stored = store.run("demo").config
+    assert resumed_limits(stored, limits) == {"evaluations": 8}
+    assert resumed_limits(stored, {"evaluations": 20}) == {"evaluations": 20}
 
 
 def test_a_replay_begins_with_the_limits_that_the_run_began_with(store: Store) -> None:
