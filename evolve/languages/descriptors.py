@@ -33,7 +33,7 @@ _ONLINE = re.compile(
 )
 _LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]{0,200};[^;]{0,200};[^){]{0,200}\)")
 MAX_TEXT = 1 << 18  # characters that are looked at
-_SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
+_SUM = re.compile(r"\w\s{0,9}(?:\[[^\][]{0,200}\]\s{0,9}){0,4}\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
 _WIDE = re.compile(r"\b(?:float|double|u?int|u?short|half|(?:__)?(?:nv_)?bfloat16_?)[248]\b")

@@ -99,7 +99,11 @@ def test_a_stubbed_launch_does_nothing_and_is_noted():
 
 @pytest.mark.parametrize(
     ("wanted", "capability", "fits"),
-    [("90a", 90, True), ("90a", 100, False), ("90", 90, True), ("80", 86, True), ("90", 80, False)],
+    [
+        *(("90a", 90, True), ("90a", 100, False), ("90", 90, True), ("80", 86, True)),
+        *(("90", 80, False), ("sm_90a", 90, True), ("\N{SUPERSCRIPT TWO}", 90, False)),
+        *(("9" * 40, 90, False), ("", 90, False)),
+    ],
 )
 def test_a_program_for_another_card_is_named_with_the_remedy(wanted, capability, fits):
     call = f'kernel = torch.cuda._compile_kernel(S, "k", compute_capability="{wanted}")\n'

@@ -24,8 +24,11 @@ def beyond_interpreter(fault: CandidateFault, source: str, language: Language) -
 
 def unfit(language: Language, source: str, device: Device) -> str:
     """Why a program can be neither built nor run here, whatever its kernels do; empty if it can."""
-    return (
-        refusal(language, device_kind_of(device.device_class))
-        or language.missing(source)
-        or language.unfit_card(source, device.capability)
-    )
+    try:
+        return (
+            refusal(language, device_kind_of(device.device_class))
+            or language.missing(source)
+            or language.unfit_card(source, device.capability)
+        )
+    except Exception as error:  # noqa: BLE001 - a language of any package reads any text
+        return f"whether a {language.title} program runs here cannot be told: {error!r:.200}"
