@@ -1,4 +1,4 @@
-"""The fp64 truth where the GPU has no memory for it: by the CPU, if nothing else could be let go of.
+"""The fp64 truth if the GPU has no memory for it: by the CPU, when nothing can be let go.
 
 Invariants:
 1. It is what the GPU would have given, for outcomes that move with rounding too.
