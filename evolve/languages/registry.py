@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from importlib.metadata import entry_points
 
 from evolve.core.devices import DeviceKind, device_kinds
 from evolve.core.errors import UsageError
+from evolve.core.registered import instance_of, loaded
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
@@ -23,10 +23,14 @@ _SHIPPED = (TRITON, GLUON, NVRTC, CUDA, CPP)
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """Those that kernels can be written in, by name; plain torch is none."""
+    """Those that kernels can be written in, by name; plain torch is none.
+
+    Raises:
+        UsageError: another package registers one that cannot be loaded.
+    """
     own = {one.name: one for one in _SHIPPED}
-    others = {point.name: point for point in entry_points(group=GROUP) if point.name not in own}
-    return own | {name: point.load() for name, point in others.items()}
+    others = {one.name: one for one in loaded(GROUP, instance_of(Language))}
+    return own | others | own  # in this order, and none is replaced
 
 
 def find_language(name: str) -> Language:
