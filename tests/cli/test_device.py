@@ -271,6 +271,8 @@ def test_a_run_does_not_move_from_the_cpu_to_a_gpu(a_judged_run):
 
 HOPPER = honest("gpu_gluon_tensor_cores")
 NVRTC = honest("gpu_nvrtc_gate")
+CUDA_CPP = honest("gpu_cuda_inline")
+NO_NVCC = "there is no nvcc; install the CUDA toolkit, or set CUDA_HOME"
 AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
 UNFIT = {
     "a card without the instructions": (
@@ -279,6 +281,11 @@ UNFIT = {
         r"Gluon: .*nvidia\.hopper.* capability 8.0; ",
     ),
     "a tool that is missing": (NVRTC, but(languages__nvrtc=NO_HEADERS), r"NVRTC: .*set CUDA_HOME"),
+    "a compiler that is missing": (
+        CUDA_CPP,
+        but(languages__cuda=NO_NVCC),
+        r"CUDA C\+\+: there is no nvcc; .*CUDA_HOME",
+    ),
     "a package that is missing": (
         HOPPER,
         but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
