@@ -49,7 +49,7 @@ def _missing_tools() -> str:
     return ""
 
 
-def _unfit_card(source: str, capability: int) -> str:
+def _unfit_gpu(source: str, capability: int) -> str:
     """A cubin runs on the generation that it is compiled for, from its own minor number on."""
     for node in ast.walk(parsed(source)):
         match node:
@@ -58,7 +58,7 @@ def _unfit_card(source: str, capability: int) -> str:
                 fits = number == capability if wanted[-1:].isalpha() else number <= capability
                 if not fits or number // 10 != capability // 10:
                     return (
-                        f"{_ARCHITECTURE}={wanted!r} is not for a card of capability "
+                        f"{_ARCHITECTURE}={wanted!r} is not for a GPU of capability "
                         f"{capability / 10}; leave it out, or write {str(capability)!r}"
                     )
     return ""
@@ -158,7 +158,7 @@ NVRTC = Language(
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
     missing_tools=_missing_tools,
-    unfit_card=_unfit_card,
+    unfit_gpu=_unfit_gpu,
     keep_builds=_keep_builds,
     stubs=_stubs,
 )

@@ -65,7 +65,7 @@ def timed_on(kind: DeviceKind) -> tuple[Language, ...]:
     return tuple(one for one in languages().values() if one.is_timed_on(kind))
 
 
-def usual() -> tuple[Language, ...]:
+def default_languages() -> tuple[Language, ...]:
     """The languages that prompts ask for, on any kind of device."""
     first = (timed_on(kind)[:1] for kind in device_kinds().values())
     asked = {one for found in first for one in found}

@@ -276,7 +276,7 @@ CUDA_CPP = honest("gpu_cuda_inline")
 NO_NVCC = "there is no nvcc; install the CUDA toolkit, or set CUDA_HOME"
 AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
 UNFIT = {
-    "a card without the instructions": (
+    "a GPU without the instructions": (
         HOPPER,
         AMPERE,
         r"Gluon: .*nvidia\.hopper.* capability 8.0; ",

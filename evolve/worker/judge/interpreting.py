@@ -27,5 +27,5 @@ def unfit(language: Language, source: str, device: Device) -> str:
     return (
         refusal(language, device_kind_of(device.device_class))
         or language.missing(source)
-        or language.unfit_card(source, device.capability)
+        or language.unfit_gpu(source, device.capability)
     )

@@ -131,7 +131,7 @@ class CudaDevice:
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
         self.name = f"cuda-{facts.uuid}"
-        # Measurements depend on the card alone; whether tasks fit, on the memory others leave.
+        # Measurements depend on the GPU alone; whether tasks fit, on the memory others leave.
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.reward_bytes = facts.total_memory // _REWARD_SHARE
