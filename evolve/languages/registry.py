@@ -65,6 +65,11 @@ def timed_on(kind: DeviceKind) -> tuple[Language, ...]:
     return tuple(one for one in languages().values() if one.is_timed_on(kind))
 
 
+def languages_on(kind: DeviceKind) -> tuple[Language, ...]:
+    """Languages that programs for a kind of device may be in: `timed_on`, and plain torch."""
+    return (*timed_on(kind), TORCH)
+
+
 def default_languages() -> tuple[Language, ...]:
     """The languages that prompts ask for, on any kind of device."""
     first = (timed_on(kind)[:1] for kind in device_kinds().values())

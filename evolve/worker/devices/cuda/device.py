@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.base import cuda_driver
@@ -188,6 +189,10 @@ class CudaDevice:
     def device_class(self) -> str:
         """The model of the GPU."""
         return f"cuda: {self._facts.name}"
+
+    @property
+    def kind(self) -> DeviceKind:
+        return device_kind_of(self.device_class)
 
     def describe(self) -> dict[str, str]:
         facts = self._facts
