@@ -143,8 +143,8 @@ def _misfit(one: Language, source: str, kind: str, python: str | None) -> str:
     if why := facts["languages"].get(one.name, ""):
         return str(why)
     named = {gpu["capability"] for gpu in facts["torch"]["gpus"]}
-    cards = sorted(10 * major(each) + int(each.rpartition(".")[2]) for each in named)
-    return next(filter(None, (one.unfit_card(source, card) for card in cards)), "")
+    capabilities = sorted(10 * major(each) + int(each.rpartition(".")[2]) for each in named)
+    return next(filter(None, (one.unfit_gpu(source, each) for each in capabilities)), "")
 
 
 async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:

@@ -20,8 +20,7 @@ from evolve.core.run_store import RunStore
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
-from evolve.languages.registry import timed_on
-from evolve.languages.torch import TORCH
+from evolve.languages.registry import languages_on
 from evolve.search.archive_replay import project
 from evolve.store import Judge, RunRow, Store, Ticket
 from evolve.tasks import find_task
@@ -43,7 +42,7 @@ def load_task(config: Mapping[str, Any]) -> Task:
         size=device_kind(kind).size if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
-        languages=(*timed_on(device_kind(kind)), TORCH),
+        languages=languages_on(device_kind(kind)),
     )
 
 

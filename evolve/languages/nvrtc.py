@@ -50,14 +50,14 @@ def _missing_tools() -> str:
     return ""
 
 
-def _unfit_card(source: str, capability: int) -> str:
+def _unfit_gpu(source: str, capability: int) -> str:
     """A cubin runs on the generation that it is compiled for, from its own minor number on."""
     for node in ast.walk(parsed(source)):
         match node:
             case ast.keyword(arg="compute_capability", value=ast.Constant(value=str(wanted))):
                 if not _runs_on(wanted, capability):
                     return (
-                        f"{_ARCHITECTURE}={wanted[:40]!r} is not for a card of capability "
+                        f"{_ARCHITECTURE}={wanted[:40]!r} is not for a GPU of capability "
                         f"{capability / 10}; leave it out, or write {str(capability)!r}"
                     )
     return ""
@@ -166,7 +166,7 @@ NVRTC = Language(
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
     missing_tools=_missing_tools,
-    unfit_card=_unfit_card,
+    unfit_gpu=_unfit_gpu,
     keep_builds=_keep_builds,
     stubs=_stubs,
 )

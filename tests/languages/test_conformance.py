@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evolve.core import registered
 from evolve.core.devices import CPU, CUDA
 from evolve.core.errors import UsageError
 from evolve.languages import registry
@@ -72,8 +73,8 @@ def test_an_unknown_language_gets_the_known_ones_named():
 
 @pytest.fixture
 def with_abacus(monkeypatch: pytest.MonkeyPatch):
-    point = EntryPoint("abacus", f"{__name__}:ABACUS", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    point = EntryPoint("counts_by_wire", f"{__name__}:ABACUS", registry.GROUP)
+    monkeypatch.setattr(registered, "entry_points", lambda group: [point])
     languages.cache_clear()
     detect_language.cache_clear()
     yield

@@ -105,9 +105,9 @@ def test_a_stubbed_launch_does_nothing_and_is_noted():
         *(("9" * 40, 90, False), ("", 90, False)),
     ],
 )
-def test_a_program_for_another_card_is_named_with_the_remedy(wanted, capability, fits):
+def test_a_program_for_another_gpu_is_named_with_the_remedy(wanted, capability, fits):
     call = f'kernel = torch.cuda._compile_kernel(S, "k", compute_capability="{wanted}")\n'
-    why = NVRTC.unfit_card(f"import torch\n{call}", capability)
+    why = NVRTC.unfit_gpu(f"import torch\n{call}", capability)
     assert (not why) is fits
     if why:
         assert f"'{wanted}'" in why

@@ -1,6 +1,5 @@
 """Programs whose language the device, its interpreter or this installation does not run."""
 
-from evolve.core.devices import device_kind_of
 from evolve.core.evaluation import Status
 from evolve.languages.base import Language
 from evolve.languages.registry import refusal
@@ -26,9 +25,9 @@ def unfit(language: Language, source: str, device: Device) -> str:
     """Why a program can be neither built nor run here, whatever its kernels do; empty if it can."""
     try:
         return (
-            refusal(language, device_kind_of(device.device_class))
+            refusal(language, device.kind)
             or language.missing(source)
-            or language.unfit_card(source, device.capability)
+            or language.unfit_gpu(source, device.capability)
         )
     except Exception as error:  # noqa: BLE001 - a language of any package reads any text
         return f"whether a {language.title} program runs here cannot be told: {error!r:.200}"

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from evolve.core.compiled import Compiled
-from evolve.core.devices import device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
     DEVICE_BUSY,
@@ -333,9 +332,7 @@ class Judge:
     def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
         """Why it cannot be judged without a GPU; empty if it can, or there is one."""
         candidate = progress.candidate
-        if candidate is None or candidate.language.is_timed_on(
-            device_kind_of(self.device.device_class)
-        ):
+        if candidate is None or candidate.language.is_timed_on(self.device.kind):
             return ""
         return beyond_interpreter(fault, candidate.source, candidate.language)
 
@@ -406,7 +403,7 @@ class Judge:
                 self._check(runner, candidate, task, plan, progress)
         if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
-        if not candidate.language.is_timed_on(device_kind_of(self.device.device_class)):
+        if not candidate.language.is_timed_on(self.device.kind):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"
