@@ -14,12 +14,12 @@ from evolve.core.run_store import RunStore
 from evolve.report.comparison.compare import STYLES
 from evolve.report.run.html import TEMPLATES, page_environment, trusted
 from evolve.report.suite.figures import figures, geometric_mean
-from evolve.report.suite.native import scores_of
+from evolve.report.suite.native import heading_of, scores_of
 from evolve.report.suite.results import EAGER, MIXED, SuiteTask, TaskResult, read_result
 from evolve.report.text import ratio_text, span_text, write_text
 from evolve.store import RunRow
 
-HEADER = ("SUITE", "BENCH", "COMMIT", "ENDED", "CORRECT", "GEOMEAN", "BY THE SUITE'S SCORES")
+HEADER = ("SUITE", "BENCH", "COMMIT", "ENDED", "CORRECT", "GEOMEAN", "SCORES")
 VERSUS = (
     "SUITE",
     "BENCH",
@@ -165,6 +165,6 @@ def write_overview(benches: Sequence[Bench], path: Path) -> Path:
         versus=VERSUS,
         comparisons=comparison_rows(benches),
         differences=list(differences(benches)),
-        meanings={suite: scores_of(suite) for suite in suites},
+        meanings=[(suite, heading_of(suite), scores_of(suite)) for suite in suites],
     )
     return write_text(path, page)

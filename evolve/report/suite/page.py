@@ -20,7 +20,13 @@ from evolve.report.suite.figures import (
     figures,
     groups,
 )
-from evolve.report.suite.native import iteration_rows, native_rows, rescue_text, scores_of
+from evolve.report.suite.native import (
+    heading_of,
+    iteration_rows,
+    native_rows,
+    rescue_text,
+    scores_of,
+)
 from evolve.report.suite.results import EAGER, MIXED, Found, TaskResult
 from evolve.report.text import (
     baseline_name,
@@ -273,7 +279,7 @@ def render_suite(name: str, suite: str, results: Sequence[TaskResult]) -> str:
             header=[*HEADER, *FAST],
             figures=list(figure_rows(results)),
             amsr=amsr_lines(results),
-            suite=suite,
+            native_heading=heading_of(suite),
             native_header=native_header(suite),
             native=native_rows(suite, results),
             scores=scores_of(suite),
