@@ -427,8 +427,15 @@ def test_a_call_in_a_trace_is_read_and_not_executed(traces: Path):
         find_task("backendbench:gather.default", checkout=traces)
 
 
-def test_a_folder_without_the_data_set_says_what_to_download(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"has no \*\.parquet and no trace"):
+def test_a_folder_without_the_data_set_says_what_to_download(tmp_path: Path, monkeypatch):
+    address = "Download .*huggingface.co/datasets/GPUMODE/backendbench_tests"
+    monkeypatch.delenv("BACKENDBENCH_PATH", raising=False)
+    with pytest.raises(UsageError, match=rf"no checkout is named\. {address}"):
+        suite_problems("backendbench")
+    with pytest.raises(UsageError, match=rf"has no \*\.parquet or \*\.txt.*{address}"):
+        suite_problems("backendbench", path=str(tmp_path))
+    write(tmp_path / "README.txt", "no trace")
+    with pytest.raises(UsageError, match=rf"has operators\. {address}"):
         suite_problems("backendbench", path=str(tmp_path))
 
 

@@ -1,7 +1,6 @@
 """BackendBench (Meta, 2025): operators of PyTorch with the arguments that models call them with.
 
-Its repository has no data. A user puts the data set's file beside the checkout's other files, or
-anywhere: `path` is the folder of `*.parquet` or of traces, `*.txt`.
+Its repository has no data: `path` is the folder of the data set's `*.parquet`, or of traces, `*.txt`.
 """
 
 import re
@@ -19,7 +18,6 @@ MOST_CALLS = 24  # of an operator, spread over those that differ
 _INDICES = ("embedding", "gather", "index", "nll_loss", "put", "scatter", "take")
 _OPERATOR = re.compile(r"Operator: (.*)")
 _CALL = re.compile(r"cnt: ([1-9]\d*), (.*)")  # none of count 0: these are synthetic
-_CLOSE = (1e-2, 1e-2)
 _RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
 
 
@@ -28,8 +26,11 @@ class BackendBench(ListedSuite):
 
     name = "backendbench"
     variable = "BACKENDBENCH_PATH"
-    _repository = "https://github.com/meta-pytorch/BackendBench"
-    _places = ("",)
+    _remedy = (
+        "Download backend_bench_problems.parquet of "
+        "https://huggingface.co/datasets/GPUMODE/backendbench_tests"
+    )
+    _places = ("*.parquet", "*.txt")
 
     def _found(self, root: Path) -> dict[str, Path]:
         found: dict[str, Path] = {}
@@ -39,8 +40,8 @@ class BackendBench(ListedSuite):
                 found.setdefault(operator.removeprefix("aten."), path)
         if not found:
             raise UsageError(
-                f"suite={self.name}: {root} has no *.parquet and no trace *.txt with operators. "
-                "Download the data set that the suite's README names, and give its folder."
+                f"suite={self.name}: no *.parquet and no trace *.txt of {root} has operators. "
+                f"{self._remedy} and give its folder."
             )
         return dict(sorted(found.items()))
 

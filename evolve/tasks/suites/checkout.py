@@ -9,32 +9,28 @@ from evolve.tasks.files import read_text
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
-def folder_of(
-    suite: str, variable: str, repository: str, checkout: Path | None, *places: str
-) -> Path:
+def folder_of(suite: str, variable: str, remedy: str, checkout: Path | None, *places: str) -> Path:
     """The checkout's folder: the given one, or that of the environment variable.
 
     Args:
         suite: its name, for messages.
         variable: environment variable with the folder.
-        repository: address to clone from, for messages.
+        remedy: how to get it, as the start of a sentence.
         checkout: the folder; None takes it from the variable.
-        places: paths of which one has to be there.
+        places: paths, or patterns of them, of which one has to be there.
 
     Raises:
         UsageError: none is named, or it is no checkout of the suite.
     """
+    remedy = f"{remedy} and set {variable} to its folder, or give path="
     chosen = checkout or os.environ.get(variable)
     if not chosen:
-        raise UsageError(
-            f"suite={suite}: no checkout is named. Run `git clone {repository}` and set {variable} "
-            "to its folder, or give path="
-        )
+        raise UsageError(f"suite={suite}: no checkout is named. {remedy}")
     root = Path(chosen).expanduser()
-    if not any((root / place).exists() for place in places):
+    if not any(any(root.glob(place)) for place in places):
         raise UsageError(
-            f"suite={suite}: {root} has no {' or '.join(places)}. Set {variable} to a checkout of "
-            f"{repository}; in other commits they may be elsewhere."
+            f"suite={suite}: {root} has no {' or '.join(places)}; in other commits they may be "
+            f"elsewhere. {remedy}"
         )
     return root
 

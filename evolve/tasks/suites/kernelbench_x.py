@@ -53,7 +53,7 @@ class KernelBenchX:
     def _root(self, checkout: Path | None) -> Path:
         repository = "https://github.com/BonnieW05/KernelBenchX"
         place = "data/kernelbenchx_v1.json"
-        return folder_of(self.name, self.variable, repository, checkout, place)
+        return folder_of(self.name, self.variable, f"Run `git clone {repository}`", checkout, place)
 
     def _catalogue(self, checkout: Path | None) -> dict[str, dict[str, Any]]:
         """Its entries by label: `Category/name`."""

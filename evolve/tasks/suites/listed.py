@@ -40,7 +40,11 @@ class ListedSuite:
         return self._task(label, found[label])
 
     def _root(self, checkout: Path | None) -> Path:
-        return folder_of(self.name, self.variable, self._repository, checkout, *self._places)
+        return folder_of(self.name, self.variable, self._remedy, checkout, *self._places)
+
+    @property
+    def _remedy(self) -> str:
+        return f"Run `git clone {self._repository}`"
 
     def _found(self, root: Path) -> dict[str, Path]:
         """The path of each task by its label, in the suite's order."""

@@ -199,7 +199,9 @@ class _TritonBench:
 
     def _root(self, checkout: Path | None) -> Path:
         place = f"data/TritonBench_{self._channel}_v1"
-        return folder_of(self.name, self.variable, self._repository, checkout, place)
+        return folder_of(
+            self.name, self.variable, f"Run `git clone {self._repository}`", checkout, place
+        )
 
     def _benchmark(self, label: str, checkout: Path | None) -> str:
         folder = f"performance_metrics/perf_{self._channel}/golden_metrics"

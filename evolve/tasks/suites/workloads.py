@@ -59,7 +59,9 @@ class _Workloads:
         )
 
     def _root(self, checkout: Path | None) -> Path:
-        return folder_of(self.name, self.variable, self._repository, checkout, *self._places)
+        return folder_of(
+            self.name, self.variable, f"Run `git clone {self._repository}`", checkout, *self._places
+        )
 
     def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
         """By label, the files of a definition and of its workloads."""
