@@ -415,6 +415,7 @@ def test_the_data_set_itself_is_read_without_its_synthetic_calls(tmp_path: Path)
         "is_synthetic": [False, True, False],
     }
     parquet.write_table(arrow.table(rows), tmp_path / "problems.parquet")
+    parquet.write_table(arrow.table({"model": ["a"]}), tmp_path / "a_file_of_models.parquet")
     (case,) = cases_of("backendbench:neg.default", tmp_path).values()
     assert verdicts(case, lambda args, _: -args[0]) == (Status.CORRECT, True)
 

@@ -1,6 +1,7 @@
 """BackendBench (Meta, 2025): operators of PyTorch with the arguments that models call them with.
 
-Its repository has no data: `path` is the folder of the data set's `*.parquet`, or of traces, `*.txt`.
+Its repository has no data: `path` is the folder of the data set's `*.parquet`, or of traces,
+`*.txt`.
 """
 
 import re
@@ -18,6 +19,7 @@ MOST_CALLS = 24  # of an operator, spread over those that differ
 _INDICES = ("embedding", "gather", "index", "nll_loss", "put", "scatter", "take")
 _OPERATOR = re.compile(r"Operator: (.*)")
 _CALL = re.compile(r"cnt: ([1-9]\d*), (.*)")  # none of count 0: these are synthetic
+_COLUMNS = ("op_name", "args", "is_synthetic")
 _RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
 
 
@@ -106,10 +108,10 @@ def _rows(path: Path) -> Iterator[tuple[str, str]]:
     require_fetched(path)
     with needing(str(path), "data", ("pyarrow",)):
         import pyarrow.parquet as parquet
-    columns: dict[str, Sequence[Any]] = parquet.read_table(
-        path, columns=["op_name", "args", "is_synthetic"]
-    ).to_pydict()
-    rows = zip(columns["op_name"], columns["args"], columns["is_synthetic"], strict=True)
+    if not {*_COLUMNS} <= {*parquet.read_schema(path).names}:
+        return iter(())  # the data set has files of other forms too
+    columns: dict[str, Sequence[Any]] = parquet.read_table(path, columns=[*_COLUMNS]).to_pydict()
+    rows = zip(*(columns[name] for name in _COLUMNS), strict=True)
     return ((str(name), str(text)) for name, text, is_synthetic in rows if not is_synthetic)
 
 
