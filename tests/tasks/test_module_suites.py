@@ -458,6 +458,24 @@ def test_what_is_no_task_is_named_with_the_reason(root: Path, spec: str):
         find_task(spec, checkout=root)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\nsize 9\n", "^[^(]* is a pointer of Git LFS"),
+        ("{", r"shapes\.json is no JSON \("),
+    ],
+)
+def test_data_that_cannot_be_read_are_named_with_the_one_reason(
+    root: Path, tmp_path: Path, text: str, said: str
+):
+    operator = tmp_path / "data" / "rms_norm"
+    for name in ("reference.py", "input.py"):
+        write(operator / name, (root / "data" / "rms_norm" / name).read_text())
+    write(operator / "shapes.json", text)
+    with pytest.raises(UsageError, match=said):
+        find_task("atrex:rms_norm", checkout=tmp_path)
+
+
 SUITES = ("multikernelbench", "kernelbench_hard", "atrex", "robust_kbench", "gpu_mode")
 
 

@@ -4,6 +4,7 @@ Its repository has no data: `path` is the folder of the data set's `*.parquet`, 
 `*.txt`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -123,10 +124,5 @@ def _spread(texts: Sequence[str]) -> Sequence[str]:
 
 def _elements(text: str) -> float:
     """Of all tensors of a call, as far as the text says."""
-    total = 0.0
-    for shape in re.findall(r"T\(\[([\d, ]*)\]", text):
-        count = 1.0
-        for size in filter(None, shape.split(",")):
-            count *= int(size)
-        total += count
-    return total
+    shapes = re.findall(r"T\(\[([\d, ]*)\]", text)
+    return float(sum(math.prod(map(int, filter(None, s.split(",")))) for s in shapes))

@@ -1,7 +1,11 @@
 """A user's checkout of a suite: its folder, its commit, and files that are not really there."""
 
+import json
+import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.tasks.files import read_text
@@ -43,6 +47,39 @@ def read_data(path: Path) -> str:
     """
     require_fetched(path)
     return read_text(path)
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file of a checkout.
+
+    Raises:
+        UsageError: it cannot be read, or is no JSON.
+    """
+    text = read_data(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON ({error}).") from error
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file of a checkout.
+
+    Raises:
+        UsageError: it cannot be read, or is no YAML.
+    """
+    import yaml  # brought by OmegaConf; imported here to keep `import evolve` cheap
+
+    text = read_data(path)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{path} is no YAML ({error}).") from error
+
+
+def product(values: Iterable[Any]) -> float:
+    """Of the positive numbers among the values: how large a shape is."""
+    return math.prod((one for one in values if isinstance(one, int | float) and one > 0), start=1.0)
 
 
 def require_fetched(path: Path) -> None:

@@ -1,13 +1,12 @@
 """KernelBench-X (2026) from a user's checkout: the form of TritonBench, with a catalogue."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
-from evolve.tasks.suites.checkout import folder_of, read_data
+from evolve.tasks.suites.checkout import folder_of, read_data, read_json
 from evolve.tasks.suites.tritonbench import Parts, entry_of, imported, split, task_of
 
 _METRICS = ("cosine_sim", "l1_relative", "rmse")
@@ -59,9 +58,9 @@ class KernelBenchX:
         """Its entries by label: `Category/name`."""
         path = self._root(checkout) / "data" / "kernelbenchx_v1.json"
         try:
-            entries = json.loads(read_data(path))
+            entries = read_json(path)
             return {str(one["file"]).removesuffix(".py"): one for one in entries}
-        except (ValueError, TypeError, KeyError) as error:
+        except (TypeError, KeyError) as error:
             raise UsageError(f"{path} is no JSON list of problems ({error!r}).") from error
 
 

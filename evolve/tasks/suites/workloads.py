@@ -1,6 +1,5 @@
 """flashinfer-bench and SOL-ExecBench: a definition, its workloads and their data, all in JSON."""
 
-import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
-from evolve.tasks.beside import MOST_BYTES
+from evolve.tasks.beside import MOST_BYTES, encoded
 from evolve.tasks.functions import NO_STATE, model_text
-from evolve.tasks.suites.checkout import folder_of, read_data, require_fetched
+from evolve.tasks.suites.checkout import folder_of, read_data, read_json, require_fetched
 from evolve.tasks.suites.listed import timed_cases
 
 _ENTRY = "run"
@@ -55,7 +54,7 @@ class _Workloads:
             _source(definition, next(iter(chosen))),
             category=str(definition.get("op_type") or ""),
             cases=tuple(_cases(chosen)),
-            files={name: base64.b64encode(data).decode() for name, data in files.items()},
+            files=encoded(files),
         )
 
     def _root(self, checkout: Path | None) -> Path:
@@ -116,10 +115,7 @@ class SolExecBench(_Workloads):
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        definition = json.loads(read_data(path))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON ({error}).") from error
+    definition = read_json(path)
     if not isinstance(definition, dict):
         raise UsageError(f"{path} is no JSON object.")
     beside = path.with_name("reference.py")
