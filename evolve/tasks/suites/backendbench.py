@@ -86,7 +86,7 @@ class BackendBench(ListedSuite):
         workloads = {name: ({"CALL": name}, _elements(text)) for name, text in calls.items()}
         return TaskText("\n".join(source), cases=tuple(timed_cases(workloads)))
 
-    def _level(self, label: str) -> str:
+    def _level(self, label: str, path: Path) -> str:
         return ""
 
 

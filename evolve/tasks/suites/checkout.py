@@ -13,30 +13,40 @@ from evolve.tasks.files import read_text
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
-def folder_of(suite: str, variable: str, remedy: str, checkout: Path | None, *places: str) -> Path:
-    """The checkout's folder: the given one, or that of the environment variable.
+class CheckoutSuite:
+    """A suite that is read from a user's checkout of a repository.
 
-    Args:
-        suite: its name, for messages.
-        variable: environment variable with the folder.
-        remedy: how to get it, as the start of a sentence.
-        checkout: the folder; None takes it from the variable.
-        places: paths, or patterns of them, of which one has to be there.
-
-    Raises:
-        UsageError: none is named, or it is no checkout of the suite.
+    `_places` are paths, or patterns of them, of which a checkout has one.
     """
-    remedy = f"{remedy} and set {variable} to its folder, or give path="
-    chosen = checkout or os.environ.get(variable)
-    if not chosen:
-        raise UsageError(f"suite={suite}: no checkout is named. {remedy}")
-    root = Path(chosen).expanduser()
-    if not any(any(root.glob(place)) for place in places):
-        raise UsageError(
-            f"suite={suite}: {root} has no {' or '.join(places)}; in other commits they may be "
-            f"elsewhere. {remedy}"
-        )
-    return root
+
+    name: str
+    variable: str
+    levels: tuple[str, ...] = ()
+    _repository: str
+    _places: tuple[str, ...]
+
+    @property
+    def _remedy(self) -> str:
+        """How to get it, as the start of a sentence."""
+        return f"Run `git clone {self._repository}`"
+
+    def _root(self, checkout: Path | None) -> Path:
+        """The checkout's folder: the given one, or that of the environment variable.
+
+        Raises:
+            UsageError: none is named, or it is no checkout of the suite.
+        """
+        remedy = f"{self._remedy} and set {self.variable} to its folder, or give path="
+        chosen = checkout or os.environ.get(self.variable)
+        if not chosen:
+            raise UsageError(f"suite={self.name}: no checkout is named. {remedy}")
+        root = Path(chosen).expanduser()
+        if not any(any(root.glob(place)) for place in self._places):
+            raise UsageError(
+                f"suite={self.name}: {root} has no {' or '.join(self._places)}; in other commits "
+                f"they may be elsewhere. {remedy}"
+            )
+        return root
 
 
 def read_data(path: Path) -> str:

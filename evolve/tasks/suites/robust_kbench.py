@@ -36,7 +36,7 @@ class RobustKBench(ListedSuite):
         named = [(f"{path.parents[1].name}/{path.parent.name}", path) for path in ports]
         return dict([*sorted(own), *sorted(named, key=lambda one: _order(one[0]))])
 
-    def _level(self, label: str) -> str:
+    def _level(self, label: str, path: Path) -> str:
         first, _, last = label.partition("/")
         return last if last == _BACKWARD else first if last else _FORWARD
 
@@ -78,7 +78,7 @@ class RobustKBench(ListedSuite):
             Case(name=name, constants={"SETTING": name}, timed=name.startswith("single"))
             for name in settings
         ]
-        return TaskText("\n".join(source), category=self._level(label), cases=tuple(cases))
+        return TaskText("\n".join(source), category=self._level(label, path), cases=tuple(cases))
 
 
 _GRADIENT = [

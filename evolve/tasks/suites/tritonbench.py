@@ -16,7 +16,7 @@ from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
 from evolve.tasks.beside import encoded
 from evolve.tasks.functions import NO_STATE, model_text, seed_of
-from evolve.tasks.suites.checkout import folder_of, read_data, read_json
+from evolve.tasks.suites.checkout import CheckoutSuite, read_data, read_json
 from evolve.tasks.suites.listed import defined
 
 _DIVIDER = re.compile(r"^#{146}[ \t]*$", re.MULTILINE)
@@ -156,12 +156,10 @@ def imported(tests: str, folder: Path) -> dict[str, str]:
     return found
 
 
-class _TritonBench:
+class _TritonBench(CheckoutSuite):
     """One of the two channels."""
 
-    name: str
     variable = "TRITONBENCH_PATH"
-    levels: tuple[str, ...] = ()
     _channel: str
     _licence: str
     _repository = "https://github.com/thunlp/TritonBench"
@@ -198,12 +196,6 @@ class _TritonBench:
     def _folder(self, checkout: Path | None) -> Path:
         return self._root(checkout) / "data" / f"TritonBench_{self._channel}_v1"
 
-    def _root(self, checkout: Path | None) -> Path:
-        place = f"data/TritonBench_{self._channel}_v1"
-        return folder_of(
-            self.name, self.variable, f"Run `git clone {self._repository}`", checkout, place
-        )
-
     def _benchmark(self, label: str, checkout: Path | None) -> str:
         folder = f"performance_metrics/perf_{self._channel}/golden_metrics"
         path = self._root(checkout) / folder / f"{label}_perf.py"
@@ -235,6 +227,7 @@ class TritonBenchT(_TritonBench):
 
     name = "tritonbench_t"
     _channel = "T"
+    _places = ("data/TritonBench_T_v1",)
     _licence = "Apache-2.0"
 
 
@@ -246,6 +239,7 @@ class TritonBenchG(_TritonBench):
 
     name = "tritonbench_g"
     _channel = "G"
+    _places = ("data/TritonBench_G_v1",)
     _licence = "LicenseRef-TritonBench-G"
 
     def _seeds(self, reference: str, entry: str) -> tuple[str, ...]:
