@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve import __version__
 from evolve.report.comparison.compare import STYLES
-from evolve.report.run.html import TEMPLATES, page_environment, trusted
+from evolve.report.run.html import page_environment, styles
 from evolve.report.suite.chart import suite_charts
 from evolve.report.suite.figures import (
     COLUMNS,
@@ -262,14 +262,13 @@ def native_header(suite: str) -> tuple[str, ...]:
 def render_suite(name: str, suite: str, results: Sequence[TaskResult]) -> str:
     """The page as HTML text."""
     baselines = baselines_of(results)
-    styles = "".join((TEMPLATES / each).read_text(encoding="utf-8") for each in STYLES)
     begun = [result for result in results if result.run is not None]
     return (
         page_environment()
         .get_template("suite.html.j2")
         .render(
             version=__version__,
-            style=trusted(styles),
+            style=styles(*STYLES),
             name=name,
             device=next(iter(_devices(results)), "nothing yet"),
             ended=sum(result.ended for result in results),
