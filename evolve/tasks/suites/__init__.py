@@ -29,20 +29,23 @@ from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
 _OWN: dict[str, Callable[[], Suite]] = {
-    "agent_kernel_arena": AgentKernelArena,
-    "atrex": Atrex,
-    "backendbench": BackendBench,
-    "flashinfer_bench": FlashinferBench,
-    "gpu_mode": GpuMode,
-    "kernelbench": KernelBench,
-    "kernelbench_hard": KernelBenchHard,
-    "kernelbench_x": KernelBenchX,
-    "multikernelbench": MultiKernelBench,
-    "robust_kbench": RobustKBench,
-    "shipped": Shipped,
-    "sol_execbench": SolExecBench,
-    "tritonbench_g": TritonBenchG,
-    "tritonbench_t": TritonBenchT,
+    suite.name: suite
+    for suite in (
+        AgentKernelArena,
+        Atrex,
+        BackendBench,
+        FlashinferBench,
+        GpuMode,
+        KernelBench,
+        KernelBenchHard,
+        KernelBenchX,
+        MultiKernelBench,
+        RobustKBench,
+        Shipped,
+        SolExecBench,
+        TritonBenchG,
+        TritonBenchT,
+    )
 }
 
 
