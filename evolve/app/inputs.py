@@ -11,7 +11,7 @@ from evolve.app.cluster import cluster_of
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
 from evolve.app.database import location_of, open_store
-from evolve.app.device import kind_of, require_installed, require_language
+from evolve.app.device import kind_of, require_language, require_runnable
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
@@ -62,7 +62,7 @@ def with_seeds(task: Task, config: Mapping[str, Any], *, by_hand: bool = False) 
     device = config["device"]
     if cluster_of(config) == "none" and device["kind"] != "replay":
         for path, source in zip(config["initial"], initial, strict=True):
-            require_installed(source, f"initial {path}", kind, device["python"])
+            require_runnable(source, f"initial {path}", kind, device["python"])
     warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     task = replace(task, seeds=seeds)

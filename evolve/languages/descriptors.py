@@ -9,6 +9,7 @@ import ast
 import re
 
 from evolve.core.source import cpptext
+from evolve.languages.syntax import parsed
 
 DESCRIPTOR_VERSION = 2
 
@@ -80,11 +81,7 @@ def describe_cuda(source: str) -> dict[str, float | str]:
 
 def _cpp_of(source: str) -> str:
     """The C++ in a module's string constants."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    strings = (node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant))
     return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 

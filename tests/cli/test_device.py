@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from evolve.app import device
-from evolve.app.device import as_judged, kind_here, kind_of, require_installed
+from evolve.app.device import as_judged, kind_here, kind_of, require_runnable
 from evolve.app.finding import MISSING, NOTE, OK
 from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
 from evolve.app.inputs import load_task
@@ -300,13 +300,13 @@ def test_a_language_that_does_not_fit_the_machine_is_named_with_the_remedy(
     interpreter, source, facts, words
 ):
     with pytest.raises(UsageError, match=rf"^mine is in {words}") as caught:
-        require_installed(source, "mine", "cuda", interpreter(facts))
+        require_runnable(source, "mine", "cuda", interpreter(facts))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("source", [HOPPER, NVRTC], ids=["gluon", "nvrtc"])
 def test_a_language_that_fits_the_machine_is_let_through(interpreter, source):
-    require_installed(source, "mine", "cuda", interpreter(HEALTHY))
+    require_runnable(source, "mine", "cuda", interpreter(HEALTHY))
 
 
 def test_a_package_is_missing_too_old_or_there():

@@ -463,6 +463,7 @@ def test_what_is_no_task_is_named_with_the_reason(root: Path, spec: str):
     [
         ("version https://git-lfs.github.com/spec/v1\nsize 9\n", "^[^(]* is a pointer of Git LFS"),
         ("{", r"shapes\.json is no JSON \("),
+        ('{"a": 3}', r"shape a is no object"),
     ],
 )
 def test_data_that_cannot_be_read_are_named_with_the_one_reason(

@@ -69,6 +69,8 @@ def _shapes(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(shapes, dict) or not shapes:
         raise UsageError(f"{path} has no shapes by name.")
     for name, shape in shapes.items():
+        if not isinstance(shape, dict):
+            raise UsageError(f"{path}: shape {name} is no object.")
         parts = [shape.get(part) for part in ("input_kwargs", "init_kwargs")]
         if not all(isinstance(part, dict | None) for part in parts):
             raise UsageError(f"{path}: shape {name} has no arguments by name.")

@@ -7,6 +7,7 @@ Its repository has no data: `path` is the folder of the data set's `*.parquet`, 
 import math
 import re
 from collections.abc import Iterator, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class BackendBench(ListedSuite):
                 f"task {self.name}:{label}: its integers are indices, and the data set does not "
                 "say of what range."
             )
-        if not all(part.isidentifier() for part in label.split(".")):
+        if not all(part.isidentifier() and not iskeyword(part) for part in label.split(".")):
             raise UsageError(f"{path}: {label!r} is no name of an operator.")
         texts = _spread(
             sorted({t for op, t in _calls(path) if op == f"aten.{label}"}, key=_elements)
@@ -125,4 +126,4 @@ def _spread(texts: Sequence[str]) -> Sequence[str]:
 def _elements(text: str) -> float:
     """Of all tensors of a call, as far as the text says."""
     shapes = re.findall(r"T\(\[([\d, ]*)\]", text)
-    return float(sum(math.prod(map(int, filter(None, s.split(",")))) for s in shapes))
+    return float(sum(math.prod(map(int, re.findall(r"\d{1,18}", s))) for s in shapes))

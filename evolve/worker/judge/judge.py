@@ -42,7 +42,7 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit, conditions_of
-from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter, unfit
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.reference_cost import reference_cost
@@ -56,6 +56,7 @@ from evolve.worker.judge.stages import (
     smoke,
 )
 from evolve.worker.judge.success_feedback import success_feedback
+from evolve.worker.judge.unfit import unfit
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import RunnerProcess
