@@ -25,7 +25,7 @@ from evolve.core.devices import device_kind_of
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
 from evolve.core.protocols import Attempt, Context, Declined
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 from evolve.languages.registry import default_languages, find_language, languages, timed_on
 from evolve.languages.torch import TORCH
 from operators.base import Base, Instance
