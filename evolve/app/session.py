@@ -7,6 +7,7 @@ from typing import Any
 
 from evolve.app import components
 from evolve.app.config.diff import KEPT
+from evolve.app.config.submission import is_restarted
 from evolve.app.frontend import Frontend
 from evolve.app.models import WHY_IDLE, idle_limits
 from evolve.app.team import quotas
@@ -70,6 +71,7 @@ async def search(
         stop_file=Path(stop_file) if stop_file else None,
         began=began,
         late_s=late_s,
+        restarted=is_restarted(),
         free_judge=evaluator.abandon if isinstance(evaluator, PooledEvaluator) else _nothing,
     )
     display.follow(partial(under_way, pipeline, evaluator))

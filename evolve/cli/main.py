@@ -47,7 +47,7 @@ GROUPS = {
         "compare": "several searches with equal budgets, or stored runs, side by side",
         "show": "one run, or one of its steps (RUN:SEQ)",
         "report": "write a run's offline HTML report, or that of suites (--suites)",
-        "ui": "follow the runs of a database on a page, and steer them",
+        "ui": "follow the runs of a database on a page, and steer them (--steer)",
         "cost": "costs of runs, in USD, tokens and device seconds",
         "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
     },

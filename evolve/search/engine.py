@@ -14,7 +14,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import INJECTED, OPPONENT
+from evolve.core.lineage import OPPONENT
 from evolve.core.measurement import Ratio, missed_target
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
@@ -200,14 +200,14 @@ class Search:
         """From the next step on an event holds, and another configuration of the run with it.
 
         Returns:
-            The ticket of the event's program, if it has one. A crash before it is recorded that the
-            event was taken offers the program again, which is a duplicate then.
+            The ticket of the event's program, if it has one.
         """
-        number = self._sequence
-        ticket = None
+        outcome = None
         if event.kind is SteeringKind.PROGRAM:
-            ticket = self.offer(event.value, operator=INJECTED)
-        self.store.take_steering(self.run.id, event, number, config)
+            outcome = self._duplicates.checked(Proposal(program=Program(event.value)))
+        ticket = self.store.take_steering(self.run.id, event, self._sequence, config, outcome)
+        if ticket is not None:
+            self._sequence = ticket.sequence + 1
         if config is not None:
             self.run = replace(self.run, config=config)
         self._proposer.steering = self.steering.after(event)

@@ -1,21 +1,39 @@
 """Requests of people that steer a search: checked, then stored; the search takes them."""
 
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
-from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, SteeringKind
+from evolve.core.run_store.steering import (
+    PARENT_KINDS,
+    SteeringEvent,
+    SteeringKind,
+    repeatable,
+    steered,
+)
 from evolve.search.termination import raised
 
 MAX_NOTE = 4000  # characters
 MAX_SOURCE = 200_000  # characters
 MAX_EVENTS = 1000  # of one run
 
-_WAITS = (SteeringKind.PAUSE, SteeringKind.CONTINUE)
+LIMITS_AT_START = "limits_at_start"
+"""The part of a run's configuration that holds `termination` as it was before people raised it."""
 
 
-def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringEvent:
+def limits_at_start(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits of `termination.*` that a replay begins with: it repeats what raised them."""
+    found: Mapping[str, Any] = config.get(LIMITS_AT_START) or config.get("termination") or {}
+    return found
+
+
+def steer(
+    store: RunStore, run: RunRow, kind: str, value: str = "", *, via: str = ""
+) -> SteeringEvent:
     """Store a change of a running search.
 
     Args:
@@ -24,6 +42,7 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
         kind: a `SteeringKind`.
         value: for `pin`, `ban` and `release` the number of the step that made the program, else
             what the kind says.
+        via: by what it came, if not from a command of this process's user.
 
     Raises:
         UsageError: the run is not under way, or the request cannot be meant.
@@ -35,9 +54,11 @@ def steer(store: RunStore, run: RunRow, kind: str, value: str = "") -> SteeringE
             f"run {run.name!r} is {run.state}{f': {run.reason}' if run.reason else ''}; only a "
             f"running search can be steered: `evolve resume {shlex.quote(run.name)}` continues it"
         )
-    if store.steering_counts(run.id)[0] >= MAX_EVENTS:
+    may_always = kind in (SteeringKind.CONTINUE, SteeringKind.END)  # else it could never end
+    if store.steering_counts(run.id)[0] >= MAX_EVENTS and not may_always:
         raise UsageError(f"run {run.name!r} was steered {MAX_EVENTS} times, which is the most")
-    return store.steer(run.id, SteeringKind(kind), _checked(store, run, SteeringKind(kind), value))
+    checked = _checked(store, run, SteeringKind(kind), value)
+    return store.steer(run.id, SteeringKind(kind), checked, via=via)
 
 
 def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> str:
@@ -55,7 +76,18 @@ def _checked(store: RunStore, run: RunRow, kind: SteeringKind, value: str) -> st
         return _program(store, run, kind, value)
     if value:
         raise UsageError(f"{kind} takes no value, got {value[:40]!r}")
+    _refuse_again(store, run, kind)
     return ""
+
+
+def _refuse_again(store: RunStore, run: RunRow, kind: SteeringKind) -> None:
+    """Raise UsageError if the run is or will be in this state by what was asked for already."""
+    state = steered(replace(event, sequence=0) for event in store.steering(run.id)).state
+    if state is kind:
+        said = {SteeringKind.PAUSE: "is paused", SteeringKind.END: "is to end"}
+        raise UsageError(
+            f"run {run.name!r} {said.get(kind, 'is not paused')} already; nothing is stored"
+        )
 
 
 def _within(text: str, most: int, what: str) -> str:
@@ -84,6 +116,5 @@ def _program(store: RunStore, run: RunRow, kind: SteeringKind, step: str) -> str
 
 def repeat(store: RunStore, run: int, recorded: int) -> None:
     """Let a new run take the events of a recorded one at the same steps; it does not wait."""
-    for event in store.steering(recorded):
-        if event.sequence is not None and event.kind not in _WAITS:
-            store.steer(run, event.kind, event.value, due=event.sequence)
+    for event in repeatable(store.steering(recorded)):
+        store.steer(run, event.kind, event.value, due=event.sequence or 0)

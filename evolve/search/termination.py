@@ -263,8 +263,9 @@ class Raisable(Rule):
 
     def raise_limit(self, added: str) -> None:
         """Add an amount to a limit, as `evaluations=100` or `wall_time=30m`."""
-        self.limits.update(raised(self.limits, added))
-        self._rule = self._make(self.limits)
+        limits = raised(self.limits, added)
+        self._rule = self._make(self.limits | limits)
+        self.limits.update(limits)
 
     def used(self, progress: Progress) -> float:
         return self._rule.used(progress)
@@ -284,6 +285,9 @@ BUDGETS = ("evaluations", "proposals", "tokens", "usd", "wall_time", "device_tim
 
 MOST_ADDED = 100
 """How many times a limit may be added to it at once."""
+
+MOST_SECONDS, MOST = 1e9, 1e15
+"""What a raised limit may be, in seconds and in all else."""
 
 
 def raised(limits: Mapping[str, Any], added: str) -> dict[str, Any]:
@@ -306,6 +310,12 @@ def raised(limits: Mapping[str, Any], added: str) -> dict[str, Any]:
         raise UsageError(
             f"budget {added!r}: the amount must be above zero and at most {MOST_ADDED} times the "
             f"limit, termination.{name}={limits[name]}"
+        )
+    most = MOST_SECONDS if in_seconds else MOST
+    if old + more > most:
+        raise UsageError(
+            f"budget {added!r}: a raised limit may be at most {most:.0e}, and this is "
+            f"termination.{name}={str(limits[name])[:40]}; add less"
         )
     return {name: format_duration(old + more) if in_seconds else old + more}
 

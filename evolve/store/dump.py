@@ -10,7 +10,7 @@ from evolve.core.digest import canonical_json
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import Elite, Offer
 from evolve.core.records import Ticket
-from evolve.core.run_store.steering import SteeringKind
+from evolve.core.run_store.steering import repeatable
 from evolve.languages.registry import detect_language
 from evolve.store.database.backend import Database
 from evolve.store.database.schema import instance, ticket
@@ -19,7 +19,6 @@ from evolve.store.tables import archive, lineage, requests, runs, steering, stor
 _PAGE = 200
 _NOT_REPEATABLE = ("durations_s", "device_time_s", "samples", "environment")
 _REPLY_NOT_REPEATABLE = ("latency_s", "attempts", "error")
-_WAITS = (SteeringKind.PAUSE, SteeringKind.CONTINUE)  # a replay does not wait
 _COUNTERS = (
     *("proposals", "tunings", "evaluations", "screens", "evaluations_at_best"),
     *("calls", "tokens", "usd"),
@@ -176,13 +175,11 @@ def _offer(told: tuple[Elite, Offer] | None) -> dict[str, Any] | None:
 
 def _steering(connection: Connection, run_id: int, canonical: bool) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
-    for event in steering.events(connection, run_id):
+    events = steering.events(connection, run_id)
+    for event in repeatable(events) if canonical else events:
         line: dict[str, Any] = {"kind": "steering", "change": event.kind.value}
         line |= {"value": event.value, "sequence": event.sequence}
-        if not canonical:
-            lines.append(line | {"time": event.time, "user": event.user})
-        elif event.sequence is not None and event.kind not in _WAITS:
-            lines.append(line)
+        lines.append(line if canonical else line | {"time": event.time, "user": event.user})
     return lines
 
 

@@ -87,9 +87,9 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         self._database.write(runs.reconfigure, run, self._owner, config)
 
     def steer(
-        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0, via: str = ""
     ) -> SteeringEvent:
-        return self._database.write(steering.add, run, kind, value, due)
+        return self._database.write(steering.add, run, kind, value, due, via)
 
     def take_steering(
         self,
@@ -97,8 +97,10 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         event: SteeringEvent,
         sequence: int,
         config: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._database.write(steering.take, run, self._owner, event, sequence, config)
+        outcome: Proposal | Failed | None = None,
+    ) -> Ticket | None:
+        taken = (run, self._owner, event, sequence, config, outcome)
+        return self._database.write(steering.take, *taken)
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
         self._database.write(runs.record_audit, run, self._owner, findings)

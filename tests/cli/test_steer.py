@@ -25,6 +25,8 @@ def test_a_change_is_stored(filled: Filling, tmp_path: Path, capsys) -> None:
     first, second = filled.store.steering(filled.run.id)
     assert (first.kind, first.value) == ("budget", "evaluations=50")
     assert second.value == mine.read_text()
+    log = [(entry.action, entry.detail) for entry in filled.store.audit_log(2, "demo")]
+    assert log == [("steered", "budget evaluations=50"), ("steered", "program of 1 lines")]
 
 
 @pytest.mark.parametrize(

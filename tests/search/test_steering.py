@@ -7,9 +7,14 @@
 """
 
 import asyncio
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from evolve.core.errors import UsageError
 from evolve.core.lineage import INJECTED, VERIFY
@@ -17,10 +22,12 @@ from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Proposal
 from evolve.core.run_store.steering import SteeringKind, steered
 from evolve.evaluation import ReplayEvaluator
-from evolve.search.execution.pipeline import Outcome, Pipeline
+from evolve.report.run.facts import gather
+from evolve.report.run.reproduce import commands
+from evolve.search.execution.pipeline import MAX_FAILURES, Outcome, Pipeline
 from evolve.search.schedule import Scheduled
-from evolve.search.steering import MAX_NOTE, repeat, steer
-from evolve.search.termination import Raisable, from_config
+from evolve.search.steering import MAX_EVENTS, MAX_NOTE, limits_at_start, repeat, steer
+from evolve.search.termination import Raisable, Rule, from_config
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from evolve.trajectories.flat import flat
@@ -65,7 +72,7 @@ def searched(
     """A session of the run; `told` is called after each verdict, with their number."""
     count = 0
     judge = parts.pop("judge", None) or SyntheticEvaluator()
-    serial = parts.pop("serial", True)
+    session = {"serial": True, "restarted": parts.pop("restarted", False)}
 
     def listen(_: object) -> None:
         nonlocal count
@@ -75,7 +82,7 @@ def searched(
     async def body() -> Outcome:
         rule = Raisable(limits or {"evaluations": 12}, from_config)
         search = make_search(store, run, **({"operators": steps_of_two_kinds()} | parts))
-        return await Pipeline(search, judge, rule, listeners=[listen], serial=serial).run()
+        return await Pipeline(search, judge, rule, listeners=[listen], **session).run()
 
     return asyncio.run(body())
 
@@ -140,6 +147,29 @@ def test_an_injected_program_is_judged_as_a_step(store: Store, run: RunRow) -> N
     assert store.steering(run.id)[0].sequence == number
 
 
+def test_a_program_is_judged_once_if_a_crash_comes_while_it_is_taken(
+    store: Store, run: RunRow
+) -> None:
+    with closing(sqlite3.connect(store.location)) as broken:
+        broken.execute(
+            "CREATE TRIGGER crash BEFORE INSERT ON steering_taken "
+            "BEGIN SELECT RAISE(ABORT, ''); END"
+        )
+        with pytest.raises(IntegrityError):
+            searched(store, run, by_a_person(store, 3, ("program", MINE)))
+        broken.execute("DROP TRIGGER crash")
+    searched(store, run)
+    (number,) = store.made_by(run.id, INJECTED)
+    assert store.step(run.id, number).status == "correct"
+    assert store.steering(run.id)[0].sequence == number
+
+
+def test_a_program_that_is_injected_again_and_again_ends_no_run(store: Store, run: RunRow) -> None:
+    requests = [("program", MINE)] * (MAX_FAILURES + 2)
+    outcome = searched(store, run, by_a_person(store, 3, *requests))
+    assert outcome.reason == "12 of 12 evaluations used"
+
+
 def test_exported_steps_list_the_changes_before_them(store: Store, run: RunRow) -> None:
     searched(store, run, by_a_person(store, 3, ("pin", "1"), ("note", "wider")))
     taken = store.steering(run.id)[0].sequence
@@ -202,6 +232,26 @@ def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow
     assert store.progress(run.id).wall_time_s < paused_s
 
 
+def test_a_stop_file_ends_a_paused_run(store: Store, run: RunRow, tmp_path: Path) -> None:
+    stop_file = tmp_path / "STOP"
+    store.steer(run.id, SteeringKind.PAUSE, due=3)
+
+    async def body() -> Outcome:
+        search = make_search(store, run, operators=steps_of_two_kinds())
+        rule = Raisable({"evaluations": 8}, from_config)
+        pipeline = Pipeline(search, SyntheticEvaluator(), rule, serial=True, stop_file=stop_file)
+        session = asyncio.create_task(pipeline.run())
+        while not store.steering_counts(run.id)[1]:
+            await asyncio.sleep(0.01)
+        stop_file.touch()
+        return await asyncio.wait_for(session, 20)
+
+    outcome = asyncio.run(body())
+    assert outcome.finished
+    assert outcome.reason == "STOP file found"
+    assert store.made_by(run.id, VERIFY)
+
+
 def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
     limits = {"evaluations": 6, "usd": None}
     config = {"baseline": "eager", "termination": limits}
@@ -211,6 +261,42 @@ def test_a_raised_limit_is_the_limit_of_the_run(store: Store) -> None:
     outcome = searched(store, run, by_a_person(store, 3, *requests), limits=limits)
     assert outcome.reason == "13 of 13 evaluations used"
     assert store.run("demo").config["termination"] == {"evaluations": 13, "usd": None}
+
+
+def test_a_raised_limit_leaves_the_rest_of_the_configuration_as_a_resume_set_it(
+    store: Store,
+) -> None:
+    limits = {"evaluations": 6}
+    config = {"baseline": "eager", "termination": limits, "llm": "old"}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+
+    def told(count: int) -> None:
+        if count == 2:
+            store.reconfigure(run.id, {**config, "llm": "new"})
+        by_a_person(store, 3, ("budget", "evaluations=2"))(count)
+
+    searched(store, run, told, limits=limits)
+    stored = store.run("demo").config
+    assert (stored["llm"], stored["termination"]) == ("new", {"evaluations": 8})
+
+
+def test_a_replay_begins_with_the_limits_that_the_run_began_with(store: Store) -> None:
+    limits = {"evaluations": 6}
+    config = {"baseline": "eager", "termination": limits}
+    run = store.create_run(name="demo", task=synthetic_task(), config=config, seed=7)
+    requests = [("budget", "evaluations=3"), ("budget", "evaluations=2")]
+    outcome = searched(store, run, by_a_person(store, 3, *requests), limits=limits)
+    command = dict(commands(gather(store, "demo")))["Search again"]
+    assert command.endswith(" termination.evaluations=6")
+    began = limits_at_start(store.run("demo").config)
+    config = {"baseline": "eager", "termination": began}
+    again = store.create_run(name="again", task=run.task, config=config, seed=7)
+    repeat(store, again.id, run.id)
+    judge = ReplayEvaluator(store, run.id)
+    assert searched(store, again, judge=judge, limits=dict(began), reuse=False) == outcome
+    assert store.run("again").config == store.run("demo").config
+    dump = list(store.dump(run.id, canonical=True))
+    assert list(store.dump(again.id, canonical=True)) == dump
 
 
 def test_a_limit_that_is_raised_during_the_verification_lets_the_run_go_on(store: Store) -> None:
@@ -249,6 +335,28 @@ def test_a_resumed_run_keeps_its_steering_but_goes_on(store: Store, run: RunRow)
     assert all(store.step(run.id, 0).program not in step.parents for step in later)
 
 
+@pytest.mark.parametrize(("restarted", "reason"), [(True, "ended by "), (False, "12 of 12 ")])
+def test_a_person_who_resumes_a_run_undoes_its_end_but_a_restart_does_not(
+    store: Store, run: RunRow, restarted: bool, reason: str
+) -> None:
+    store.claim(run.id)
+    store.take_steering(run.id, steer(store, run, "end"), 0)
+    store.release(run.id, "interrupted", "stopped by SIGUSR1")
+    outcome = searched(store, store.run("demo"), restarted=restarted)
+    assert outcome.reason.startswith(reason)
+
+
+def test_a_finished_run_goes_on_in_a_restart_too(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("end", "")))
+    outcome = searched(store, store.run("demo"), restarted=True)
+    assert outcome.reason == "12 of 12 evaluations used"
+
+
+def test_an_end_that_no_session_has_taken_holds_in_the_next(store: Store, run: RunRow) -> None:
+    steer(store, run, "end")
+    assert searched(store, run).reason.startswith("ended by ")
+
+
 def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) -> None:
     def told(count: int) -> None:
         by_a_person(store, 3, ("pin", "1"), ("note", "wider"), ("program", MINE))(count)
@@ -262,6 +370,17 @@ def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) 
     dump = list(store.dump(run.id, canonical=True))
     assert list(store.dump(again.id, canonical=True)) == dump
     assert sum('"kind":"steering"' in line for line in dump) == 5
+
+
+def test_a_replay_of_an_ended_and_resumed_run_goes_on_as_it_did(store: Store, run: RunRow) -> None:
+    searched(store, run, by_a_person(store, 3, ("end", "")))
+    resumed = searched(store, store.run("demo"))
+    again = store.create_run(name="again", task=run.task, config=dict(run.config), seed=run.seed)
+    repeat(store, again.id, run.id)
+    judge = ReplayEvaluator(store, run.id)
+    assert searched(store, again, judge=judge, reuse=False) == resumed
+    dump = list(store.dump(run.id, canonical=True))
+    assert list(store.dump(again.id, canonical=True)) == dump
 
 
 @pytest.mark.parametrize(
@@ -292,6 +411,37 @@ def test_what_cannot_be_meant_is_refused(store: Store, kind: str, value: str, sa
     assert store.steering(run.id) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "old", "added"),
+    [
+        ("wall_time", "11000d", "11000d"),
+        ("wall_time", "1" + 300 * "0" + "s", "1" + 302 * "0"),
+        ("tokens", 10**15, "1"),
+        ("tokens", 10**400, "1"),
+        ("usd", 1e308, "1e308"),
+    ],
+)
+def test_a_limit_is_not_raised_beyond_what_can_be_counted(
+    limit: str, old: object, added: str
+) -> None:
+    rule = Raisable({limit: old}, from_config)
+    with pytest.raises(UsageError, match=f"^budget '{limit}=.* add less$"):
+        rule.raise_limit(f"{limit}={added}")
+    assert rule.limits == {limit: old}
+
+
+def test_a_limit_that_the_rule_refuses_stays_as_it_was() -> None:
+    def make(limits: Mapping[str, Any]) -> Rule:
+        if limits["evaluations"] > 10:
+            raise UsageError("too many")
+        return from_config(limits)
+
+    rule = Raisable({"evaluations": 6}, make)
+    with pytest.raises(UsageError, match="too many"):
+        rule.raise_limit("evaluations=5")
+    assert rule.limits == {"evaluations": 6}
+
+
 def test_a_program_that_is_not_known_to_be_correct_cannot_be_pinned(
     store: Store, run: RunRow
 ) -> None:
@@ -299,6 +449,32 @@ def test_a_program_that_is_not_known_to_be_correct_cannot_be_pinned(
     store.propose(ticket, Proposal(program=Program(MINE)))
     with pytest.raises(UsageError, match="not known to be correct"):
         steer(store, run, "pin", "0")
+
+
+def test_a_run_that_was_steered_as_often_as_it_may_be_can_still_be_ended(
+    store: Store, run: RunRow
+) -> None:
+    for _ in range(MAX_EVENTS - 1):
+        store.steer(run.id, SteeringKind.NOTE, "again")
+    steer(store, run, "pause")
+    with pytest.raises(UsageError, match="which is the most"):
+        steer(store, run, "note", "one more")
+    assert steer(store, run, "continue").kind == "continue"
+    assert steer(store, run, "end").kind == "end"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("pause", "is paused"), ("continue", "is not paused"), ("end", "is to end")]
+)
+def test_a_state_that_a_run_has_already_is_refused(
+    store: Store, run: RunRow, kind: str, said: str
+) -> None:
+    if kind != "continue":
+        steer(store, run, kind)
+    held = store.steering(run.id)
+    with pytest.raises(UsageError, match=f"'demo' {said} already"):
+        steer(store, run, kind)
+    assert store.steering(run.id) == held
 
 
 def test_an_event_is_stored_before_it_holds(store: Store, run: RunRow) -> None:

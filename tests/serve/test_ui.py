@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -26,6 +27,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.report.text import TIMES
 from evolve.store import Store
+from evolve.store.database.user import current_user
 from tests.report.filling import TASK, Filling, evaluation, source
 from tests.serve.browsing import BROWSER, Tab, browsing
 from tests.serve.serving import ROOT
@@ -42,6 +44,18 @@ def start(*words: str, token: str = TOKEN) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[str]:
+    server = start(*words, "--port", "0")
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    try:
+        yield line.removeprefix("open ").strip()
+    finally:
+        server.terminate()
+        assert server.wait(20) == 0
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +75,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
 
 @pytest.fixture(scope="module")
 def url(filled: Filling) -> Iterator[str]:
-    server = start(filled.store.location, "--port", "0")
-    assert server.stdout is not None
-    line = server.stdout.readline()
-    try:
-        yield line.removeprefix("open ").strip()
-    finally:
-        server.terminate()
-        assert server.wait(20) == 0
+    with serving(filled.store.location, "--steer") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def read_only_url(filled: Filling) -> Iterator[str]:
+    with serving(filled.store.location) as address:
+        yield address
 
 
 @pytest.fixture
@@ -160,6 +174,27 @@ def test_a_change_is_an_event_of_the_run_and_needs_the_token(
     assert [event["text"] for event in steering["events"]] == [f"note wider {HOSTILE}", "pin"]
     assert [event["program_of"] for event in steering["events"]] == [None, 0]
     assert [event["from"] for event in steering["events"]] == [None, None]
+    assert {event["user"] for event in steering["events"]} == {f"{current_user()} via ui"}
+    noted, pinned = filled.store.audit_log(2, "under way")
+    assert (noted.action, noted.detail) == ("steered", f"note wider {HOSTILE} via ui")
+    assert pinned.detail == f"{pin.json()['stored']} via ui"
+    assert pinned.user == current_user()
+
+
+def test_a_page_changes_nothing_unless_it_was_started_to(
+    read_only_url: str, filled: Filling
+) -> None:
+    filled.store.heartbeat(filled.run.id, 0.1)
+    before = filled.store.steering(filled.run.id)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=read_only_url, headers=headers, timeout=30) as ask:
+        answer = ask.post("api/steer", json={"name": "under way", "kind": "pause"})
+        assert answer.status_code == 403
+        assert "`evolve ui --steer`" in answer.json()["detail"]
+        assert not ask.get("api/run", params={"name": "under way"}).json()["steers"]
+        step = ask.get("api/step", params={"name": "under way", "sequence": 0})
+        assert not step.json()["steers"]
+    assert filled.store.steering(filled.run.id) == before
 
 
 @pytest.mark.parametrize(
@@ -285,6 +320,17 @@ def test_a_person_at_the_page_steers_a_run(tab: Tab, url: str, filled: Filling) 
     assert filled.store.steering(filled.run.id)[-1].kind == "ban"
     assert [each for each in tab.complaints if "400" not in each] == []
     tab.complaints.clear()
+
+
+@pytest.mark.browser
+def test_a_page_that_may_change_nothing_offers_no_change(tab: Tab, read_only_url: str) -> None:
+    for route, text in (("", "best speedup over eager"), ("/step/1", "Step 1 of under way")):
+        tab.open("about:blank")
+        tab.open(f"{read_only_url}#token={TOKEN}/run/under%20way{route}")
+        tab.wait_for_text(text)
+        buttons = "[...document.querySelectorAll('button')].map(each => each.textContent)"
+        assert not re.search("Pin|Ban|Pause|End|Note", str(tab.ask(buttons)))
+    assert tab.complaints == []
 
 
 @pytest.mark.browser

@@ -40,6 +40,11 @@ class Returned:
             return error
 
 
+def is_restarted() -> bool:
+    """Whether this process is of a job that the cluster has started again by itself."""
+    return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+
+
 def launcher_of(words: Sequence[str]) -> str:
     """The launcher that the words name; empty without one.
 

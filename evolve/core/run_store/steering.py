@@ -1,6 +1,6 @@
 """Steering: a person's changes of a search under way, as recorded events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -21,6 +21,10 @@ class SteeringKind(StrEnum):
 
 PARENT_KINDS = (SteeringKind.PIN, SteeringKind.BAN, SteeringKind.RELEASE)
 """Changes of the possible parents."""
+
+
+STATES = (SteeringKind.PAUSE, SteeringKind.CONTINUE, SteeringKind.END)
+"""Changes of which the newest holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,7 @@ class Steering:
         note: quoted by every prompt.
         pinned: programs (digests) that are main parents, in turn.
         banned: programs (digests) that are no parents.
-        state: of `PAUSE`, `CONTINUE` and `END` the newest.
+        state: of `STATES` the newest.
         by: who set `state`.
     """
 
@@ -82,7 +86,7 @@ class Steering:
         kind, value = event.kind, event.value
         if kind is SteeringKind.NOTE:
             return replace(self, note=value)
-        if kind in (SteeringKind.PAUSE, SteeringKind.CONTINUE, SteeringKind.END):
+        if kind in STATES:
             return replace(self, state=kind, by=event.user)
         if kind in PARENT_KINDS:
             return self._with_parent(kind, value)
@@ -96,6 +100,22 @@ class Steering:
         elif kind is SteeringKind.BAN:
             banned |= {program}
         return replace(self, pinned=pinned, banned=banned)
+
+
+def repeatable(events: Iterable[SteeringEvent]) -> Iterator[SteeringEvent]:
+    """The events that a replay repeats: those taken, but for pauses, as it does not wait.
+
+    What continued the run after an end is no pause's: without it the replay would stop there.
+    """
+    ended = False
+    for event in events:
+        if event.sequence is None or event.kind is SteeringKind.PAUSE:
+            continue
+        if event.kind is SteeringKind.CONTINUE and not ended:
+            continue
+        if event.kind in (SteeringKind.END, SteeringKind.CONTINUE):
+            ended = event.kind is SteeringKind.END
+        yield event
 
 
 def steered(events: Iterable[SteeringEvent]) -> Steering:

@@ -68,9 +68,12 @@ class RunWrites(Protocol):
         ...
 
     def steer(
-        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0
+        self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0, via: str = ""
     ) -> SteeringEvent:
-        """Add an event of this process's user; the process that continues the run takes it."""
+        """Add an event of this process's user; the process that continues the run takes it.
+
+        `via` names the way by which it came, if the user may have been another person.
+        """
         ...
 
     def take_steering(
@@ -79,8 +82,13 @@ class RunWrites(Protocol):
         event: SteeringEvent,
         sequence: int,
         config: Mapping[str, Any] | None = None,
-    ) -> None:
-        """An event holds from this step of a claimed run on, and with it another configuration."""
+        outcome: Proposal | Failed | None = None,
+    ) -> Ticket | None:
+        """An event holds from this step of a claimed run on, and with it another configuration.
+
+        Returns:
+            The ticket of the event's program, recorded in the same moment with its `outcome`.
+        """
         ...
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:

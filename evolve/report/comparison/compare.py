@@ -21,6 +21,7 @@ from evolve.report.text import (
     ratio_text,
     write_text,
 )
+from evolve.search.steering import LIMITS_AT_START
 from evolve.store import RunRow
 
 COLUMNS = (
@@ -32,6 +33,7 @@ FEW = 6  # values from which an order statistic covers the median with 95 %
 # Tell no methods apart.
 _OF_ONE_RUN = (
     *("name", "seed", "on_exists", "audit", "reference", "opening", "store", "opponents"),
+    LIMITS_AT_START,
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolve.report.run.facts import RunFacts
+from evolve.search.steering import limits_at_start
 from evolve.store.location import DEFAULT_STORE
 
 MAX_CONFIG_LINES = 400
@@ -54,7 +55,7 @@ def _overrides(facts: RunFacts) -> Iterator[str]:
         yield f"baseline={facts.baseline}"
     if initial := config.get("initial"):
         yield f"initial=[{','.join(map(str, initial))}]"
-    for name, limit in _leaves(config.get("termination"), "termination"):
+    for name, limit in _leaves(limits_at_start(config), "termination"):
         if limit is not None and name != "termination.stop_file":
             yield f"{name}={limit}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
-from evolve.core.lineage import OPPONENT, REMEASURE, VERIFY
+from evolve.core.lineage import INJECTED, OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, Progress, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
 from evolve.search.execution.calls import Answered, Calls
@@ -76,6 +76,7 @@ class Pipeline:
         began: when the time of this session began, on the clock of `time.monotonic`; None: now.
         late_s: how long after a limit on wall time running work may end.
         free_judge: ends the judge's work on evaluations that were cancelled.
+        restarted: whether a cluster continues the run by itself, and no person.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Pipeline:
         began: float | None = None,
         late_s: float = LATE_S,
         free_judge: Callable[[], None] = lambda: None,
+        restarted: bool = False,
     ) -> None:
         self._search = search
         self._termination = termination
@@ -125,7 +127,7 @@ class Pipeline:
             stop_file=stop_file,
             verify=verify,
         )
-        self._steered = Steered(search, termination, say)
+        self._steered = Steered(search, termination, say, restarted=restarted)
         self._owed: set[int] = set()  # by number, the ones that an earlier session left behind
         # Left behind as well, but not to be judged like any proposal: alone, beside rivals.
         self._left: dict[str, list[Ticket]] = {VERIFY: [], OPPONENT: []}
@@ -217,8 +219,7 @@ class Pipeline:
                 await self._verify_champion()
             # A verification may have taken less than was kept back for it, or a person have given
             # more meanwhile.
-            steered = self._steer(self._steered.take)
-            goes_on = steered or bool(kept_back)
+            goes_on = self._steer(self._steered.take) or bool(kept_back)
             goes_on = goes_on and not self._stop.is_set() and not self._limits.over()
         while self._calls.tasks and not self._stop.is_set() and not self._is_late():
             await self._wait()
@@ -277,7 +278,7 @@ class Pipeline:
             if self._has_to_verify():
                 await self._give_up()
                 return reason or self._limits.over()
-            if not self._tasks() and not self._is_paused:
+            if not self._tasks() and (reason or not self._is_paused):
                 if not self._calls.outstanding:
                     return reason or "nothing is left to propose"
                 # The rest waits for an unavailable endpoint, or may not be sent at all.
@@ -333,16 +334,14 @@ class Pipeline:
         """Use all free slots; returns why nothing more is asked for, if a rule says so."""
         self._steer(self._steered.take)
         if self._is_paused:
-            return ""
+            return self._limits.over()
         while True:
             if over := self._start_judging():
                 return over
             if self._may_call():
                 self._calls.send(self._limits.admit)
-            if self._gave_up:
-                return self._gave_up
-            if self._calls.refused and not self._calls.tasks:
-                return self._calls.refused
+            if ended := self._gave_up or ("" if self._calls.tasks else self._calls.refused):
+                return ended
             models = self._wanted()
             if models is None:
                 return ""
@@ -429,6 +428,8 @@ class Pipeline:
         elif ticket.state is TicketState.PROPOSED:
             self._failures[modelled] = 0
             self._proposed.append(ticket)
+        elif ticket.operator == INJECTED:  # a person's, which says nothing of the operators
+            self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")
         else:
             self._failures[modelled] += 1
             self._say(f"fail #{ticket.sequence} {ticket.operator}: {ticket.failure[:150]}")

@@ -1,11 +1,12 @@
 """Takes what people change of a search, between two of its steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from evolve.core.errors import UsageError
 from evolve.core.protocols import TerminationRule
-from evolve.core.run_store.steering import SteeringEvent, SteeringKind
+from evolve.core.run_store.steering import STATES, SteeringEvent, SteeringKind
 from evolve.search.engine import Search
+from evolve.search.steering import LIMITS_AT_START
 from evolve.search.termination import Raisable
 from evolve.store import Ticket
 
@@ -17,19 +18,34 @@ class Steered:
         search: the engine.
         termination: its limits are raised by `SteeringKind.BUDGET`, if they can be.
         say: shows a line to the user.
+        restarted: whether a cluster continues the run by itself, and no person.
     """
 
     def __init__(
-        self, search: Search, termination: TerminationRule, say: Callable[[str], None]
+        self,
+        search: Search,
+        termination: TerminationRule,
+        say: Callable[[str], None],
+        *,
+        restarted: bool = False,
     ) -> None:
         self._search = search
         self._termination = termination
         self._say = say
+        # Of a finished run even a restart can mean only that it is to go on.
+        self._keeps_state = restarted and search.run.state != "finished"
         self.taken = 0  # events of this session
 
     def begin(self) -> list[Ticket]:
-        """As `take`, when a command continues the run: that ends a pause, and an earlier end."""
-        tickets = self.take()
+        """As `take`, when a command continues the run.
+
+        A person who continues it ends a pause or an end that an earlier session took, unless
+        another state has been asked for since.
+        """
+        due = self._search.steering_due()
+        tickets = self._all(due)
+        if self._keeps_state or any(event.kind in STATES for event in due):
+            return tickets
         if self._search.steering.state is not SteeringKind.CONTINUE:
             self._search.store.steer(self._search.run.id, SteeringKind.CONTINUE)
             tickets += self.take()
@@ -37,7 +53,10 @@ class Steered:
 
     def take(self) -> list[Ticket]:
         """Take the events that are due; returns the tickets of programs among them."""
-        taken = [self._take(event) for event in self._search.steering_due()]
+        return self._all(self._search.steering_due())
+
+    def _all(self, events: Iterable[SteeringEvent]) -> list[Ticket]:
+        taken = [self._take(event) for event in events]
         return [ticket for ticket in taken if ticket is not None]
 
     def _take(self, event: SteeringEvent) -> Ticket | None:
@@ -45,9 +64,11 @@ class Steered:
         self._say(f"steered by {event.user}: {event.text}")
         if event.kind is not SteeringKind.BUDGET:
             return self._search.take_steering(event)
-        config = dict(self._search.run.config)
+        run = self._search.run
+        config = dict(self._search.store.run(run.name).config)  # a resume may have changed it
         try:
             if isinstance(self._termination, Raisable):
+                config.setdefault(LIMITS_AT_START, dict(self._termination.limits))
                 self._termination.raise_limit(event.value)
                 config["termination"] = dict(self._termination.limits)
         except UsageError as error:  # the limit has changed since the request

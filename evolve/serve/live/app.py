@@ -41,6 +41,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 MAX_SEQUENCE = 2**62
+READ_ONLY = (
+    "this page only shows runs; start it as `evolve ui --steer` to change them here, "
+    "or change one by `evolve steer`"
+)
 
 T = TypeVar("T")
 Sequence = Annotated[int, Query(ge=-1, le=MAX_SEQUENCE)]
@@ -59,11 +63,14 @@ class Reader:
 
     Args:
         store: to read from.
-        writable: opens the same database for a change; it holds nothing open between changes.
+        writable: opens the same database for a change; it holds nothing open between changes. None
+            if pages may change nothing.
     """
 
     def __init__(
-        self, store: RunStore, writable: Callable[[], AbstractContextManager[RunStore]]
+        self,
+        store: RunStore,
+        writable: Callable[[], AbstractContextManager[RunStore]] | None = None,
     ) -> None:
         self._store = store
         self._writable = writable
@@ -74,12 +81,21 @@ class Reader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, question, self._store)
 
+    @property
+    def steers(self) -> bool:
+        """Whether pages may change runs."""
+        return self._writable is not None
+
     async def steer(self, change: Change) -> SteeringEvent:
-        """Store a change. Raises UsageError if it cannot be meant."""
+        """Store a change. Raises UsageError if it cannot be meant, or none may be made."""
+        writable = self._writable
+        if writable is None:
+            raise UsageError(READ_ONLY)
 
         def stored(_: RunStore) -> SteeringEvent:
-            with self._writable() as store:
-                return steer(store, store.run(change.name), change.kind, change.value)
+            with writable() as store:
+                run = store.run(change.name)
+                return steer(store, run, change.kind, change.value, via="ui")
 
         return await self.read(stored)
 
@@ -120,7 +136,8 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
 
     @app.get("/api/run")
     async def run(name: str) -> Response:
-        return _json(await reader.read(lambda s: records.run_page(s, s.run(name))))
+        page = await reader.read(lambda s: records.run_page(s, s.run(name)))
+        return _json(page | {"steers": reader.steers})
 
     @app.get("/api/lineage")
     async def lineage(name: str) -> Response:
@@ -132,14 +149,16 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
 
     @app.get("/api/step")
     async def step(name: str, sequence: Sequence) -> Response:
-        return _json(await reader.read(lambda s: records.step_page(s, s.run(name), sequence)))
+        page = await reader.read(lambda s: records.step_page(s, s.run(name), sequence))
+        return _json(page | {"steers": reader.steers})
 
     @app.post("/api/steer")
     async def steered(change: Change) -> Response:
         try:
             event = await reader.steer(change)
         except UsageError as error:
-            return JSONResponse({"detail": str(error)}, status_code=400, headers=HEADERS)
+            status = 400 if reader.steers else 403
+            return JSONResponse({"detail": str(error)}, status_code=status, headers=HEADERS)
         return _json({"stored": event.text})
 
 

@@ -33,16 +33,21 @@ def main(words: Sequence[str]) -> int:
         metavar="FILE",
         help=f"its first line is the token (default: {TOKEN_VARIABLE}, else a new one)",
     )
+    arguments.add_argument(
+        "--steer",
+        action="store_true",
+        help="whoever has the token may change searches under way, which can spend money",
+    )
     options = arguments.parse_args(words)
     token = read_token(
         options.token_file, os.environ, variable=TOKEN_VARIABLE, field="--token-file"
     )
     with suppress(signals.Stopped):
-        signals.run(_serve(options.store, options.host, options.port, token))
+        signals.run(_serve(options.store, options.host, options.port, token, options.steer))
     return 0
 
 
-async def _serve(location: str, host: str, port: int, token: str | None) -> None:
+async def _serve(location: str, host: str, port: int, token: str | None, steers: bool) -> None:
     with needing("evolve ui", "ui", HTTP_PACKAGES):
         from evolve.serve.http import listen, serving, url_of
         from evolve.serve.live.app import Reader, create_app
@@ -51,7 +56,8 @@ async def _serve(location: str, host: str, port: int, token: str | None) -> None
     words = f"--host {host} --port {port}"
     shown = token or secrets.token_hex(16)
     with open_store(location) as read, open_store(location) as watched:
-        reader = Reader(read, partial(open_store, location, read_only=False))
+        writable = partial(open_store, location, read_only=False)
+        reader = Reader(read, writable if steers else None)
         watch = Watch(watched)
         with listen(host, port, words) as listener:
             app = create_app(reader, watch, token=shown)

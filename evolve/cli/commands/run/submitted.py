@@ -1,16 +1,14 @@
 """A run as a job of a cluster: stopped by SIGUSR1 it is submitted again, and goes on."""
 
-import os
 import re
 import signal
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.app.config.submission import is_restarted
 from evolve.cli import signals
 from evolve.cli.signals import Stopped
 from evolve.core.errors import OK, RESUMABLE
-
-RESTARTS = "SLURM_RESTART_COUNT"
 
 
 def start(config: Mapping[str, Any]) -> int:
@@ -32,8 +30,7 @@ def named(config: Mapping[str, Any]) -> dict[str, Any]:
     Without a name it has the task and the number of the job, which stays through restarts.
     """
     if config["name"] is not None:
-        restarted = int(os.environ.get(RESTARTS, "0")) > 0
-        return {**config, "on_exists": "resume"} if restarted else dict(config)
+        return {**config, "on_exists": "resume"} if is_restarted() else dict(config)
     from submitit import JobEnvironment
 
     task = re.sub(r"[^\w.+-]", "-", str(config["task"]).strip("./"))

@@ -105,11 +105,12 @@ async function showRun(name) {
     }, Math.max(1000, 10 * took));
   };
   const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
-  if (run.state === "running") fill("steer", steerForm(run, send), send.said);
+  const steers = run.steers && run.state === "running";
+  if (steers) fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
     views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget),
-    (run.state === "running" || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
+    (steers || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
     views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
     views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
   draw(); drawRest();
@@ -121,7 +122,7 @@ async function showStep(name, number) {
   show = () => {}; hear = () => {};
   const step = await get("step", { name, sequence: number });
   put(views.stepPage(step));
-  if (runs.get(name)?.state !== "running" || !step.program) return;
+  if (!step.steers || runs.get(name)?.state !== "running" || !step.program) return;
   const send = sender(name);
   main.append(views.section("Steering", steerStep(step, send), send.said));
 }
