@@ -114,8 +114,8 @@ def require_language(source: str, what: str, kind: str) -> None:
             raise UsageError(f"{what}: {mixed}{why}")
 
 
-def require_installed(source: str, what: str, kind: str, python: str | None) -> None:
-    """See that a program's language can be built and run with what is installed here.
+def require_runnable(source: str, what: str, kind: str, python: str | None) -> None:
+    """See that a program can be built and run on a kind of device, with what is installed here.
 
     Args:
         source: its text.
@@ -127,6 +127,7 @@ def require_installed(source: str, what: str, kind: str, python: str | None) -> 
         UsageError: it cannot.
         EvaluatorUnavailable: the worker's interpreter does not answer.
     """
+    require_language(source, what, kind)
     for one in languages_in(source):
         if why := _misfit(one, source, kind, python):
             raise UsageError(f"{what} is in {one.title}: {why}")
@@ -143,8 +144,8 @@ def _misfit(one: Language, source: str, kind: str, python: str | None) -> str:
     if why := facts["languages"].get(one.name, ""):
         return str(why)
     named = {gpu["capability"] for gpu in facts["torch"]["gpus"]}
-    cards = sorted(10 * major(each) + int(each.rpartition(".")[2]) for each in named)
-    return next(filter(None, (one.unfit_card(source, card) for card in cards)), "")
+    capabilities = sorted(10 * major(each) + int(each.rpartition(".")[2]) for each in named)
+    return next(filter(None, (one.unfit_gpu(source, each) for each in capabilities)), "")
 
 
 async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) -> Evaluator:

@@ -11,7 +11,7 @@ from evolve.app.cluster import cluster_of
 from evolve.app.compiler_seeds import require_start, variants, wanted
 from evolve.app.components import asks_models, build_archive, build_operators
 from evolve.app.database import location_of, open_store
-from evolve.app.device import kind_of, require_installed, require_language
+from evolve.app.device import kind_of, require_language, require_runnable
 from evolve.core.devices import device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
@@ -20,8 +20,7 @@ from evolve.core.run_store import RunStore
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.source.tunables import parse, render
 from evolve.core.task import Task
-from evolve.languages.registry import timed_on
-from evolve.languages.torch import TORCH
+from evolve.languages.registry import languages_on
 from evolve.search.archive_replay import project
 from evolve.store import Judge, RunRow, Store, Ticket
 from evolve.tasks import find_task
@@ -43,7 +42,7 @@ def load_task(config: Mapping[str, Any]) -> Task:
         size=device_kind(kind).size if settings["size"] == "auto" else settings["size"],
         precision=settings["precision"],
         accumulation=settings["accumulation"],
-        languages=(*timed_on(device_kind(kind)), TORCH),
+        languages=languages_on(device_kind(kind)),
     )
 
 
@@ -63,7 +62,7 @@ def with_seeds(task: Task, config: Mapping[str, Any], *, by_hand: bool = False) 
     device = config["device"]
     if cluster_of(config) == "none" and device["kind"] != "replay":
         for path, source in zip(config["initial"], initial, strict=True):
-            require_installed(source, f"initial {path}", kind, device["python"])
+            require_runnable(source, f"initial {path}", kind, device["python"])
     warm = _elites_of(config, task)
     seeds = _without_twins((*initial, *warm, *task.seeds))
     task = replace(task, seeds=seeds)

@@ -7,9 +7,9 @@ package adds one by an entry point of the group `evolve.devices`: a name and a `
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 
 from evolve.core.errors import UsageError
+from evolve.core.registered import instance_of, loaded
 
 GROUP = "evolve.devices"
 
@@ -70,10 +70,14 @@ CUDA = DeviceKind(
 
 @cache
 def device_kinds() -> Mapping[str, DeviceKind]:
-    """All kinds that are known here, by name."""
+    """All kinds that are known here, by name.
+
+    Raises:
+        UsageError: another package registers one that cannot be loaded.
+    """
     own = {kind.name: kind for kind in (CPU, CUDA)}
-    others = {point.name: point for point in entry_points(group=GROUP) if point.name not in own}
-    return own | {name: point.load() for name, point in others.items()}
+    others = {kind.name: kind for kind in loaded(GROUP, instance_of(DeviceKind))}
+    return own | others | own  # in this order, and none is replaced
 
 
 def device_kind(name: str) -> DeviceKind:

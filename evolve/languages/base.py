@@ -84,7 +84,7 @@ class Language:
         packages: that programs need.
         missing_tools: why the interpreter that judges cannot build programs although packages are
             there, with the remedy; empty if it can. It may import torch.
-        unfit_card: of a source and a GPU's capability (90 for 9.0), why it does not fit; empty if
+        unfit_gpu: of a source and a GPU's capability (90 for 9.0), why it does not fit; empty if
             nothing shows that.
         preload: modules that every runner has imported before it is forked.
         compiles_late: whether kernels are compiled when they are first launched, not when the
@@ -113,7 +113,7 @@ class Language:
     needs: str = ""
     packages: tuple[Package, ...] = ()
     missing_tools: Callable[[], str] = _nothing
-    unfit_card: Callable[[str, int], str] = _nothing
+    unfit_gpu: Callable[[str, int], str] = _nothing
     preload: tuple[str, ...] = ()
     compiles_late: bool = False
     interpreter: Mapping[str, str] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 import ast
 
 from evolve.languages import inline
-from evolve.languages.base import Language, Package
+from evolve.languages.base import Language
+from evolve.languages.cuda import INLINE_PACKAGES
 from evolve.languages.cuda import MARKS as CUDA_MARKS
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.syntax import arguments
@@ -57,10 +58,7 @@ CPP = Language(
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),
     needs="for the kernel apache-tvm-ffi, ninja and a C++ compiler",
-    packages=(
-        Package(module="tvm_ffi", distribution="apache-tvm-ffi", needed=True),
-        Package(module="ninja", distribution="ninja", needed=True),
-    ),
+    packages=INLINE_PACKAGES,
     preload=("tvm_ffi", "tvm_ffi.cpp"),
     keep_builds=inline.keep_builds,
     stubs=inline.stubs,

@@ -1,11 +1,32 @@
 """CUDA C++, built by nvcc through the inline compilers of C++."""
 
+import os
+import shutil
+from pathlib import Path
+
 from evolve.languages import inline
-from evolve.languages.base import Language
+from evolve.languages.base import Language, Package
 from evolve.languages.descriptors import describe_cuda
 from evolve.languages.syntax import arguments
 
 MARKS = frozenset({"cuda_source", "cuda_sources"})  # of inline compilers
+INLINE_PACKAGES = (
+    Package(module="tvm_ffi", distribution="apache-tvm-ffi", needed=True),
+    Package(module="ninja", distribution="ninja", needed=True),
+)
+DEFAULT_HOME = "/usr/local/cuda"
+
+
+def _missing_tools() -> str:
+    """Why nvcc is not where `tvm_ffi.cpp` looks for it: a home that is named is the only one."""
+    remedy = "install the CUDA toolkit, or set CUDA_HOME"
+    if home := os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"):
+        folder = Path(home) / "bin"
+        return "" if (folder / "nvcc").exists() else f"there is no nvcc in {folder}; {remedy}"
+    if shutil.which("nvcc") or (Path(DEFAULT_HOME) / "bin" / "nvcc").exists():
+        return ""
+    return f"there is no nvcc; {remedy}"
+
 
 _CONTRACT = """\
 - Kernels in CUDA C++, as text in a module-level string, built with \
@@ -23,6 +44,8 @@ CUDA = Language(
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),
     needs="for the kernel nvcc with what kernel.py imports",
+    packages=INLINE_PACKAGES,
+    missing_tools=_missing_tools,
     keep_builds=inline.keep_builds,
     stubs=inline.stubs,
 )

@@ -9,6 +9,7 @@ import ast
 import re
 
 from evolve.core.source import cpptext
+from evolve.languages.syntax import parsed
 
 DESCRIPTOR_VERSION = 2
 
@@ -33,7 +34,7 @@ _ONLINE = re.compile(
 )
 _LOOP_HEADER = re.compile(r"\bfor\s*\([^{;)]{0,200};[^;]{0,200};[^){]{0,200}\)")
 MAX_TEXT = 1 << 18  # characters that are looked at
-_SUM = re.compile(r"\w\s*(?:\[[^\]]*\]\s*)*\+=")
+_SUM = re.compile(r"\w\s{0,9}(?:\[[^\][]{0,200}\]\s{0,9}){0,4}\+=")
 _EXTREME = re.compile(r"\bf?(?:max|min)f?\s*\(|reduction\s*\(\s*(?:max|min)\b")
 _CENTRED = re.compile(r"\b\w*(?:centred|centered|deviation|variance|squares)\w*\b", re.I)
 _WIDE = re.compile(r"\b(?:float|double|u?int|u?short|half|(?:__)?(?:nv_)?bfloat16_?)[248]\b")
@@ -80,11 +81,7 @@ def describe_cuda(source: str) -> dict[str, float | str]:
 
 def _cpp_of(source: str) -> str:
     """The C++ in a module's string constants."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    strings = (node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant))
     return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 

@@ -13,7 +13,7 @@ from evolve.languages.triton import TRITON, describe_blocks
 
 _PACKAGE = "triton.experimental.gluon"
 _LOCAL = re.compile(r"\b(?:gl|ttgl)\.")  # the names by which its tutorials import the language
-_OF_CARDS = {  # parts of the package, the capability that they need, and up to which
+_OF_GPUS = {  # parts of the package, the capability that they need, and up to which
     "nvidia.ampere": (80, 1000),
     "nvidia.hopper": (90, 1000),
     "nvidia.hopper.warpgroup_mma": (90, 99),
@@ -38,14 +38,14 @@ def _describe(source: str) -> Descriptors:
     return found
 
 
-def _unfit_card(source: str, capability: int) -> str:
+def _unfit_gpu(source: str, capability: int) -> str:
     for name in sorted(imported(parsed(source)).values()):
-        for part, (least, most) in _OF_CARDS.items():
+        for part, (least, most) in _OF_GPUS.items():
             is_of_part = f".{part}." in f"{name}." and name.startswith(_PACKAGE)
             if is_of_part and not least <= capability <= most:
                 return (
-                    f"{name} is not for a card of capability {capability / 10}; leave it out, or "
-                    "take a card that has it"
+                    f"{name} is not for a GPU of capability {capability / 10}; leave it out, or "
+                    "take a GPU that has it"
                 )
     return ""
 
@@ -103,7 +103,7 @@ GLUON = Language(
     fences=frozenset({"gluon"}),
     needs=TRITON.needs,
     packages=(Package(module="triton", distribution="triton", least=(3, 6), newest=(3, 9)),),
-    unfit_card=_unfit_card,
+    unfit_gpu=_unfit_gpu,
     compiles_late=True,
     caches=TRITON.caches,
     stubs=TRITON.stubs,

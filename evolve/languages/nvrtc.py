@@ -7,6 +7,7 @@ stream. Facts: its source in torch 2.9 and 2.13.
 
 import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,19 +50,26 @@ def _missing_tools() -> str:
     return ""
 
 
-def _unfit_card(source: str, capability: int) -> str:
+def _unfit_gpu(source: str, capability: int) -> str:
     """A cubin runs on the generation that it is compiled for, from its own minor number on."""
     for node in ast.walk(parsed(source)):
         match node:
             case ast.keyword(arg="compute_capability", value=ast.Constant(value=str(wanted))):
-                number = int("".join(filter(str.isdigit, wanted)) or 0)
-                fits = number == capability if wanted[-1:].isalpha() else number <= capability
-                if not fits or number // 10 != capability // 10:
+                if not _runs_on(wanted, capability):
                     return (
-                        f"{_ARCHITECTURE}={wanted!r} is not for a card of capability "
+                        f"{_ARCHITECTURE}={wanted[:40]!r} is not for a GPU of capability "
                         f"{capability / 10}; leave it out, or write {str(capability)!r}"
                     )
     return ""
+
+
+def _runs_on(wanted: str, capability: int) -> bool:
+    found = re.fullmatch(r"(?:sm_)?(\d{2,3})([a-z]?)", wanted, re.ASCII)
+    if found is None:
+        return False
+    number, is_exact = int(found[1]), bool(found[2])
+    same = number // 10 == capability // 10
+    return same and (number == capability if is_exact else number <= capability)
 
 
 def _keep_builds(source: str, directory: str | None, may_build: bool) -> None:
@@ -158,7 +166,7 @@ NVRTC = Language(
     contract=_CONTRACT,
     needs="for the kernel the NVRTC that comes with torch, and CUDA's headers",
     missing_tools=_missing_tools,
-    unfit_card=_unfit_card,
+    unfit_gpu=_unfit_gpu,
     keep_builds=_keep_builds,
     stubs=_stubs,
 )

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from importlib.metadata import entry_points
 
 from evolve.core.devices import DeviceKind, device_kinds
 from evolve.core.errors import UsageError
+from evolve.core.registered import instance_of, loaded
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
@@ -23,10 +23,14 @@ _SHIPPED = (TRITON, GLUON, NVRTC, CUDA, CPP)
 
 @cache
 def languages() -> Mapping[str, Language]:
-    """Those that kernels can be written in, by name; plain torch is none."""
+    """Those that kernels can be written in, by name; plain torch is none.
+
+    Raises:
+        UsageError: another package registers one that cannot be loaded.
+    """
     own = {one.name: one for one in _SHIPPED}
-    others = {point.name: point for point in entry_points(group=GROUP) if point.name not in own}
-    return own | {name: point.load() for name, point in others.items()}
+    others = {one.name: one for one in loaded(GROUP, instance_of(Language))}
+    return own | others | own  # in this order, and none is replaced
 
 
 def find_language(name: str) -> Language:
@@ -61,7 +65,12 @@ def timed_on(kind: DeviceKind) -> tuple[Language, ...]:
     return tuple(one for one in languages().values() if one.is_timed_on(kind))
 
 
-def usual() -> tuple[Language, ...]:
+def languages_on(kind: DeviceKind) -> tuple[Language, ...]:
+    """Languages that programs for a kind of device may be in: `timed_on`, and plain torch."""
+    return (*timed_on(kind), TORCH)
+
+
+def default_languages() -> tuple[Language, ...]:
     """The languages that prompts ask for, on any kind of device."""
     first = (timed_on(kind)[:1] for kind in device_kinds().values())
     asked = {one for found in first for one in found}

@@ -33,8 +33,8 @@ def launches_triton(source: str) -> bool:
 
 def _makes_kernel(name: str) -> bool:
     package, _, maker = name.rpartition(".")
-    is_ours = package.partition(".")[0] in ("triton", "") and ".experimental" not in package
-    return is_ours and maker in _MAKERS
+    is_triton = package.partition(".")[0] in ("triton", "") and ".experimental" not in package
+    return is_triton and maker in _MAKERS
 
 
 def describe_blocks(source: str, kernel: str) -> Descriptors:

@@ -14,7 +14,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import Message, Usage
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 from evolve.llm.providers import litellm_file
 
 PRICE_FILE = "model_prices_and_context_window_backup.json"

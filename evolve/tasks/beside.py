@@ -2,7 +2,7 @@
 
 import ast
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evolve.core.errors import UsageError
@@ -33,9 +33,16 @@ def files_beside(path: Path, whole: bool = False) -> dict[str, str]:
             f"largest is {largest}; {MOST_BYTES >> 20} MiB are the most. Draw large data in "
             "get_inputs()."
         )
+    return encoded(
+        {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(found)}
+    )
+
+
+def encoded(files: Mapping[str, str | bytes]) -> dict[str, str]:
+    """Content of files in base64, as tasks carry them."""
     return {
-        file.relative_to(folder).as_posix(): base64.b64encode(file.read_bytes()).decode()
-        for file in sorted(found)
+        name: base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+        for name, data in files.items()
     }
 
 

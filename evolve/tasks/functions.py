@@ -35,15 +35,20 @@ def with_model(source: str) -> str:
 NO_STATE = "\ndef get_init_inputs():\n    return []\n"
 
 
-def model_text(source: str, entry: str) -> str:
-    """The class `Model` that calls a function of the source; it needs no import beside it.
+def seed_of(reference: str, entry: str) -> str:
+    """A program to start from: the reference itself, whose function `ModelNew` calls."""
+    return f"{reference.strip()}\n\n\n{model_text(reference, entry, 'ModelNew')}"
+
+
+def model_text(source: str, entry: str, name: str = "Model") -> str:
+    """The class of this name that calls a function of the source; it needs no import beside it.
 
     An argument of `*xs` is one tuple, of `**options` one dict. A function that the source assigns
     (`relu = torch.relu`) takes a tuple and a dict, for its signature is not in the text.
     """
     parameters, call = _parameters(source, entry)
     return (
-        "class Model(__import__('torch').nn.Module):\n"
+        f"class {name}(__import__('torch').nn.Module):\n"
         f'    """The function `{entry}` as a module without state."""\n\n'
         f"    def forward({', '.join(['self', *parameters])}):\n"
         f"        return {entry}({', '.join(call)})\n"

@@ -1,6 +1,7 @@
-"""The requirements for every language of kernels. Subclass, give both sources, for pytest."""
+"""The requirements for every language of kernels, for pytest: subclass, give it and a program."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,6 @@ class LanguageConformance:
                 assert callable(value)
 
     def test_packages_that_a_search_needs_are_installed(self) -> None:
-        from importlib.util import find_spec
-
         assert all(find_spec(each.module) for each in self.language.packages if each.needed)
 
     def test_nothing_of_the_process_changes_by_being_asked(self) -> None:

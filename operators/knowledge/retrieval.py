@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from evolve.languages.cpp import CPP
 from operators.knowledge.document import Document, Evidence, Part
 
 WEIGHTS = {
@@ -230,7 +231,7 @@ def _plain(text: str, language: str) -> str:
 
 
 def _example(found: re.Match[str], language: str) -> str:
-    if language == "cpp" and re.search(r"\btriton\b|\btl\.", found[1]):
+    if language == CPP.name and re.search(r"\btriton\b|\btl\.", found[1]):
         return "(An example in Triton is left out.)\n"
     if not found[0].startswith("```python run"):
         return found[0]

@@ -14,8 +14,8 @@ from itertools import chain, zip_longest
 from evolve.core.recalled import Recalled
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
+from evolve.core.source.tokens import estimate_tokens
 from evolve.core.task import Task
-from evolve.core.tokens import estimate_tokens
 from operators.checks import check_whole
 from operators.knowledge import operation_of
 from operators.memory.ideas import ideas, skills

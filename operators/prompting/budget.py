@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

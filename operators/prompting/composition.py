@@ -25,8 +25,8 @@ from evolve.core.devices import device_kind_of
 from evolve.core.evaluation import Evaluation, Status
 from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Sampling
 from evolve.core.protocols import Attempt, Context, Declined
-from evolve.core.tokens import estimate_tokens
-from evolve.languages.registry import find_language, languages, timed_on, usual
+from evolve.core.source.tokens import estimate_tokens
+from evolve.languages.registry import default_languages, find_language, languages, timed_on
 from evolve.languages.torch import TORCH
 from operators.base import Base, Instance
 from operators.checks import check_choice, check_number, check_whole
@@ -303,7 +303,7 @@ class Prompted:
         """The requirements on a program, with the task's own numbers; `judged` is any verdict."""
         task, device = context.task, context.device
         operation, cost = operation_of(task.category, task.source), context.reference
-        asked = (find_language(language),) if language else usual()
+        asked = (find_language(language),) if language else default_languages()
         return self.text(
             "contract",
             languages=asked,

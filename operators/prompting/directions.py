@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from evolve.core.protocols import Context
+from evolve.languages.cpp import CPP
 from operators.base import Base
 from operators.knowledge import PRODUCTS, Bottleneck, Diagnosis
 from operators.quoting import Quoted, quote, shortened
@@ -72,7 +73,7 @@ _IN_CPP: dict[str, tuple[str, ...]] = {
 
 def directions_for(found: Diagnosis) -> tuple[str, ...]:
     """The directions that go with a limit, with the kind of operation, and with the language."""
-    if found.language == "cpp" and found.bottleneck in _IN_CPP:
+    if found.language == CPP.name and found.bottleneck in _IN_CPP:
         return _IN_CPP[found.bottleneck]
     more = _OF_PRODUCTS.get(found.bottleneck, ()) if found.category in PRODUCTS else ()
     return (*DIRECTIONS.get(found.bottleneck, _ANY), *more)

@@ -8,8 +8,8 @@ from evolve.core.model import CallStatus, Exchange, Message, ModelRequest, Reply
 from evolve.core.program import Program
 from evolve.core.protocols import MAX_ROUNDS, Context, Declined, Failed, Proposal, Reading
 from evolve.core.source.normalise import normalised_digest
+from evolve.core.source.tokens import estimate_tokens
 from evolve.core.source.tunables import parse
-from evolve.core.tokens import estimate_tokens
 from operators.base import Base
 from operators.prompting.composition import Prompted
 from operators.prompting.edits import EditFault, Refusal, apply_edits, read_edits

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from evolve.app import device
-from evolve.app.device import as_judged, kind_here, kind_of, require_installed
+from evolve.app.device import as_judged, kind_here, kind_of, require_runnable
 from evolve.app.finding import MISSING, NOTE, OK
 from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
 from evolve.app.inputs import load_task
+from evolve.cli.commands.judge.doctor import packages
 from evolve.cli.console.logs import show_warnings
 from evolve.core.errors import UsageError
 from evolve.languages.base import Package
@@ -271,14 +272,21 @@ def test_a_run_does_not_move_from_the_cpu_to_a_gpu(a_judged_run):
 
 HOPPER = honest("gpu_gluon_tensor_cores")
 NVRTC = honest("gpu_nvrtc_gate")
+CUDA_CPP = honest("gpu_cuda_inline")
+NO_NVCC = "there is no nvcc; install the CUDA toolkit, or set CUDA_HOME"
 AMPERE = but(torch__gpus=[GPU | {"capability": "8.0"}])
 UNFIT = {
-    "a card without the instructions": (
+    "a GPU without the instructions": (
         HOPPER,
         AMPERE,
         r"Gluon: .*nvidia\.hopper.* capability 8.0; ",
     ),
     "a tool that is missing": (NVRTC, but(languages__nvrtc=NO_HEADERS), r"NVRTC: .*set CUDA_HOME"),
+    "a compiler that is missing": (
+        CUDA_CPP,
+        but(languages__cuda=NO_NVCC),
+        r"CUDA C\+\+: there is no nvcc; .*CUDA_HOME",
+    ),
     "a package that is missing": (
         HOPPER,
         but(languages__gluon="triton 3.4.0 is too old; pip install 'triton>=3.6'"),
@@ -292,13 +300,13 @@ def test_a_language_that_does_not_fit_the_machine_is_named_with_the_remedy(
     interpreter, source, facts, words
 ):
     with pytest.raises(UsageError, match=rf"^mine is in {words}") as caught:
-        require_installed(source, "mine", "cuda", interpreter(facts))
+        require_runnable(source, "mine", "cuda", interpreter(facts))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("source", [HOPPER, NVRTC], ids=["gluon", "nvrtc"])
 def test_a_language_that_fits_the_machine_is_let_through(interpreter, source):
-    require_installed(source, "mine", "cuda", interpreter(HEALTHY))
+    require_runnable(source, "mine", "cuda", interpreter(HEALTHY))
 
 
 def test_a_package_is_missing_too_old_or_there():
@@ -308,6 +316,33 @@ def test_a_package_is_missing_too_old_or_there():
     assert lacks("no_such_module") == "no_such_module is not installed; pip install no_such_module"
     assert lacks("numpy", (99, 1)).endswith("is too old; pip install 'numpy>=99.1'")
     assert not lacks("numpy", (1, 0))
+
+
+LACKING = {
+    "too old for one of its languages": (
+        "3.4.0",
+        ["Gluon kernels cannot be built: triton 3.4.0 is too old; pip install 'triton>=3.6'"],
+    ),
+    "newer than tested": ("99.0", ["99.0, newer than the versions tested", "install triton 3.9"]),
+}
+
+
+@pytest.mark.parametrize(("version", "words"), LACKING.values(), ids=LACKING.keys())
+def test_doctor_names_a_package_once_with_all_that_is_asked_of_it(
+    tmp_path: Path, monkeypatch, version, words
+):
+    about = tmp_path / f"triton-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
+    (tmp_path / "triton.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = [*packages()]
+    names = [finding.what for finding in found]
+    assert len(names) == len({*names})
+    (triton,) = (finding for finding in found if finding.what == "triton")
+    assert triton.state == NOTE
+    assert all(word in triton.detail for word in words), triton.detail
+    assert not triton.detail.startswith("Triton")
 
 
 MIXED = HOPPER + 'kernels = load_inline("k", cpp_sources="void k();")\n'

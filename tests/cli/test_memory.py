@@ -20,7 +20,7 @@ from evolve.app import components
 from evolve.app.recall import with_recalled
 from evolve.app.validation import read_request
 from evolve.core.evaluation import Evaluation, Status
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer

@@ -97,6 +97,24 @@ def test_a_task_of_one_candidate_does_not_wait_for_all_those_of_another():
     assert several == [f"where {n}" for n in range(40)]
 
 
+def test_of_tasks_whose_calls_never_end_each_has_its_turn():
+    ended: Counter[str] = Counter()
+
+    async def callers(judge: LocalEvaluator, name: str) -> None:
+        task = replace(TASK, source=f"name = {name!r}")
+        while ended.total() < 60:
+            await judge.evaluate(replace(request("where"), task=task))
+            ended[name] += 1
+
+    async def run() -> None:
+        async with pool(a="") as judge:
+            await judge.up()
+            await asyncio.gather(*(callers(judge, name) for name in "abc" for _ in range(3)))
+
+    asyncio.run(run())
+    assert min(ended[name] for name in "abc") > 15
+
+
 def test_evaluations_are_spread_over_all_places():
     verdicts = judge_all(*(f"where {n}" for n in range(4)), a="", b="")
     assert Counter(verdict.feedback for verdict in verdicts) == {"a": 2, "b": 2}

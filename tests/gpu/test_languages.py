@@ -3,7 +3,7 @@
 Invariants: the example of each language's prompt is right, custom, and its kernel is its own in the
 profile; a text that its compiler refuses fails with the compiler's words; what NVRTC
 compiled is kept, so that later processes of the candidate compile nothing; a program for another
-card is `invalid_interface`, with the remedy.
+GPU is `invalid_interface`, with the remedy.
 
 The honest kernels and the cheats in both are in `tests/redteam`.
 """
@@ -103,7 +103,7 @@ def test_later_processes_of_a_candidate_compile_nothing(worker):
     ],
     ids=str,
 )
-def test_a_program_for_another_card_is_refused_with_the_remedy(worker, language, line):
+def test_a_program_for_another_gpu_is_refused_with_the_remedy(worker, language, line):
     verdict = worker.evaluate(example(language) + line, DOUBLED, fidelity="check")
     assert verdict.status is Status.INVALID_INTERFACE, verdict.feedback
     assert "leave it out" in verdict.feedback

@@ -1,10 +1,12 @@
 """Every language passes `evolve.testing.languages`; a package adds one by an entry point."""
 
+import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from evolve.core import registered
 from evolve.core.devices import CPU, CUDA
 from evolve.core.errors import UsageError
 from evolve.languages import registry
@@ -72,8 +74,8 @@ def test_an_unknown_language_gets_the_known_ones_named():
 
 @pytest.fixture
 def with_abacus(monkeypatch: pytest.MonkeyPatch):
-    point = EntryPoint("abacus", f"{__name__}:ABACUS", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    point = EntryPoint("counts_by_wire", f"{__name__}:ABACUS", registry.GROUP)
+    monkeypatch.setattr(registered, "entry_points", lambda group: [point])
     languages.cache_clear()
     detect_language.cache_clear()
     yield
@@ -91,10 +93,12 @@ class TestAbacus(LanguageConformance):
 
 def test_no_file_of_the_program_but_its_own_knows_a_language_by_name():
     """The name as a text says that a branch is elsewhere."""
-    root = Path(registry.__file__).parents[1]
+    root = Path(registry.__file__).parents[2]
+    compared = re.compile(rf'language [!=]= "({"|".join(languages())})"')
     found = {
         str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if 'language == "' in (text := path.read_text()) or 'language != "' in text
+        for folder in ("evolve", "operators", "archives")
+        for path in (root / folder).rglob("*.py")
+        if compared.search(path.read_text())
     }
     assert not found

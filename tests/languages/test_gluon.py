@@ -1,8 +1,8 @@
-"""Gluon without a GPU: what its programs become for an NVIDIA H100, and what is not for a card.
+"""Gluon without a GPU: what its programs become for an NVIDIA H100, and what is not for a GPU.
 
 Invariants: each honest program of the corpus and the example of the prompt compile for capability
 9.0 (Triton's interpreter does not run them); a product uses `wgmma`; a part of the package that a
-card has not is named.
+GPU has not is named.
 """
 
 import re
@@ -28,7 +28,7 @@ def ptx_of(source: str, *shapes: tuple[int, ...]) -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_honest_programs_compile_for_a_card_that_is_not_here(name: str):
+def test_honest_programs_compile_for_a_gpu_that_is_not_here(name: str):
     assert ".visible .entry" in ptx_of(honest(name), *SHAPES[name.removeprefix("gpu_gluon_")])
 
 
@@ -59,7 +59,7 @@ def test_the_example_of_the_prompt_compiles():
 )
 def test_a_part_of_the_package_that_the_card_has_not_is_named(imported, capability, fits):
     source = f"from triton.experimental.gluon.language.{imported}\n"
-    why = GLUON.unfit_card(source, capability)
+    why = GLUON.unfit_gpu(source, capability)
     assert (not why) is fits
     if why:
         assert imported.partition(" ")[0] in why

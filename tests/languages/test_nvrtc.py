@@ -99,11 +99,15 @@ def test_a_stubbed_launch_does_nothing_and_is_noted():
 
 @pytest.mark.parametrize(
     ("wanted", "capability", "fits"),
-    [("90a", 90, True), ("90a", 100, False), ("90", 90, True), ("80", 86, True), ("90", 80, False)],
+    [
+        *(("90a", 90, True), ("90a", 100, False), ("90", 90, True), ("80", 86, True)),
+        *(("90", 80, False), ("sm_90a", 90, True), ("\N{SUPERSCRIPT TWO}", 90, False)),
+        *(("9" * 40, 90, False), ("", 90, False)),
+    ],
 )
-def test_a_program_for_another_card_is_named_with_the_remedy(wanted, capability, fits):
+def test_a_program_for_another_gpu_is_named_with_the_remedy(wanted, capability, fits):
     call = f'kernel = torch.cuda._compile_kernel(S, "k", compute_capability="{wanted}")\n'
-    why = NVRTC.unfit_card(f"import torch\n{call}", capability)
+    why = NVRTC.unfit_gpu(f"import torch\n{call}", capability)
     assert (not why) is fits
     if why:
         assert f"'{wanted}'" in why

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
 from evolve.core.model import Message, Usage
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 from evolve.llm import ModelSettings
 from evolve.llm.client import load
 from evolve.llm.prices import Price, listed, prompt_bound, prompt_estimate

@@ -28,7 +28,7 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.model import ModelCard
 from evolve.core.protocols import Declined
-from evolve.core.tokens import estimate_tokens
+from evolve.core.source.tokens import estimate_tokens
 from operators import (
     CleanUp,
     Contrastive,

@@ -25,6 +25,7 @@ SLOW = {
     "exp": CPP.format("*" + "exp" * MANY),
     "loop headers": CPP.format("for(;" * MANY),
     "loop headers, two": CPP.format("for(;;" * MANY),
+    "sums": CPP.format("a[" * MANY),
     "names": CPP.format("tile" * MANY),
     "blanks": CPP.format("*" + " " * 3 * MANY),
     "Triton": "@triton.jit\n" + "* tl.exp" * MANY,

@@ -7,6 +7,7 @@ Invariants:
 3. After more programs no share falls, and what is rescued is neither first nor persistent.
 """
 
+import html
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,14 @@ from hypothesis import strategies as st
 from evolve.core.evaluation import Evaluation
 from evolve.core.protocols import EvaluationRequest
 from evolve.report.suite.attempts import Attempt, Attempts, read_attempts
-from evolve.report.suite.native import iteration_rows, native_rows, rescue_text, scores_of
+from evolve.report.suite.native import (
+    heading_of,
+    iteration_rows,
+    native_rows,
+    rescue_text,
+    scores_of,
+)
+from evolve.report.suite.page import render_suite
 from evolve.report.suite.results import TaskResult
 from evolve.store import Store
 from evolve.tasks.suites import suites
@@ -89,6 +97,14 @@ def test_every_suite_has_a_row_for_all_levels_and_categories(suite: str):
     ]  # fmt: skip
     assert {len(row) for row in rows} == {2 + len(scores_of(suite))}
     assert native_rows(suite, [])[0][2:] == ("-",) * len(scores_of(suite))
+
+
+@pytest.mark.parametrize("suite", [*suites(), "of_another_package"])
+def test_kernelbenchs_scores_stand_under_no_other_suites_name(suite: str):
+    is_kernelbenchs = scores_of(suite) == scores_of("kernelbench") and suite != "kernelbench"
+    expected = "By KernelBench's scores" if is_kernelbenchs else f"As {suite} scores it"
+    assert heading_of(suite) == expected
+    assert expected in html.unescape(render_suite("bench", suite, [MIXED[0]]))
 
 
 ATTEMPTS = st.lists(st.sampled_from((RIGHT, WRONG, BROKEN)), max_size=30).map(tuple)

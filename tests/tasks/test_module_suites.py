@@ -415,6 +415,7 @@ def test_the_data_set_itself_is_read_without_its_synthetic_calls(tmp_path: Path)
         "is_synthetic": [False, True, False],
     }
     parquet.write_table(arrow.table(rows), tmp_path / "problems.parquet")
+    parquet.write_table(arrow.table({"model": ["a"]}), tmp_path / "a_file_of_models.parquet")
     (case,) = cases_of("backendbench:neg.default", tmp_path).values()
     assert verdicts(case, lambda args, _: -args[0]) == (Status.CORRECT, True)
 
@@ -427,8 +428,15 @@ def test_a_call_in_a_trace_is_read_and_not_executed(traces: Path):
         find_task("backendbench:gather.default", checkout=traces)
 
 
-def test_a_folder_without_the_data_set_says_what_to_download(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"has no \*\.parquet and no trace"):
+def test_a_folder_without_the_data_set_says_what_to_download(tmp_path: Path, monkeypatch):
+    address = "Download .*huggingface.co/datasets/GPUMODE/backendbench_tests"
+    monkeypatch.delenv("BACKENDBENCH_PATH", raising=False)
+    with pytest.raises(UsageError, match=rf"no checkout is named\. {address}"):
+        suite_problems("backendbench")
+    with pytest.raises(UsageError, match=rf"has no \*\.parquet or \*\.txt.*{address}"):
+        suite_problems("backendbench", path=str(tmp_path))
+    write(tmp_path / "README.txt", "no trace")
+    with pytest.raises(UsageError, match=rf"has operators\. {address}"):
         suite_problems("backendbench", path=str(tmp_path))
 
 
@@ -448,6 +456,25 @@ NO_TASKS = {
 def test_what_is_no_task_is_named_with_the_reason(root: Path, spec: str):
     with pytest.raises(UsageError, match=NO_TASKS[spec]):
         find_task(spec, checkout=root)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\nsize 9\n", "^[^(]* is a pointer of Git LFS"),
+        ("{", r"shapes\.json is no JSON \("),
+        ('{"a": 3}', r"shape a is no object"),
+    ],
+)
+def test_data_that_cannot_be_read_are_named_with_the_one_reason(
+    root: Path, tmp_path: Path, text: str, said: str
+):
+    operator = tmp_path / "data" / "rms_norm"
+    for name in ("reference.py", "input.py"):
+        write(operator / name, (root / "data" / "rms_norm" / name).read_text())
+    write(operator / "shapes.json", text)
+    with pytest.raises(UsageError, match=said):
+        find_task("atrex:rms_norm", checkout=tmp_path)
 
 
 SUITES = ("multikernelbench", "kernelbench_hard", "atrex", "robust_kbench", "gpu_mode")

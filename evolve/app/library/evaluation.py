@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.app.database import open_store
-from evolve.app.device import require_installed, require_language, start_local
+from evolve.app.device import require_runnable, start_local
 from evolve.app.frontend import Frontend
 from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
@@ -117,8 +117,7 @@ async def judge(
         UsageError: a language, device or sandbox that this host does not offer, or a bad task.
         EvaluatorUnavailable: the judge does not come up, or ends.
     """
-    require_language(request.source, name, place.device)
-    require_installed(request.source, name, place.device, place.python)
+    require_runnable(request.source, name, place.device, place.python)
     with frontend.doing("starting the judge", plain=False):
         evaluator = await start_local(
             place.device,

@@ -12,7 +12,7 @@ from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.comparison.chart import charts, style
 from evolve.report.comparison.curves import ENOUGH, Curve, Group, Spent, read_curve, wins
-from evolve.report.run.html import TEMPLATES, page_environment, trusted
+from evolve.report.run.html import page_environment, styles
 from evolve.report.run.reproduce import config_lines
 from evolve.report.text import (
     baseline_name,
@@ -266,9 +266,7 @@ def render_comparison(comparison: Comparison) -> str:
         .get_template("compare.html.j2")
         .render(
             version=__version__,
-            style=trusted(
-                "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
-            ),
+            style=styles(*STYLES),
             comparison=comparison,
             baseline=baseline_name(comparison.baseline),
             verdict=verdict(comparison),

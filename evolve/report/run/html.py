@@ -79,7 +79,7 @@ def render(facts: RunFacts) -> str:
     heat_map = archive_map.heat_map(facts.slots) if facts.slots else None
     return environment.get_template("report.html.j2").render(
         version=__version__,
-        style=trusted((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        style=styles("report.css"),
         script=trusted(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sections=SECTIONS,
@@ -140,6 +140,11 @@ def _kernel(facts: RunFacts) -> Kernel | None:
 def _lines(source: str) -> list[str]:
     shown = source[:MAX_SOURCE_CHARS].replace("\r\n", "\n")
     return [best_lineage.shortened(line) for line in shown.split("\n")]
+
+
+def styles(*names: str) -> Any:
+    """Style sheets of the templates' folder, one after another, as markup."""
+    return trusted("".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
 
 
 def page_environment() -> "jinja2.Environment":

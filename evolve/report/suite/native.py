@@ -129,6 +129,7 @@ _OF_SUITES: dict[str, tuple[Score, ...]] = {
         Score("speedup", "mean over workloads, then over right definitions", _over_workloads),
         _fast(1),
     ),
+    "kernelbench": _USUAL,
     "kernelbench_hard": (
         _CORRECT,
         Score(
@@ -169,6 +170,11 @@ _OF_SUITES: dict[str, tuple[Score, ...]] = {
 def scores_of(suite: str) -> tuple[Score, ...]:
     """The columns that a suite reports; those of KernelBench for one that is not known here."""
     return _OF_SUITES.get(suite, _USUAL)
+
+
+def heading_of(suite: str) -> str:
+    """Whose scores `scores_of` gives, in words."""
+    return f"As {suite} scores it" if suite in _OF_SUITES else "By KernelBench's scores"
 
 
 def native_rows(suite: str, results: Sequence[TaskResult]) -> list[tuple[str, ...]]:

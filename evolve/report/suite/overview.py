@@ -12,14 +12,14 @@ from evolve import __version__
 from evolve.core.errors import UsageError
 from evolve.core.run_store import RunStore
 from evolve.report.comparison.compare import STYLES
-from evolve.report.run.html import TEMPLATES, page_environment, trusted
+from evolve.report.run.html import page_environment, styles
 from evolve.report.suite.figures import figures, geometric_mean
-from evolve.report.suite.native import scores_of
+from evolve.report.suite.native import heading_of, scores_of
 from evolve.report.suite.results import EAGER, MIXED, SuiteTask, TaskResult, read_result
 from evolve.report.text import ratio_text, span_text, write_text
 from evolve.store import RunRow
 
-HEADER = ("SUITE", "BENCH", "COMMIT", "ENDED", "CORRECT", "GEOMEAN", "BY THE SUITE'S SCORES")
+HEADER = ("SUITE", "BENCH", "COMMIT", "ENDED", "CORRECT", "GEOMEAN", "SCORES")
 VERSUS = (
     "SUITE",
     "BENCH",
@@ -154,17 +154,16 @@ def write_overview(benches: Sequence[Bench], path: Path) -> Path:
     Raises:
         UsageError: the path cannot be written.
     """
-    styles = "".join((TEMPLATES / each).read_text(encoding="utf-8") for each in STYLES)
     template = page_environment().get_template("suites.html.j2")
     suites = dict.fromkeys(bench.suite for bench in benches)
     page = template.render(
         version=__version__,
-        style=trusted(styles),
+        style=styles(*STYLES),
         header=HEADER,
         benches=bench_rows(benches),
         versus=VERSUS,
         comparisons=comparison_rows(benches),
         differences=list(differences(benches)),
-        meanings={suite: scores_of(suite) for suite in suites},
+        meanings=[(suite, heading_of(suite), scores_of(suite)) for suite in suites],
     )
     return write_text(path, page)

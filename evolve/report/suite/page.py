@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve import __version__
 from evolve.report.comparison.compare import STYLES
-from evolve.report.run.html import TEMPLATES, page_environment, trusted
+from evolve.report.run.html import page_environment, styles
 from evolve.report.suite.chart import suite_charts
 from evolve.report.suite.figures import (
     COLUMNS,
@@ -20,7 +20,13 @@ from evolve.report.suite.figures import (
     figures,
     groups,
 )
-from evolve.report.suite.native import iteration_rows, native_rows, rescue_text, scores_of
+from evolve.report.suite.native import (
+    heading_of,
+    iteration_rows,
+    native_rows,
+    rescue_text,
+    scores_of,
+)
 from evolve.report.suite.results import EAGER, MIXED, Found, TaskResult
 from evolve.report.text import (
     baseline_name,
@@ -256,14 +262,13 @@ def native_header(suite: str) -> tuple[str, ...]:
 def render_suite(name: str, suite: str, results: Sequence[TaskResult]) -> str:
     """The page as HTML text."""
     baselines = baselines_of(results)
-    styles = "".join((TEMPLATES / each).read_text(encoding="utf-8") for each in STYLES)
     begun = [result for result in results if result.run is not None]
     return (
         page_environment()
         .get_template("suite.html.j2")
         .render(
             version=__version__,
-            style=trusted(styles),
+            style=styles(*STYLES),
             name=name,
             device=next(iter(_devices(results)), "nothing yet"),
             ended=sum(result.ended for result in results),
@@ -273,7 +278,7 @@ def render_suite(name: str, suite: str, results: Sequence[TaskResult]) -> str:
             header=[*HEADER, *FAST],
             figures=list(figure_rows(results)),
             amsr=amsr_lines(results),
-            suite=suite,
+            native_heading=heading_of(suite),
             native_header=native_header(suite),
             native=native_rows(suite, results),
             scores=scores_of(suite),

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.registered import loaded
 from evolve.core.suites import Problem, Suite
 from evolve.tasks.suites.agent_kernel_arena import AgentKernelArena
 from evolve.tasks.suites.atrex import Atrex
@@ -28,20 +29,23 @@ from evolve.tasks.suites.workloads import FlashinferBench, SolExecBench
 
 GROUP = "evolve.suites"
 _OWN: dict[str, Callable[[], Suite]] = {
-    "agent_kernel_arena": AgentKernelArena,
-    "atrex": Atrex,
-    "backendbench": BackendBench,
-    "flashinfer_bench": FlashinferBench,
-    "gpu_mode": GpuMode,
-    "kernelbench": KernelBench,
-    "kernelbench_hard": KernelBenchHard,
-    "kernelbench_x": KernelBenchX,
-    "multikernelbench": MultiKernelBench,
-    "robust_kbench": RobustKBench,
-    "shipped": Shipped,
-    "sol_execbench": SolExecBench,
-    "tritonbench_g": TritonBenchG,
-    "tritonbench_t": TritonBenchT,
+    suite.name: suite
+    for suite in (
+        AgentKernelArena,
+        Atrex,
+        BackendBench,
+        FlashinferBench,
+        GpuMode,
+        KernelBench,
+        KernelBenchHard,
+        KernelBenchX,
+        MultiKernelBench,
+        RobustKBench,
+        Shipped,
+        SolExecBench,
+        TritonBenchG,
+        TritonBenchT,
+    )
 }
 
 
@@ -58,23 +62,12 @@ def suite_named(name: str) -> Suite:
     """
     if name in _OWN:
         return _OWN[name]()
-    for point in entry_points(group=GROUP, name=name):
-        try:
-            suite: Suite = point.load()()
-        except (ImportError, AttributeError, TypeError) as error:
-            raise UsageError(
-                f"suite={name}: {point.value} of {_package(point)} cannot be loaded "
-                f"({type(error).__name__}: {error}). Mend or uninstall that package."
-            ) from error
-        return suite
+    others: list[Suite] = loaded(GROUP, lambda found: found(), name)
+    if others:
+        return others[0]
     close = difflib.get_close_matches(name, suites(), 1)
     hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(suites())}."
     raise UsageError(f"suite={name}: there is no such suite. {hint}")
-
-
-def _package(point: object) -> str:
-    distribution = getattr(point, "dist", None)
-    return getattr(distribution, "name", "") or "another package"
 
 
 def suite_commit(name: str, path: str | None = None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
-from evolve.tasks.functions import model_text
+from evolve.tasks.functions import seed_of
 from evolve.tasks.suites.listed import ListedSuite, defined, read_module, require_defined
 from evolve.tasks.suites.tritonbench import Parts, task_of
 
@@ -69,12 +69,11 @@ class AgentKernelArena(ListedSuite):
             licence="Apache-2.0",
         )
         source, cases, files = task_of(parts)
-        model = model_text(kernel, entry).replace("class Model(", "class ModelNew(", 1)
         return TaskText(
             source,
             category=label.partition("/")[0],
             cases=cases,
-            seeds=(f"{kernel.strip()}\n\n\n{model}",),
+            seeds=(seed_of(kernel, entry),),
             files=files,
         )
 

@@ -1,12 +1,11 @@
 """Atrex-Bench (Alibaba, 2026) from a user's checkout: operators with shapes of real services."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
-from evolve.tasks.suites.checkout import read_data
+from evolve.tasks.suites.checkout import product, read_json
 from evolve.tasks.suites.listed import (
     HELPERS,
     ListedSuite,
@@ -66,13 +65,12 @@ class Atrex(ListedSuite):
 
 
 def _shapes(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        shapes = json.loads(read_data(path))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON ({error}).") from error
+    shapes = read_json(path)
     if not isinstance(shapes, dict) or not shapes:
         raise UsageError(f"{path} has no shapes by name.")
     for name, shape in shapes.items():
+        if not isinstance(shape, dict):
+            raise UsageError(f"{path}: shape {name} is no object.")
         parts = [shape.get(part) for part in ("input_kwargs", "init_kwargs")]
         if not all(isinstance(part, dict | None) for part in parts):
             raise UsageError(f"{path}: shape {name} has no arguments by name.")
@@ -80,8 +78,5 @@ def _shapes(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _size(shape: dict[str, Any]) -> float:
-    size = 1.0
-    for value in (shape.get("input_kwargs") or {}).values():
-        for one in value if isinstance(value, list) else [value]:
-            size *= one if isinstance(one, int | float) and one > 0 else 1
-    return size
+    values = (shape.get("input_kwargs") or {}).values()
+    return product(one for v in values for one in (v if isinstance(v, list) else [v]))

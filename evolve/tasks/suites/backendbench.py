@@ -1,11 +1,13 @@
 """BackendBench (Meta, 2025): operators of PyTorch with the arguments that models call them with.
 
-Its repository has no data. A user puts the data set's file beside the checkout's other files, or
-anywhere: `path` is the folder of `*.parquet` or of traces, `*.txt`.
+Its repository has no data: `path` is the folder of the data set's `*.parquet`, or of traces,
+`*.txt`.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ MOST_CALLS = 24  # of an operator, spread over those that differ
 _INDICES = ("embedding", "gather", "index", "nll_loss", "put", "scatter", "take")
 _OPERATOR = re.compile(r"Operator: (.*)")
 _CALL = re.compile(r"cnt: ([1-9]\d*), (.*)")  # none of count 0: these are synthetic
-_CLOSE = (1e-2, 1e-2)
+_COLUMNS = ("op_name", "args", "is_synthetic")
 _RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
 
 
@@ -28,8 +30,11 @@ class BackendBench(ListedSuite):
 
     name = "backendbench"
     variable = "BACKENDBENCH_PATH"
-    _repository = "https://github.com/meta-pytorch/BackendBench"
-    _places = ("",)
+    _remedy = (
+        "Download backend_bench_problems.parquet of "
+        "https://huggingface.co/datasets/GPUMODE/backendbench_tests"
+    )
+    _places = ("*.parquet", "*.txt")
 
     def _found(self, root: Path) -> dict[str, Path]:
         found: dict[str, Path] = {}
@@ -39,8 +44,8 @@ class BackendBench(ListedSuite):
                 found.setdefault(operator.removeprefix("aten."), path)
         if not found:
             raise UsageError(
-                f"suite={self.name}: {root} has no *.parquet and no trace *.txt with operators. "
-                "Download the data set that the suite's README names, and give its folder."
+                f"suite={self.name}: no *.parquet and no trace *.txt of {root} has operators. "
+                f"{self._remedy} and give its folder."
             )
         return dict(sorted(found.items()))
 
@@ -50,7 +55,7 @@ class BackendBench(ListedSuite):
                 f"task {self.name}:{label}: its integers are indices, and the data set does not "
                 "say of what range."
             )
-        if not all(part.isidentifier() for part in label.split(".")):
+        if not all(part.isidentifier() and not iskeyword(part) for part in label.split(".")):
             raise UsageError(f"{path}: {label!r} is no name of an operator.")
         texts = _spread(
             sorted({t for op, t in _calls(path) if op == f"aten.{label}"}, key=_elements)
@@ -82,7 +87,7 @@ class BackendBench(ListedSuite):
         workloads = {name: ({"CALL": name}, _elements(text)) for name, text in calls.items()}
         return TaskText("\n".join(source), cases=tuple(timed_cases(workloads)))
 
-    def _level(self, label: str) -> str:
+    def _level(self, label: str, path: Path) -> str:
         return ""
 
 
@@ -105,10 +110,10 @@ def _rows(path: Path) -> Iterator[tuple[str, str]]:
     require_fetched(path)
     with needing(str(path), "data", ("pyarrow",)):
         import pyarrow.parquet as parquet
-    columns: dict[str, Sequence[Any]] = parquet.read_table(
-        path, columns=["op_name", "args", "is_synthetic"]
-    ).to_pydict()
-    rows = zip(columns["op_name"], columns["args"], columns["is_synthetic"], strict=True)
+    if not {*_COLUMNS} <= {*parquet.read_schema(path).names}:
+        return iter(())  # the data set has files of other forms too
+    columns: dict[str, Sequence[Any]] = parquet.read_table(path, columns=[*_COLUMNS]).to_pydict()
+    rows = zip(*(columns[name] for name in _COLUMNS), strict=True)
     return ((str(name), str(text)) for name, text, is_synthetic in rows if not is_synthetic)
 
 
@@ -120,10 +125,5 @@ def _spread(texts: Sequence[str]) -> Sequence[str]:
 
 def _elements(text: str) -> float:
     """Of all tensors of a call, as far as the text says."""
-    total = 0.0
-    for shape in re.findall(r"T\(\[([\d, ]*)\]", text):
-        count = 1.0
-        for size in filter(None, shape.split(",")):
-            count *= int(size)
-        total += count
-    return total
+    shapes = re.findall(r"T\(\[([\d, ]*)\]", text)
+    return float(sum(math.prod(map(int, re.findall(r"\d{1,18}", s))) for s in shapes))

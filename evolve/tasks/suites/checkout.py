@@ -1,7 +1,11 @@
 """A user's checkout of a suite: its folder, its commit, and files that are not really there."""
 
+import json
+import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.tasks.files import read_text
@@ -9,34 +13,40 @@ from evolve.tasks.files import read_text
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
-def folder_of(
-    suite: str, variable: str, repository: str, checkout: Path | None, *places: str
-) -> Path:
-    """The checkout's folder: the given one, or that of the environment variable.
+class CheckoutSuite:
+    """A suite that is read from a user's checkout of a repository.
 
-    Args:
-        suite: its name, for messages.
-        variable: environment variable with the folder.
-        repository: address to clone from, for messages.
-        checkout: the folder; None takes it from the variable.
-        places: paths of which one has to be there.
-
-    Raises:
-        UsageError: none is named, or it is no checkout of the suite.
+    `_places` are paths, or patterns of them, of which a checkout has one.
     """
-    chosen = checkout or os.environ.get(variable)
-    if not chosen:
-        raise UsageError(
-            f"suite={suite}: no checkout is named. Run `git clone {repository}` and set {variable} "
-            "to its folder, or give path="
-        )
-    root = Path(chosen).expanduser()
-    if not any((root / place).exists() for place in places):
-        raise UsageError(
-            f"suite={suite}: {root} has no {' or '.join(places)}. Set {variable} to a checkout of "
-            f"{repository}; in other commits they may be elsewhere."
-        )
-    return root
+
+    name: str
+    variable: str
+    levels: tuple[str, ...] = ()
+    _repository: str
+    _places: tuple[str, ...]
+
+    @property
+    def _remedy(self) -> str:
+        """How to get it, as the start of a sentence."""
+        return f"Run `git clone {self._repository}`"
+
+    def _root(self, checkout: Path | None) -> Path:
+        """The checkout's folder: the given one, or that of the environment variable.
+
+        Raises:
+            UsageError: none is named, or it is no checkout of the suite.
+        """
+        remedy = f"{self._remedy} and set {self.variable} to its folder, or give path="
+        chosen = checkout or os.environ.get(self.variable)
+        if not chosen:
+            raise UsageError(f"suite={self.name}: no checkout is named. {remedy}")
+        root = Path(chosen).expanduser()
+        if not any(any(root.glob(place)) for place in self._places):
+            raise UsageError(
+                f"suite={self.name}: {root} has no {' or '.join(self._places)}; in other commits "
+                f"they may be elsewhere. {remedy}"
+            )
+        return root
 
 
 def read_data(path: Path) -> str:
@@ -47,6 +57,39 @@ def read_data(path: Path) -> str:
     """
     require_fetched(path)
     return read_text(path)
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file of a checkout.
+
+    Raises:
+        UsageError: it cannot be read, or is no JSON.
+    """
+    text = read_data(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON ({error}).") from error
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file of a checkout.
+
+    Raises:
+        UsageError: it cannot be read, or is no YAML.
+    """
+    import yaml  # brought by OmegaConf; imported here to keep `import evolve` cheap
+
+    text = read_data(path)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{path} is no YAML ({error}).") from error
+
+
+def product(values: Iterable[Any]) -> float:
+    """Of the positive numbers among the values: how large a shape is."""
+    return math.prod((one for one in values if isinstance(one, int | float) and one > 0), start=1.0)
 
 
 def require_fetched(path: Path) -> None:

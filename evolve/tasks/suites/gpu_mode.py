@@ -5,7 +5,6 @@ suite's verdict, and the judge's as well if it never asks the reference: it chec
 """
 
 import ast
-import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
 from evolve.core.task import Case
+from evolve.tasks.beside import encoded
 from evolve.tasks.functions import NO_STATE
-from evolve.tasks.suites.checkout import read_data
+from evolve.tasks.suites.checkout import read_data, read_yaml
 from evolve.tasks.suites.listed import (
     HELPERS,
     MOST_TIMED,
@@ -77,20 +77,12 @@ class GpuMode(ListedSuite):
             "\n".join(source),
             category=label.partition("/")[0],
             cases=tuple(_cases(arguments)),
-            files={
-                name: base64.b64encode(data.encode()).decode()
-                for name, data in _beside(config, path)
-            },
+            files=encoded(dict(_beside(config, path))),
         )
 
 
 def _config(path: Path) -> dict[str, Any]:
-    import yaml  # brought by OmegaConf; imported here to keep `import evolve` cheap
-
-    try:
-        config = yaml.safe_load(read_data(path))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is no YAML ({error}).") from error
+    config = read_yaml(path)
     if not isinstance(config, dict) or not isinstance(config.get("files"), list):
         raise UsageError(f"{path} has no list of files: it is no problem of this suite.")
     if config.get("multi_gpu"):

@@ -11,10 +11,9 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
-from evolve.tasks.suites.checkout import read_data
+from evolve.tasks.suites.checkout import product, read_yaml
 from evolve.tasks.suites.listed import (
     HELPERS,
-    Constants,
     ListedSuite,
     defined,
     read_module,
@@ -54,7 +53,7 @@ class KernelBenchHard(ListedSuite):
         shapes = _shapes(path / "shapes.py")
         names = defined(tree)
         workloads = {
-            f"shape{number}": (dict(_constants(shape, names)), _size(shape))
+            f"shape{number}": (dict(_constants(shape, names)), product(shape.values()))
             for number, shape in enumerate(shapes)
         }
         source = [
@@ -120,20 +119,12 @@ def _constants(shape: Mapping[str, Any], names: set[str]) -> Iterator[tuple[str,
             raise UsageError(f"shapes.py names {key}, which is no constant of reference.py.")
 
 
-def _size(shape: Constants) -> float:
-    size = 1.0
-    for value in shape.values():
-        size *= value if isinstance(value, int | float) and value > 0 else 1
-    return size
-
-
 def _tolerances(path: Path) -> dict[str, tuple[float, float]]:
     """By type, relative and absolute: the usual ones, and the problem's own in their place."""
-    import yaml  # brought by OmegaConf; imported here to keep `import evolve` cheap
-
     file = path / "problem.yaml"
+    config = read_yaml(file) or {}
     try:
-        own = (yaml.safe_load(read_data(file)) or {}).get("tolerance") or {}
+        own = config.get("tolerance") or {}
         return _TYPES | {str(name): (float(most), float(most)) for name, most in own.items()}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"{file} has no tolerances by type ({error}).") from error

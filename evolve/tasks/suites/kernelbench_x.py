@@ -1,24 +1,24 @@
 """KernelBench-X (2026) from a user's checkout: the form of TritonBench, with a catalogue."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
-from evolve.tasks.suites.checkout import folder_of, read_data
+from evolve.tasks.suites.checkout import CheckoutSuite, read_data, read_json
 from evolve.tasks.suites.tritonbench import Parts, entry_of, imported, split, task_of
 
 _METRICS = ("cosine_sim", "l1_relative", "rmse")
 
 
-class KernelBenchX:
+class KernelBenchX(CheckoutSuite):
     """The problems of its catalogue; other files of the folder are no part of the suite."""
 
     name = "kernelbench_x"
     variable = "KERNELBENCH_X_PATH"
-    levels: tuple[str, ...] = ()
+    _repository = "https://github.com/BonnieW05/KernelBenchX"
+    _places = ("data/kernelbenchx_v1.json",)
 
     def problems(self, checkout: Path | None) -> Sequence[Problem]:
         return [
@@ -50,18 +50,13 @@ class KernelBenchX:
         )
         return TaskText(source, category=path.parent.name.lower(), cases=cases, files=files)
 
-    def _root(self, checkout: Path | None) -> Path:
-        repository = "https://github.com/BonnieW05/KernelBenchX"
-        place = "data/kernelbenchx_v1.json"
-        return folder_of(self.name, self.variable, repository, checkout, place)
-
     def _catalogue(self, checkout: Path | None) -> dict[str, dict[str, Any]]:
         """Its entries by label: `Category/name`."""
         path = self._root(checkout) / "data" / "kernelbenchx_v1.json"
         try:
-            entries = json.loads(read_data(path))
+            entries = read_json(path)
             return {str(one["file"]).removesuffix(".py"): one for one in entries}
-        except (ValueError, TypeError, KeyError) as error:
+        except (TypeError, KeyError) as error:
             raise UsageError(f"{path} is no JSON list of problems ({error!r}).") from error
 
 

@@ -8,45 +8,39 @@ from typing import TypeAlias
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
-from evolve.tasks.suites.checkout import folder_of, read_data
+from evolve.tasks.suites.checkout import CheckoutSuite, read_data
 
 MOST_TIMED = 6  # workloads of a task that are timed; the others are checked
 HELPERS = "from evolve.testing.suite_tasks import"
 Constants: TypeAlias = Mapping[str, int | float | str]
 
 
-class ListedSuite:
+class ListedSuite(CheckoutSuite):
     """A suite whose tasks have one path each: a file or a folder."""
 
-    name: str
-    variable: str
-    levels: tuple[str, ...] = ()
-    _repository: str
-    _places: tuple[str, ...]
-
     def problems(self, checkout: Path | None) -> list[Problem]:
-        found = self._found(self._root(checkout))
         return [
-            Problem(f"{self.name}:{label}", label, label, self._level(label)) for label in found
+            Problem(f"{self.name}:{label}", label, label, self._level(label, path))
+            for label, path in self._found(self._root(checkout)).items()
         ]
 
     def task(self, label: str, checkout: Path | None) -> TaskText:
-        found = self._found(self._root(checkout))
+        return self._task(label, self._path(label, self._root(checkout)))
+
+    def _path(self, label: str, root: Path) -> Path:
+        found = self._found(root)
         if label not in found:
             raise UsageError(
                 f"task {self.name}:{label}: no such problem. `evolve tasks list --suite "
                 f"{self.name}` shows all."
             )
-        return self._task(label, found[label])
-
-    def _root(self, checkout: Path | None) -> Path:
-        return folder_of(self.name, self.variable, self._repository, checkout, *self._places)
+        return found[label]
 
     def _found(self, root: Path) -> dict[str, Path]:
         """The path of each task by its label, in the suite's order."""
         raise NotImplementedError
 
-    def _level(self, label: str) -> str:
+    def _level(self, label: str, path: Path) -> str:
         """The folder of a label."""
         return label.rpartition("/")[0]
 

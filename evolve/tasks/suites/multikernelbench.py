@@ -4,11 +4,11 @@ Those of NPUKernelBench list their inputs in a file of JSON lines beside the mod
 times the first of them only, and so does the judge; all are checked.
 """
 
-import base64
 from pathlib import Path
 
 from evolve.core.suites import TaskText
 from evolve.core.task import Case
+from evolve.tasks.beside import encoded
 from evolve.tasks.suites.checkout import read_data
 from evolve.tasks.suites.listed import HELPERS, ListedSuite, defined, read_module, require_defined
 
@@ -66,5 +66,5 @@ class MultiKernelBench(ListedSuite):
             "\n".join(source),
             category=path.parent.name,
             cases=(first, others) if is_several else (),
-            files={beside: base64.b64encode(lines.encode()).decode()} if lines else {},
+            files=encoded({beside: lines}) if lines else {},
         )

@@ -5,7 +5,6 @@ A backward task is the gradient of the module: see `evolve.testing.suite_tasks.g
 """
 
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.core.suites import TaskText
 from evolve.core.task import Case
-from evolve.tasks.suites.checkout import read_data
+from evolve.tasks.suites.checkout import read_json
 from evolve.tasks.suites.listed import HELPERS, ListedSuite, read_module, require_defined
 
 _KINDS = ("input", "init", "shared")
@@ -37,7 +36,7 @@ class RobustKBench(ListedSuite):
         named = [(f"{path.parents[1].name}/{path.parent.name}", path) for path in ports]
         return dict([*sorted(own), *sorted(named, key=lambda one: _order(one[0]))])
 
-    def _level(self, label: str) -> str:
+    def _level(self, label: str, path: Path) -> str:
         first, _, last = label.partition("/")
         return last if last == _BACKWARD else first if last else _FORWARD
 
@@ -79,7 +78,7 @@ class RobustKBench(ListedSuite):
             Case(name=name, constants={"SETTING": name}, timed=name.startswith("single"))
             for name in settings
         ]
-        return TaskText("\n".join(source), category=self._level(label), cases=tuple(cases))
+        return TaskText("\n".join(source), category=self._level(label, path), cases=tuple(cases))
 
 
 _GRADIENT = [
@@ -103,7 +102,7 @@ def _settings(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         UsageError: the file is not of this form.
     """
     try:
-        config = json.loads(read_data(path))
+        config = read_json(path)
         found = [
             (f"{group}{number}", {"input": {**some, **both}, "init": {**init, **both}})
             for group in ("single", "multi")
@@ -111,7 +110,7 @@ def _settings(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 itertools.product(*(config[f"{group}_{kind}_configs"] for kind in _KINDS))
             )
         ]
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise UsageError(f"{path} has no settings of this suite's form ({error!r}).") from error
     if not any(name.startswith("single") for name, _ in found):
         raise UsageError(f"{path} has no single setting, which is the one to be timed.")

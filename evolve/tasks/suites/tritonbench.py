@@ -6,18 +6,18 @@ of the suite that judge and time (EVAL) are not used.
 """
 
 import ast
-import base64
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
-from evolve.tasks.functions import NO_STATE, model_text
-from evolve.tasks.suites.checkout import folder_of, read_data
+from evolve.tasks.beside import encoded
+from evolve.tasks.functions import NO_STATE, model_text, seed_of
+from evolve.tasks.suites.checkout import CheckoutSuite, read_data, read_json
+from evolve.tasks.suites.listed import defined
 
 _DIVIDER = re.compile(r"^#{146}[ \t]*$", re.MULTILINE)
 _HELPER = "evolve.testing.suite_tasks"
@@ -53,8 +53,7 @@ def task_of(parts: Parts) -> tuple[str, tuple[Case, ...], dict[str, str]]:
     cases = [Case(name=_TESTS, constants={"PART": _TESTS}, timed=not parts.benchmark)]
     if parts.benchmark:
         cases.append(Case(name=_BENCHMARK, constants={"PART": _BENCHMARK}))
-    files = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
-    return _source(parts), tuple(cases), files
+    return _source(parts), tuple(cases), encoded(texts)
 
 
 def _source(parts: Parts) -> str:
@@ -112,8 +111,9 @@ def entry_of(reference: str, tests: str, path: Path) -> str:
     Raises:
         UsageError: they call none that the reference defines, or it has a `Model` of its own.
     """
-    defined = set(_defined(ast.parse(reference)))
-    if "Model" in defined:
+    tree = ast.parse(reference)
+    functions = defined(tree) - _no_functions(tree)
+    if "Model" in defined(tree):
         raise UsageError(f"{path} defines a Model of its own, whose name a task file needs.")
     called = [
         node.func.id
@@ -121,9 +121,9 @@ def entry_of(reference: str, tests: str, path: Path) -> str:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     for name in (path.stem, "kernel_function"):
-        if name in defined and name in called:
+        if name in functions and name in called:
             return name
-    found = [name for name in called if name in defined]
+    found = [name for name in called if name in functions]
     if not found:
         raise UsageError(
             f"{path}: its tests call no function of it by name (a class or a method is no function "
@@ -132,16 +132,17 @@ def entry_of(reference: str, tests: str, path: Path) -> str:
     return max(found, key=found.count)
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for statement in tree.body:
-        match statement:
-            case ast.FunctionDef(name=name, decorator_list=marks):
-                if not any("jit" in ast.unparse(mark) for mark in marks):
-                    yield name
-            case ast.ClassDef(name="Model"):
-                yield "Model"
-            case ast.Assign(targets=targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
+def _no_functions(tree: ast.Module) -> set[str]:
+    """Classes and kernels of a module."""
+    return {
+        one.name
+        for one in tree.body
+        if isinstance(one, ast.ClassDef)
+        or (
+            isinstance(one, ast.FunctionDef)
+            and any("jit" in ast.unparse(mark) for mark in one.decorator_list)
+        )
+    }
 
 
 def imported(tests: str, folder: Path) -> dict[str, str]:
@@ -155,12 +156,10 @@ def imported(tests: str, folder: Path) -> dict[str, str]:
     return found
 
 
-class _TritonBench:
+class _TritonBench(CheckoutSuite):
     """One of the two channels."""
 
-    name: str
     variable = "TRITONBENCH_PATH"
-    levels: tuple[str, ...] = ()
     _channel: str
     _licence: str
     _repository = "https://github.com/thunlp/TritonBench"
@@ -197,10 +196,6 @@ class _TritonBench:
     def _folder(self, checkout: Path | None) -> Path:
         return self._root(checkout) / "data" / f"TritonBench_{self._channel}_v1"
 
-    def _root(self, checkout: Path | None) -> Path:
-        place = f"data/TritonBench_{self._channel}_v1"
-        return folder_of(self.name, self.variable, self._repository, checkout, place)
-
     def _benchmark(self, label: str, checkout: Path | None) -> str:
         folder = f"performance_metrics/perf_{self._channel}/golden_metrics"
         path = self._root(checkout) / folder / f"{label}_perf.py"
@@ -221,9 +216,9 @@ def difficulties(path: Path) -> dict[str, str]:
         UsageError: it is no JSON list of problems.
     """
     try:
-        entries = json.loads(read_data(path))
+        entries = read_json(path)
         return {Path(one["file"]).stem: str(one.get("difficulty", "")) for one in entries}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"{path} is no JSON list of problems ({error!r}).") from error
 
 
@@ -232,6 +227,7 @@ class TritonBenchT(_TritonBench):
 
     name = "tritonbench_t"
     _channel = "T"
+    _places = ("data/TritonBench_T_v1",)
     _licence = "Apache-2.0"
 
 
@@ -243,8 +239,8 @@ class TritonBenchG(_TritonBench):
 
     name = "tritonbench_g"
     _channel = "G"
+    _places = ("data/TritonBench_G_v1",)
     _licence = "LicenseRef-TritonBench-G"
 
     def _seeds(self, reference: str, entry: str) -> tuple[str, ...]:
-        model = model_text(reference, entry).replace("class Model(", "class ModelNew(", 1)
-        return (f"{reference.strip()}\n\n\n{model}",)
+        return (seed_of(reference, entry),)

@@ -1,72 +1,47 @@
 """flashinfer-bench and SOL-ExecBench: a definition, its workloads and their data, all in JSON."""
 
-import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.core.suites import Problem, TaskText
+from evolve.core.suites import TaskText
 from evolve.core.task import Case
-from evolve.tasks.beside import MOST_BYTES
+from evolve.tasks.beside import MOST_BYTES, encoded
 from evolve.tasks.functions import NO_STATE, model_text
-from evolve.tasks.suites.checkout import folder_of, read_data, require_fetched
-from evolve.tasks.suites.listed import timed_cases
+from evolve.tasks.suites.checkout import read_data, read_json, require_fetched
+from evolve.tasks.suites.listed import ListedSuite, timed_cases
 
 _ENTRY = "run"
+_DEFINITIONS = "definitions"
 _OWN_FILES = frozenset(("definition.json", "workloads.json"))
 
 
-class _Workloads:
+class _Workloads(ListedSuite):
     """What both suites have in common: a task is a definition with its workloads."""
-
-    name: str
-    variable: str
-    levels: tuple[str, ...] = ()
-    _repository: str
-    _places: tuple[str, ...]
-
-    def problems(self, checkout: Path | None) -> Sequence[Problem]:
-        root = self._root(checkout)
-        return [
-            Problem(f"{self.name}:{label}", label, label, self._level(path))
-            for label, (path, _) in self._found(root).items()
-        ]
 
     def task(self, label: str, checkout: Path | None) -> TaskText:
         root = self._root(checkout)
-        found = self._found(root)
-        if label not in found:
-            raise UsageError(
-                f"task {self.name}:{label}: no such definition. `evolve tasks list --suite "
-                f"{self.name}` shows all."
-            )
-        path, workloads = found[label]
+        path = self._path(label, root)
+        workloads = self._workloads(path)
         definition = {**_read(path), "suite": self.name}
         chosen = _workloads(workloads)
         _require(definition, path, chosen, workloads)
-        files = {
-            "definition.json": json.dumps(definition).encode(),
-            "workloads.json": json.dumps(chosen).encode(),
+        files: dict[str, str | bytes] = {
+            "definition.json": json.dumps(definition),
+            "workloads.json": json.dumps(chosen),
             **dict(_blobs(chosen, root)),
         }
         return TaskText(
             _source(definition, next(iter(chosen))),
             category=str(definition.get("op_type") or ""),
             cases=tuple(_cases(chosen)),
-            files={name: base64.b64encode(data).decode() for name, data in files.items()},
+            files=encoded(files),
         )
 
-    def _root(self, checkout: Path | None) -> Path:
-        return folder_of(self.name, self.variable, self._repository, checkout, *self._places)
-
-    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
-        """By label, the files of a definition and of its workloads."""
-        raise NotImplementedError
-
-    def _level(self, path: Path) -> str:
-        """Of a definition's file."""
+    def _workloads(self, path: Path) -> Path:
+        """The file of a definition's workloads."""
         raise NotImplementedError
 
 
@@ -76,20 +51,22 @@ class FlashinferBench(_Workloads):
     name = "flashinfer_bench"
     variable = "FIB_DATASET_PATH"
     _repository = "https://huggingface.co/datasets/flashinfer-ai/flashinfer-trace"
-    _places = ("definitions", "flashinfer_trace", "examples")
+    _places = (_DEFINITIONS, "flashinfer_trace", "examples")
 
-    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
-        found: dict[str, tuple[Path, Path]] = {}
-        for folder in sorted(root.rglob("definitions")):
+    def _found(self, root: Path) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for folder in sorted(root.rglob(_DEFINITIONS)):
             for path in sorted(folder.rglob("*.json")):
-                below = path.relative_to(folder).parent
-                place = folder.parent / "workloads" / below / f"{path.stem}.jsonl"
-                found.setdefault(path.stem, (path, place))
+                found.setdefault(path.stem, path)
         return found
 
-    def _level(self, path: Path) -> str:
+    def _workloads(self, path: Path) -> Path:
+        folder = next(parent for parent in path.parents if parent.name == _DEFINITIONS)
+        return (folder.parent / "workloads" / path.relative_to(folder)).with_suffix(".jsonl")
+
+    def _level(self, label: str, path: Path) -> str:
         """The kind of operation, whose folder it is in."""
-        return "" if path.parent.name == "definitions" else path.parent.name
+        return "" if path.parent.name == _DEFINITIONS else path.parent.name
 
 
 class SolExecBench(_Workloads):
@@ -100,24 +77,21 @@ class SolExecBench(_Workloads):
     _repository = "https://github.com/NVIDIA/SOL-ExecBench"
     _places = ("data/benchmark", "examples", "tests")
 
-    def _found(self, root: Path) -> dict[str, tuple[Path, Path]]:
+    def _found(self, root: Path) -> dict[str, Path]:
         return {
-            path.parent.relative_to(root).as_posix().removeprefix("data/benchmark/"): (
-                path,
-                path.with_name("workload.jsonl"),
-            )
+            path.parent.relative_to(root).as_posix().removeprefix("data/benchmark/"): path
             for path in sorted(root.rglob("definition.json"))
         }
 
-    def _level(self, path: Path) -> str:
+    def _workloads(self, path: Path) -> Path:
+        return path.with_name("workload.jsonl")
+
+    def _level(self, label: str, path: Path) -> str:
         return path.parent.parent.name
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        definition = json.loads(read_data(path))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON ({error}).") from error
+    definition = read_json(path)
     if not isinstance(definition, dict):
         raise UsageError(f"{path} is no JSON object.")
     beside = path.with_name("reference.py")

@@ -8,7 +8,7 @@ would take most of a judge's time.
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -184,10 +184,11 @@ def _observed(
     mode: DispatchMode | None,
 ) -> list[Tensor]:
     """The reference's tensors, in a type where one is given, each operation through a mode."""
+    modes = (mode,) if mode else ()
     with task_code(task, "Model.forward"):
         if dtype is not None:
-            return _forward_in(dtype, model, inputs, mode)
-        return _forward(copied(model), list(map_tensors(Tensor.clone, inputs)), mode)
+            return _forward_in(dtype, model, inputs, *modes)
+        return _forward(copied(model), list(map_tensors(Tensor.clone, inputs)), *modes)
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -326,16 +327,20 @@ def _rounded(
     task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator
 ) -> list[Tensor]:
     """When parameters, inputs and what running sums give move by one rounding each."""
+    with task_code(task, "Model.forward"):
+        return _where_room_is(partial(_nudged, draws), model, inputs, _Scans(draws))
+
+
+def _nudged(
+    draws: torch.Generator, model: nn.Module, inputs: list[Any], *modes: DispatchMode
+) -> list[Tensor]:
     model = cast_module(copy.deepcopy(model), torch.float64)
-    for parameter in model.parameters():
-        if parameter.is_floating_point():
-            _nudge(parameter.data, draws, SENSITIVITY_STEP)
     operands = map_tensors(lambda tensor: _in(torch.float64, tensor), inputs)
-    for operand in tensors_of(operands):
-        if operand.is_floating_point():
-            _nudge(operand, draws, SENSITIVITY_STEP)
-    with task_code(task, "Model.forward"), _default_dtype(torch.float64):
-        return _forward(model, operands, _Scans(draws))
+    for moving in (*(parameter.data for parameter in model.parameters()), *tensors_of(operands)):
+        if moving.is_floating_point():
+            _nudge(moving, draws, SENSITIVITY_STEP)
+    with _default_dtype(torch.float64):
+        return _forward(model, operands, *modes)
 
 
 def _cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
@@ -407,15 +412,22 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _forward_in(
-    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], *modes: DispatchMode
 ) -> list[Tensor]:
-    """The outcome with floating operands of a type; by the CPU if nothing else has memory for it.
+    """The outcome with floating operands of a type, each operation through these modes."""
+    return _where_room_is(partial(_made_in, dtype), model, inputs, *modes)
+
+
+def _where_room_is(
+    run: Callable[..., list[Tensor]], model: nn.Module, inputs: list[Any], *modes: DispatchMode
+) -> list[Tensor]:
+    """`run(model, inputs, *modes)`; by the CPU if nothing else has memory for it.
 
     A GPU of 80 GB has not enough for an input and an output of 6 GB each in fp64, with what lies
     between them, beside a candidate that has both.
     """
     try:
-        return _made_in(dtype, model, inputs, mode)
+        return run(model, inputs, *modes)
     except torch.OutOfMemoryError as error:
         place = tensors_of([inputs, list(model.parameters())])[0].device
         if not shortage.is_alone() or place == CPU:
@@ -423,8 +435,7 @@ def _forward_in(
         said = str(error)  # its frames hold gigabytes
     torch.cuda.empty_cache()
     try:
-        there = copy.deepcopy(model).to(CPU)
-        made = _made_in(dtype, there, moved(CPU, inputs), mode or _NoDraws())
+        made = run(copy.deepcopy(model).to(CPU), moved(CPU, inputs), *modes, _NoDraws())
     except Exception as error:  # if the model has tensors on its GPU, say: then there is no memory
         raise torch.OutOfMemoryError(f"{said} (by the CPU: {error})") from error
     return [output.to(place) for output in made]
@@ -440,11 +451,11 @@ class _NoDraws(DispatchMode):
 
 
 def _made_in(
-    dtype: torch.dtype, model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None
+    dtype: torch.dtype, model: nn.Module, inputs: list[Any], *modes: DispatchMode
 ) -> list[Tensor]:
     operands = map_tensors(lambda tensor: _in(dtype, tensor), inputs)
     with _default_dtype(dtype):
-        return _forward(cast_module(copy.deepcopy(model), dtype), operands, mode)
+        return _forward(cast_module(copy.deepcopy(model), dtype), operands, *modes)
 
 
 def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
@@ -452,10 +463,12 @@ def _in(dtype: torch.dtype, tensor: Tensor) -> Tensor:
     return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
 
 
-def _forward(model: nn.Module, inputs: list[Any], mode: DispatchMode | None = None) -> list[Tensor]:
-    """The outcome of a forward, each of whose operations goes through a mode as the task has it."""
-    # The mode inside: outside it would see what a convolution is made by, and no convolution.
-    with _shortage_told(), seeded(0), ByProducts(), mode or nullcontext():
+def _forward(model: nn.Module, inputs: list[Any], *modes: DispatchMode) -> list[Tensor]:
+    """The outcome of a forward, each of whose operations goes through these, the last first."""
+    # The modes inside: outside they would see what a convolution is made by, and no convolution.
+    with _shortage_told(), seeded(0), ByProducts(), ExitStack() as around:
+        for mode in modes:
+            around.enter_context(mode)
         return [resolved(output.detach()) for output in flatten(model(*inputs))[0]]
 
 

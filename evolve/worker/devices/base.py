@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from evolve.core.devices import CPU, CUDA, device_kind
+from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind
 from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 
 if TYPE_CHECKING:
@@ -111,6 +111,11 @@ class Device(Protocol):
     @property
     def device_class(self) -> str:
         """Times of one class are comparable."""
+        ...
+
+    @property
+    def kind(self) -> DeviceKind:
+        """The kind that the class is of."""
         ...
 
     @property

@@ -1,11 +1,8 @@
-"""Programs whose language the device, its interpreter or this installation does not run."""
+"""Programs that the interpreter of their language does not run, where there is no GPU."""
 
-from evolve.core.devices import device_kind_of
 from evolve.core.evaluation import Status
 from evolve.languages.base import Language
-from evolve.languages.registry import refusal
 from evolve.worker.base.faults import CandidateFault
-from evolve.worker.devices.base import Device
 
 NOT_INTERPRETED = "not_interpreted"
 _SUSPECTS = (Status.RUNTIME_EXCEPTION, Status.COMPILE_ERROR, Status.ASSERT)
@@ -20,12 +17,3 @@ def beyond_interpreter(fault: CandidateFault, source: str, language: Language) -
     if fault.status not in _SUSPECTS:
         return ""
     return language.beyond_interpreter(fault.feedback, source)
-
-
-def unfit(language: Language, source: str, device: Device) -> str:
-    """Why a program can be neither built nor run here, whatever its kernels do; empty if it can."""
-    return (
-        refusal(language, device_kind_of(device.device_class))
-        or language.missing(source)
-        or language.unfit_card(source, device.capability)
-    )

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from evolve.core.compiled import Compiled
-from evolve.core.devices import device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import (
     DEVICE_BUSY,
@@ -43,7 +42,7 @@ from evolve.worker.evidence.peak_memory import scratch_bytes
 from evolve.worker.evidence.static_checks import disowned, static_labels, without_guesses
 from evolve.worker.evidence.tools import Tools
 from evolve.worker.judge.audit import Finding, audit, conditions_of
-from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter, unfit
+from evolve.worker.judge.interpreting import NOT_INTERPRETED, beyond_interpreter
 from evolve.worker.judge.outcome import Asked, Judged, evaluation
 from evolve.worker.judge.progress import Progress, judged_twice
 from evolve.worker.judge.reference_cost import reference_cost
@@ -57,6 +56,7 @@ from evolve.worker.judge.stages import (
     smoke,
 )
 from evolve.worker.judge.success_feedback import success_feedback
+from evolve.worker.judge.unfit import unfit
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import RunnerProcess
@@ -333,9 +333,7 @@ class Judge:
     def _is_beyond(self, fault: CandidateFault, progress: Progress) -> str:
         """Why it cannot be judged without a GPU; empty if it can, or there is one."""
         candidate = progress.candidate
-        if candidate is None or candidate.language.is_timed_on(
-            device_kind_of(self.device.device_class)
-        ):
+        if candidate is None or candidate.language.is_timed_on(self.device.kind):
             return ""
         return beyond_interpreter(fault, candidate.source, candidate.language)
 
@@ -406,7 +404,7 @@ class Judge:
                 self._check(runner, candidate, task, plan, progress)
         if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
-        if not candidate.language.is_timed_on(device_kind_of(self.device.device_class)):
+        if not candidate.language.is_timed_on(self.device.kind):
             return Status.CORRECT, (
                 f"correct; a {candidate.language} program is only interpreted on this device, "
                 "so no time was taken and nothing is claimed about its speed"

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evolve.core.devices import device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.languages.base import Language
 from evolve.worker.base.faults import CandidateFault
@@ -171,7 +170,7 @@ class Launcher:
             readable=self._confinement.readable + readable,
             observed=observed,
         )
-        variables = language.variables_on(device_kind_of(self._device.device_class))
+        variables = language.variables_on(self._device.kind)
         key = _key({**variables, **WITH_COMPILER})
         if compiles and key not in self._failed:
             try:

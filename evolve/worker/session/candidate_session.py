@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from evolve.core.compiled import Compiled
-from evolve.core.devices import device_kind_of
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Status
 from evolve.languages.base import Language
@@ -199,10 +198,7 @@ class CandidateSession:
         self, runner: RunnerProcess, candidate: Candidate, task: PreparedTask, is_new: bool
     ) -> None:
         """Have kernels compiled that are only when they are first launched, on inputs of no use."""
-        if (
-            not candidate.language.is_timed_on(device_kind_of(self.device.device_class))
-            or not candidate.compiles_late
-        ):
+        if not candidate.language.is_timed_on(self.device.kind) or not candidate.compiles_late:
             return
         aside = self._aside() if is_new and self.device.compiles_aside else None
         for case in task.timed if candidate.is_ours else task.cases:

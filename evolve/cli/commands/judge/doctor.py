@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -27,22 +26,26 @@ from evolve.cli import signals
 from evolve.cli.args import parser
 from evolve.core.devices import CPU
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.languages.base import Package, release
 from evolve.languages.registry import languages
 from evolve.llm.doctor import findings as model_findings
 from evolve.store.sqlite.filesystem import is_shared_between_hosts
 
-# Import name, distribution, and the feature that fails without it.
-PACKAGES = (
-    ("torch", "torch", "nothing can be judged"),
-    ("numpy", "numpy", "nothing can be judged"),
-    ("hydra", "hydra-core", "run and resume cannot read the configuration"),
-    ("sqlalchemy", "sqlalchemy", "there is no database"),
-    ("networkx", "networkx", "there is no lineage graph"),
-    ("jinja2", "jinja2", "there is no report and no prompt"),
-    ("rich", "rich", "there is no live display"),
-    ("yaml", "pyyaml", "cases.yaml cannot be read"),
+
+def _needed(module: str, distribution: str, newest: tuple[int, int] | None = None) -> Package:
+    return Package(module=module, distribution=distribution, needed=True, newest=newest)
+
+
+PACKAGES = (  # and the feature that fails without it
+    (_needed("torch", "torch", newest=(2, 13)), "nothing can be judged"),
+    (_needed("numpy", "numpy"), "nothing can be judged"),
+    (_needed("hydra", "hydra-core"), "run and resume cannot read the configuration"),
+    (_needed("sqlalchemy", "sqlalchemy"), "there is no database"),
+    (_needed("networkx", "networkx"), "there is no lineage graph"),
+    (_needed("jinja2", "jinja2"), "there is no report and no prompt"),
+    (_needed("rich", "rich"), "there is no live display"),
+    (_needed("yaml", "pyyaml"), "cases.yaml cannot be read"),
 )
-NEWEST_TESTED = {"torch": (2, 13)}
 
 
 def main(words: Sequence[str]) -> int:
@@ -92,47 +95,34 @@ def host() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """The libraries, without importing any."""
-    for module, distribution, consequence in PACKAGES:
-        newest = NEWEST_TESTED.get(distribution)
-        yield _package(module, distribution, consequence, MISSING, newest)
+    """The libraries, without importing any; each once, whatever needs it."""
+    wishes = [*PACKAGES]
     for one in languages().values():
-        for each in one.packages:
-            consequence = f"{one.title} kernels cannot be built"
-            absent = MISSING if each.needed else NOTE
-            yield _package(each.module, each.distribution, consequence, absent, each.newest)
+        wishes += ((each, f"{one.title} kernels cannot be built") for each in one.packages)
+    for name in dict.fromkeys(package.distribution for package, _ in wishes):
+        yield _package(name, [wish for wish in wishes if wish[0].distribution == name])
 
 
-def _package(
-    module: str,
-    distribution: str,
-    consequence: str,
-    absent: str,
-    newest: tuple[int, int] | None,
-) -> Finding:
-    if importlib.util.find_spec(module) is None:
-        return Finding(
-            absent, distribution, f"not installed: {consequence}; pip install {distribution}"
-        )
+def _package(name: str, wishes: Sequence[tuple[Package, str]]) -> Finding:
+    """A distribution, by all that is asked of it, with the consequence of its absence."""
+    if lacking := [wish for wish in wishes if wish[0].missing]:
+        state = MISSING if any(package.needed for package, _ in lacking) else NOTE
+        consequences = ", ".join(dict.fromkeys(consequence for _, consequence in lacking))
+        return Finding(state, name, f"{consequences}: {lacking[0][0].missing}")
     try:
-        version = metadata.version(distribution)
+        version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(OK, distribution, "version unknown")
-    if newest is None or _release(version) <= newest:
-        return Finding(OK, distribution, version)
+        return Finding(OK, name, "version unknown")
+    newest = min((package.newest for package, _ in wishes if package.newest), default=None)
+    if newest is None or release(version) <= newest:
+        return Finding(OK, name, version)
     tested = ".".join(map(str, newest))
     return Finding(
         NOTE,
-        distribution,
+        name,
         f"{version}, newer than the versions tested; if a check below or a search fails, install "
-        f"{distribution} {tested}",
+        f"{name} {tested}",
     )
-
-
-def _release(version: str) -> tuple[int, int]:
-    """Major and minor number; (0, 0) of a version that has none."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def compiler() -> Iterator[Finding]:

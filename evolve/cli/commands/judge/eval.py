@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import device_words, kind_here, require_installed, require_language
+from evolve.app.device import device_words, kind_here, require_runnable
 from evolve.app.library.evaluation import Place, judge, recorded, request_for
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
@@ -38,8 +38,7 @@ def main(words: Sequence[str]) -> int:
         return CORRECT
     name = f"candidate {options.candidate}"
     if options.audit is not None:
-        require_language(request.source, name, options.device)
-        require_installed(request.source, name, options.device, options.python)
+        require_runnable(request.source, name, options.device, options.python)
         return _audit(request, options)
     known_in = None if options.again else options.store
     from evolve.cli.console.frontend import Terminal

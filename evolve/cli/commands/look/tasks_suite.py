@@ -17,8 +17,7 @@ from evolve.core.devices import device_kind
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
 from evolve.core.task import SIZES
-from evolve.languages.registry import timed_on
-from evolve.languages.torch import TORCH
+from evolve.languages.registry import languages_on
 from evolve.report.text import one_line
 from evolve.tasks import find_task
 from evolve.tasks.suites import suite_commit, suite_problems, suites
@@ -68,7 +67,7 @@ async def _checked(
     read = partial(
         find_task,
         size=options.size or device.size,
-        languages=(*timed_on(device), TORCH),
+        languages=languages_on(device),
         checkout=Path(options.path).expanduser() if options.path else None,
     )
     done = 0

@@ -91,7 +91,7 @@ async def _bench(plan: "Plan", ends_at: float | None) -> int:
 
 def report(plan: "Plan") -> None:
     """Write the page and the table beside the database, and print the important lines."""
-    from evolve.report.suite.native import native_rows, rescue_text
+    from evolve.report.suite.native import heading_of, native_rows, rescue_text
     from evolve.report.suite.page import (
         FAST,
         HEADER,
@@ -114,7 +114,7 @@ def report(plan: "Plan") -> None:
     write_suite(plan.name, plan.suite, results, page, page.with_suffix(".csv"))
     print()
     print(table((*HEADER, *FAST), list(figure_rows(results))))
-    print(f"\nAs {plan.suite} scores it:")
+    print(f"\n{heading_of(plan.suite)}:")
     print(table(native_header(plan.suite), native_rows(plan.suite, results)))
     print()
     facts = (rescue_text(results), *amsr_lines(results), spent_line(results))

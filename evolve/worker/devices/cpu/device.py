@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
+from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.evaluation import Status
 from evolve.languages.inline import HEADERS
 from evolve.worker.base.faults import CandidateFault
@@ -87,6 +88,10 @@ class CpuDevice:
     def device_class(self) -> str:
         """The model of the processor, and its cores in use."""
         return f"cpu: {_cpu_model()}, {self.cores} cores"
+
+    @property
+    def kind(self) -> DeviceKind:
+        return device_kind_of(self.device_class)
 
     @property
     def slots(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.base import cuda_driver
@@ -131,7 +132,7 @@ class CudaDevice:
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
         self.name = f"cuda-{facts.uuid}"
-        # Measurements depend on the card alone; whether tasks fit, on the memory others leave.
+        # Measurements depend on the GPU alone; whether tasks fit, on the memory others leave.
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
         self.reward_bytes = facts.total_memory // _REWARD_SHARE
@@ -188,6 +189,10 @@ class CudaDevice:
     def device_class(self) -> str:
         """The model of the GPU."""
         return f"cuda: {self._facts.name}"
+
+    @property
+    def kind(self) -> DeviceKind:
+        return device_kind_of(self.device_class)
 
     def describe(self) -> dict[str, str]:
         facts = self._facts

@@ -207,7 +207,7 @@ class Pool:
                     return
             finally:
                 found.running -= 1
-                self._under_way[task] -= 1
+                self._under_way -= Counter([task])  # keeps no task that has none
                 found.reserved = found.reserved and not alone
                 if len(found.blamed) >= MAX_CONSECUTIVE_FAILURES:
                     why = list(found.blamed.values())[-1]
@@ -230,8 +230,9 @@ class Pool:
             )
         finally:
             queue.remove(me)
-            if not queue and self._waiting.get(task) is queue:
-                del self._waiting[task]
+            del self._waiting[task]
+            if queue:  # behind the others: of tasks with as many under way each has its turn
+                self._waiting[task] = queue
             self._changed.set()
 
     def _next(self) -> object:
