@@ -4,9 +4,10 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 
 T = TypeVar("T")
+_FAILURES = (*FAILURES_OF_A_FUNCTION, OSError, SyntaxError)  # of the import of a package
 
 
 def loaded(group: str, made: Callable[[Any], T], name: str | None = None) -> list[T]:
@@ -38,7 +39,7 @@ def instance_of(kind: type[T]) -> Callable[[Any], T]:
 def _load(point: EntryPoint, made: Callable[[Any], T]) -> T:
     try:
         return made(point.load())
-    except Exception as error:  # the import of a package may fail with any
+    except _FAILURES as error:
         package = point.dist.name if point.dist else "another package"
         raise UsageError(
             f"{point.group}: {point.name} ({point.value} of {package}) cannot be loaded "

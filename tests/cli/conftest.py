@@ -11,7 +11,7 @@ import pytest
 
 from evolve.cli.main import main
 from evolve.store import Store
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests import forked
 from tests.cli.recording import record
 
@@ -86,3 +86,15 @@ def task_folder(tmp_path: Path, monkeypatch) -> Path:
     Path("seeds").mkdir()
     Path("seeds/seed.py").write_text(task.seeds[0])
     return tmp_path
+
+
+@pytest.fixture
+def bench_checkout(tmp_path: Path, monkeypatch) -> None:
+    """A checkout of three problems, and a program to start from."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERNELBENCH_PATH", "unset")  # and so put back afterwards
+    for number, place in enumerate(("level1/1_Softmax", "level1/2_Matmul", "level2/1_Both")):
+        file = Path("checkout", f"{place}.py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{synthetic_task().source}\n# {number}\n")
+    Path("mine.py").write_text(SEED_SOURCE)

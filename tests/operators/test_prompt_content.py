@@ -17,13 +17,12 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.evaluation import Label, Status
+from evolve.core.evaluation import Label
 from evolve.core.program import Program
 from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import ONLY_CASE, Case
 from operators import Crossover, Edit, RewriteFull, Template
-from operators.knowledge import Diagnosis, Knowledge, load, parse
-from operators.knowledge.retrieval import is_proven
+from operators.knowledge import Diagnosis, Knowledge
 from operators.prompting.diagnosis import bottleneck
 from operators.prompting.directions import directions_for
 from operators.prompting.excerpts import differing
@@ -35,12 +34,11 @@ from tests.operators.prompt_states import (
     H100,
     SOFTMAX_KERNEL,
     history_of,
-    matmul_relu_h100,
     plant,
-    rmsnorm_cpu,
     softmax_h100,
     verdict,
 )
+from tests.operators.state_prompts import MATMUL, RMSNORM, SOFTMAX, STATES, prompt
 
 COST = ReferenceCost(
     cases=(
@@ -62,18 +60,6 @@ COST = ReferenceCost(
     flops_per_s={"bf16x3": 2.6e14, "fp32": 5.2e13},
     longest_sum=8192,
 )  # fmt: skip
-MATMUL, SOFTMAX, RMSNORM = matmul_relu_h100(), softmax_h100(), rmsnorm_cpu()
-STATES = {"matmul": (MATMUL, H100), "softmax": (SOFTMAX, H100), "rmsnorm": (RMSNORM, CPU)}
-
-
-def prompt(state: str, operator=None, **context) -> str:
-    """The whole of a request: both messages."""
-    history, device = STATES[state]
-    operator = operator or RewriteFull()
-    parents = history.elites()[: operator.parents]
-    request = request_of(operator, history.context(parents, device=device, **context))
-    return f"{request.messages[0].content}\n\n{prompt_of(request)}"
-
 
 # Precision
 
@@ -371,99 +357,6 @@ def test_what_limits_a_program_is_judged_by_what_it_moves_itself(share, kernels,
     assert "neither memory- nor compute-bound" not in asked
 
 
-def test_what_was_tried_in_vain_is_told_with_its_numbers():
-    history = softmax_h100()
-    leader, other = history.elites()[:2]
-    found = verdict(0.9, 0.293, 0.2, "memory", "", kernels=1.0)
-    slower = Program(SOFTMAX_KERNEL + "# slower\n")
-    history.judge(slower, operator="edit", parents=[other.program], note="halves", verdict=found)
-    asked = request_of(RewriteFull(), history.context([leader], device=H100))
-    told = section(prompt_of(asked), "Attempts that failed or were no faster; do not repeat them")
-    assert "correct, 0.33x as fast as PyTorch eager" in told
-    assert "halves" in told
-
-
-def test_no_line_is_cut_inside_of_a_number():
-    text = "\n".join(f"row {n}: 196608.{n} for 196609.{n}" for n in range(100))
-    lines = shortened(text, 300).split("\n")
-    assert {*lines} <= {*text.split("\n"), "[... 92 lines left out ...]"}
-    assert len("\n".join(lines)) <= 300
-    words = shortened("196608 " * 100, 100).removesuffix(" [...]").split()
-    assert {*words} == {"196608"}
-
-
-# Notes
-
-
-def test_notes_are_few_quoted_and_last():
-    said = prompt("matmul", RewriteFull(knowledge=Knowledge()))
-    _, _, notes = said.partition("\n# Notes that may help\n")
-    assert "# Your answer" not in notes
-    assert 0 < len(re.findall(r"^<quoted \w+ note>$", notes, re.MULTILINE)) <= 2
-    assert len(notes) <= 6500
-    assert "Measured: relative error at 4096^3 on an H200" in notes
-    assert "\nassert " not in notes
-    for word in ("AMD", "Blackwell", "float8", "(Untested"):
-        assert word not in notes
-
-
-def test_a_note_about_another_operation_or_an_error_that_did_not_happen_is_left_out():
-    for excerpt in Knowledge(limit=40, budget_tokens=90_000).retrieve(
-        Diagnosis(category="softmax", bottleneck="memory", device="nvidia/hopper",
-                  language="triton")
-    ):  # fmt: skip
-        tags = excerpt.document.tags
-        assert "softmax" in tags.get("category", ("softmax",))
-        assert "error" not in tags
-
-
-def test_code_for_gpus_that_was_measured_nowhere_is_told_on_demand_only():
-    wanted = Diagnosis(category="matmul", device="nvidia/hopper", language="triton")
-    told = {each.document.id for each in Knowledge(limit=9).retrieve(wanted)}
-    more = Knowledge(limit=9, budget_tokens=90_000, unmeasured=True).retrieve(wanted)
-    assert "hopper-gemm" in {each.document.id for each in more} - told
-    by_name = {document.id: document for document in load()}
-    assert is_proven(by_name["linearity"], "nvidia/hopper")
-    assert not is_proven(by_name["gemm-tiling"], "nvidia/hopper")
-    assert not is_proven(by_name["tuning-spaces"], "nvidia/hopper")
-    assert is_proven(by_name["debug-compile"], "nvidia/hopper")
-    assert is_proven(by_name["cpu-gemm"], "cpu")
-
-
-def test_figures_are_those_of_the_device():
-    text = """\
----
-id: mine
-title: Mine
-part: guidance
-measured: {nvidia/hopper: "H100: 61 TFLOP/s"}
-sources:
-  - {title: a page, url: "https://example.org/page"}
----
-
-Words.
-"""
-    document = parse(text.replace("part: guidance", "part: guidance\ntested: false"), "mine.md")
-    assert document.figures("nvidia/hopper") == "H100: 61 TFLOP/s"
-    assert document.figures("nvidia/ampere") == document.figures("nvidia") == ""
-
-
-# Directions
-
-
-@pytest.mark.parametrize("category", ["matmul", "attention", "convolution", "reduction", ""])
-def test_directions_fit_the_limit_of_the_parent(category):
-    """A program at the memory rate was sent to tensor cores, and one at its products to bytes."""
-    for limit, foreign in {
-        "memory": r"tensor core|arithmetic|split operands|product|larger tiles",
-        "compute": r"passes over memory|accesses|bytes in flight|launches",
-        "launch": r"tensor core|arithmetic|product|accesses",
-    }.items():
-        offered = directions_for(Diagnosis(bottleneck=limit, category=category))
-        assert offered
-        assert not [each for each in offered if re.search(foreign, each)]
-
-
 @pytest.mark.parametrize(
     ("memory", "arithmetic", "traffic", "limit"),
     [
@@ -494,43 +387,28 @@ def test_the_limit_is_the_one_that_is_nearer(memory, arithmetic, traffic, limit)
     assert given[0] in directions_for(Diagnosis(bottleneck=limit, category="matmul"))
 
 
-def directions_of(state: str, count: int, operator=None) -> list[str]:
-    found = []
-    for sequence in range(count):
-        said = prompt(state, operator, sequence=sequence)
-        found += re.findall(r"^Direction for this answer[^:]*: ([^\n]*)", said, re.MULTILINE)
-    return found
-
-
-def test_answers_to_one_state_are_given_different_directions():
-    assert len({*directions_of("softmax", 3)}) == 3
-    assert directions_of("softmax", 3, RewriteFull(directions=False)) == []
-    several = prompt("softmax", RewriteFull(samples=4))
-    assert "Several answers are drawn to this prompt" in several
-
-
-@pytest.mark.parametrize("limit", ["compute", "latency", "parallelism", "memory", ""])
-def test_directions_for_cpp_are_about_no_gpu(limit):
-    given = directions_for(Diagnosis(bottleneck=limit, category="matmul", language="cpp"))
-    assert given
-    assert not re.search(r"stages|programs per|shared memory|split operands", " ".join(given))
-    assert limit not in ("compute", "latency") or "whole vectors" in " ".join(given)
-
-
-def test_a_program_that_fails_is_put_right_and_not_sent_elsewhere():
+def test_what_was_tried_in_vain_is_told_with_its_numbers():
     history = softmax_h100()
-    wrong = next(a for a in history.attempts if a.status is Status.WRONG_VALUE)
-    elite = replace(history.elites()[0], program=wrong.program)
-    asked = request_of(RewriteFull(), history.context([elite], device=H100))
-    assert "Direction for this answer" not in prompt_of(asked)
+    leader, other = history.elites()[:2]
+    found = verdict(0.9, 0.293, 0.2, "memory", "", kernels=1.0)
+    slower = Program(SOFTMAX_KERNEL + "# slower\n")
+    history.judge(slower, operator="edit", parents=[other.program], note="halves", verdict=found)
+    asked = request_of(RewriteFull(), history.context([leader], device=H100))
+    told = section(prompt_of(asked), "Attempts that failed or were no faster; do not repeat them")
+    assert "correct, 0.33x as fast as PyTorch eager" in told
+    assert "halves" in told
 
 
-def test_the_job_of_an_edit_may_be_structural():
-    assert "as few lines as it takes" not in prompt("matmul", Edit())
-    assert "may be structural" in prompt("matmul", Edit())
+def test_no_line_is_cut_inside_of_a_number():
+    text = "\n".join(f"row {n}: 196608.{n} for 196609.{n}" for n in range(100))
+    lines = shortened(text, 300).split("\n")
+    assert {*lines} <= {*text.split("\n"), "[... 92 lines left out ...]"}
+    assert len("\n".join(lines)) <= 300
+    words = shortened("196608 " * 100, 100).removesuffix(" [...]").split()
+    assert {*words} == {"196608"}
 
 
-# Length
+# Notes
 
 
 def test_of_other_programs_only_what_differs_is_shown():

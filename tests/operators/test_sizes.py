@@ -4,7 +4,7 @@ Invariants:
 1. The parts of a product's SHAPE, and counts of elements in a grid, stand as constants of the
    module, once each; launches and grids use their names.
 2. Names are of the program alone: none that the task has, and equal sizes of one role share one.
-3. Whoever reads a program's numbers finds them: rewrites of kernels, and the tuner's expectation.
+3. The numbers of a program can be read by others: rewrites of kernels, and the tuner's expectation.
 """
 
 import ast

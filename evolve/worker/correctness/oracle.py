@@ -436,7 +436,9 @@ def _where_room_is(
     torch.cuda.empty_cache()
     try:
         made = run(copy.deepcopy(model).to(CPU), moved(CPU, inputs), *modes, _NoDraws())
-    except Exception as error:  # if the model has tensors on its GPU, say: then there is no memory
+    except (
+        _failures()
+    ) as error:  # if the model has tensors on its GPU, say: there is no memory then
         raise torch.OutOfMemoryError(f"{said} (by the CPU: {error})") from error
     return [output.to(place) for output in made]
 

@@ -1,5 +1,6 @@
 """Programs whose language the device or this installation does not run."""
 
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.languages.base import Language
 from evolve.languages.registry import refusal
 from evolve.worker.devices.base import Device
@@ -13,5 +14,5 @@ def unfit(language: Language, source: str, device: Device) -> str:
             or language.missing(source)
             or language.unfit_gpu(source, device.capability)
         )
-    except Exception as error:  # noqa: BLE001 - a language of any package reads any text
+    except FAILURES_OF_A_FUNCTION as error:  # a language of any package reads any text
         return f"whether a {language.title} program runs here cannot be told: {error!r:.200}"

@@ -1,4 +1,4 @@
-"""Row 1: the kernel runs on a stream of its own that nobody waits for.
+"""Row 1: the kernel runs on a stream of its own without a wait.
 
 task: gate
 device: cuda

@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     arguments.add_argument(
         "--steer",
         action="store_true",
-        help="whoever has the token may change searches under way, which can spend money",
+        help="holders of the token may change searches under way, which can spend money",
     )
     options = arguments.parse_args(words)
     token = read_token(

@@ -1,4 +1,4 @@
-// Changes of a search under way, by whoever has the token: each is an event of its run.
+// Changes of a search under way, by holders of the token: each is an event of its run.
 import { h, words } from "./dom.js";
 
 const BUTTONS = { pin: "Pin", ban: "Ban", release: "Release" };
