@@ -33,6 +33,13 @@ class Judge(NamedTuple):
     evaluator_version: str
 
 
+LIMITS_AT_START = "limits_at_start"
+"""The part of a run's configuration that holds `termination` as it was before people raised it."""
+
+RECORDED = ("audit", "reference", "opening", "recalled", LIMITS_AT_START)
+"""Parts of a run's configuration that are facts, found at its start or later, and no settings."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One search in the database.

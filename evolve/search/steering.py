@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.core.records import RunRow
+from evolve.core.records import LIMITS_AT_START, RunRow
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import (
     PARENT_KINDS,
@@ -20,9 +20,6 @@ from evolve.search.termination import raised
 MAX_NOTE = 4000  # characters
 MAX_SOURCE = 200_000  # characters
 MAX_EVENTS = 1000  # of one run
-
-LIMITS_AT_START = "limits_at_start"
-"""The part of a run's configuration that holds `termination` as it was before people raised it."""
 
 
 def limits_at_start(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,12 +5,12 @@ from itertools import takewhile
 
 from evolve.app.config.moved import with_present_classes
 from evolve.core.digest import canonical_json
-from evolve.search.steering import LIMITS_AT_START
+from evolve.core.records import RECORDED
 from evolve.store import RunRow
 
 OF_A_RUN = (  # settings that do not make another method of a search
-    *("name", "seed", "on_exists", "audit", "reference", "termination", "device", "sandbox"),
-    *("store", "cluster", "cuda", "trackers", LIMITS_AT_START),
+    *("name", "seed", "on_exists", "termination", "device", "sandbox", "store", "cluster", "cuda"),
+    *("trackers", *RECORDED),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.app.config.upgrade import complete
 from evolve.core.errors import UsageError
-from evolve.search.steering import LIMITS_AT_START
+from evolve.core.records import RECORDED
 from evolve.store import RunRow
 
 # Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
@@ -15,7 +15,7 @@ MAY_DIFFER = ("termination", "llm", "agent", "device", "cluster", "sandbox", "st
 KEPT = ("termination", "llm", "agent", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names
 # Which run it is, and how it began.
-APART = ("name", "on_exists", "audit", "opening", "recalled", "reference", LIMITS_AT_START)
+APART = ("name", "on_exists", *RECORDED)
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

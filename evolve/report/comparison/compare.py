@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evolve import __version__
 from evolve.core.errors import UsageError
+from evolve.core.records import RECORDED
 from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.comparison.chart import charts, style
@@ -21,7 +22,6 @@ from evolve.report.text import (
     ratio_text,
     write_text,
 )
-from evolve.search.steering import LIMITS_AT_START
 from evolve.store import RunRow
 
 COLUMNS = (
@@ -31,10 +31,7 @@ COLUMNS = (
 STYLES = ("report.css", "compare.css")
 FEW = 6  # values from which an order statistic covers the median with 95 %
 # Tell no methods apart.
-_OF_ONE_RUN = (
-    *("name", "seed", "on_exists", "audit", "reference", "opening", "store", "opponents"),
-    LIMITS_AT_START,
-)
+_OF_ONE_RUN = ("name", "seed", "on_exists", "store", "opponents", *RECORDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from evolve.core.errors import UsageError
 from evolve.core.protocols import TerminationRule
+from evolve.core.records import LIMITS_AT_START
 from evolve.core.run_store.steering import STATES, SteeringEvent, SteeringKind
 from evolve.search.engine import Search
-from evolve.search.steering import LIMITS_AT_START
 from evolve.search.termination import Raisable
 from evolve.store import Ticket
 
