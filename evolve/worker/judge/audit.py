@@ -15,7 +15,8 @@ from evolve.core.task import case_text
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask
 from evolve.worker.correctness.compare import judge
 from evolve.worker.correctness.input_families import is_well_posed
-from evolve.worker.correctness.oracle import Expected, evaluate_reference
+from evolve.worker.correctness.oracle import Expected
+from evolve.worker.correctness.reference_runs import evaluate_reference
 from evolve.worker.correctness.tolerance import computable
 from evolve.worker.ipc.pytree import cast_floating, flatten, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
