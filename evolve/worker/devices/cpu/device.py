@@ -105,7 +105,7 @@ class CpuDevice:
 
     @contextmanager
     def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
-        fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
+        fd = make_sealed(buffer.memory)
         try:
             yield Shared(fd, buffer, buffer.memory)
         finally:
