@@ -26,7 +26,7 @@ def make_sealed(values: torch.Tensor) -> int:
     Written as a file is: by a mapping it would take a fault for each page, and twice the time.
     """
     fd = _make(values.numel())
-    left = memoryview(values.numpy())
+    left = values.numpy().data
     while left:
         left = left[os.write(fd, left) :]
     fcntl.fcntl(fd, _SEALS, _SEAL_SIZE | _SEAL_WRITING)
