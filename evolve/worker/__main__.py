@@ -142,8 +142,8 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.service.server import serve
 
     # Most of the next steps wait for other processes.
-    for prepare in (output_sizes.prepare, *([] if on_gpu else [headers.precompile])):
-        threading.Thread(target=prepare, daemon=True).start()
+    prepare = headers.precompile if options.device == CPU.name else output_sizes.prepare
+    threading.Thread(target=prepare, daemon=True).start()
 
     def start() -> Judge:
         with contextlib.ExitStack() as on_failure:
