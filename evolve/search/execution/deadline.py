@@ -30,6 +30,7 @@ class Deadline:
         self._limits = limits
         self._reserve = reserve
         self._late_s = late_s
+        self._due_since = math.inf  # when the verification had to begin, and evaluations ran
         self.ends = math.inf
 
     @property
@@ -57,13 +58,17 @@ class Deadline:
     def has_to_verify(self, under_way: bool) -> bool:
         """Whether the time left is that of the verification; calls go on beside it.
 
-        Evaluations that are `under_way` would be given up, with the judge's process.
+        Evaluations that are `under_way` would be given up, with the judge's process: they have a
+        while from then on, however long the verification is expected to take.
         """
         if self._search.leader is None:
             return self.is_late
-        if under_way:
-            return self.left_s <= self._reserve.verification_s - _GRACE * self._late_s
-        return self.left_s <= self._limits.kept_s
+        if not under_way:
+            return self.left_s <= self._limits.kept_s
+        now = time.monotonic()
+        is_due = self.left_s <= self._reserve.verification_s
+        self._due_since = min(self._due_since, now) if is_due else math.inf
+        return now - self._due_since >= _GRACE * self._late_s
 
     def has_time_to_call(self, call_s: float) -> bool:
         """Whether a program that a model is asked for now can still be judged and verified."""
