@@ -77,6 +77,7 @@ def convert(
     compiled: Compiled,
     substitute: Substitute | None = None,
     precisions: Sequence[str] = PRECISIONS,
+    rewrite: Callable[[str], str] = str,
 ) -> str:
     """The source of a program.
 
@@ -86,6 +87,7 @@ def convert(
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
         precisions: of `tl.dot` for float32, the default first.
+        rewrite: the finished text in another language.
 
     Raises:
         NotConvertible: the program would need Inductor's run time.
@@ -118,6 +120,7 @@ def convert(
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
         raise NotConvertible("it has operations that only templates stand for")
+    source = rewrite(source)
     require_good_names(source, reference, task)
     return source
 
