@@ -76,6 +76,4 @@ class PortedSeed:
                 f"{capability}"
             )
         known = precisions(task.accumulation, device.get("arch", ""))
-        return convert(
-            task.source, task.name, compiled, port.products(known), known, port.rewrite
-        )
+        return convert(task.source, task.name, compiled, port.products(known), known, port.rewrite)

@@ -419,11 +419,11 @@ def _is_constant(argument: Argument) -> bool:
 def _source(argument: Argument) -> str:
     if _is_constant(argument):
         return f"self._{argument.name}"
-    return argument.source if argument.kind is ArgumentKind.INPUT else _attribute(argument.source)
+    return argument.source if argument.kind is ArgumentKind.INPUT else attribute(argument.source)
 
 
-def _attribute(path: str) -> str:
-    """`self.layers[0].weight` of `layers.0.weight`."""
+def attribute(path: str) -> str:
+    """The expression of a parameter by its path: `self.layers[0].weight` of `layers.0.weight`."""
     text = "self"
     for part in path.split("."):
         if part.isdigit():

@@ -1,20 +1,28 @@
 """Kernels of the compiler, which are Triton, in Gluon.
 
-Both have the same operations on blocks. What Gluon wants to be told is where the elements of a block
-are: the one layout of a kernel, from which it knows all others.
+Both have the same operations on blocks. Gluon has to be told which thread has which elements of a
+block: a kernel gets one layout, and all others follow from it.
 """
 
 import ast
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Iterator
 from functools import cache
 
+from evolve.core.compiled import Compiled
 from operators.local.inductor import NotConvertible, Substitute
-from operators.local.inductor.addresses import OF_REDUCTION, terms
+from operators.local.inductor.addresses import OF_REDUCTION
 from operators.local.inductor.layout import body_text
 from operators.local.ports.base import Port
+from operators.local.ports.blocks import (
+    axis_of,
+    is_column,
+    is_whole_block,
+    lie_in_rows,
+    names_in,
+    sizes_of,
+)
 from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
@@ -47,7 +55,7 @@ _HOPPER = """from triton.experimental.gluon.language.nvidia.hopper import (
 _TRITON = re.compile(r"^@triton\.jit\n((?:.*\n)+?)(?=\n\n|\Z)", re.M)
 
 
-def rewritten(source: str) -> str:
+def rewritten(source: str, _: Compiled) -> str:
     """The program in Gluon; its kernels in Gluon stay as they are.
 
     Raises:
@@ -81,7 +89,7 @@ def _with_makers(source: str, makers: list[str]) -> str:
 @cache
 def functions(module: str) -> dict[str, str]:
     """Text of a module's functions of Gluon, by name, in order."""
-    file = importlib.resources.files("operators.local.ports") / f"{module}.py"
+    file = importlib.resources.files("operators.local.ports.kernels") / f"{module}.py"
     text = file.read_text(encoding="utf-8")
     return {
         node.name: f"@{ast.unparse(node.decorator_list[0])}\n{ast.get_source_segment(text, node)}"
@@ -92,12 +100,14 @@ def functions(module: str) -> dict[str, str]:
 
 def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
     """Text of a function, and names of the layouts that it asks for."""
-    blocks = list(_blocks(node))
+    blocks = sizes_of(node)
     writer = _Writer(len(blocks))
     body = [writer.visit(statement) for statement in node.body]
     used: set[str] = set()
     if blocks:
-        maker = _layout_of(node, blocks)
+        maker = "flat_layout"
+        if len(blocks) > 1:
+            maker = "rows_layout" if lie_in_rows(node) else "columns_layout"
         used.add(maker)
         text = f"{_LAYOUT}: gl.constexpr = {maker}({', '.join(blocks)}, gl.num_warps())"
         body.insert(_after_constants(body), ast.parse(text).body[0])
@@ -122,92 +132,16 @@ def _docstring(body: list[ast.stmt]) -> str:
     return ""
 
 
-def _blocks(node: ast.FunctionDef) -> Iterator[str]:
-    """Sizes of a kernel's block, by axis."""
-    found: dict[int, str] = {}
-    for made in ast.walk(node):
-        if (axis := _axis(made)) is not None:
-            assert isinstance(made, ast.Subscript)
-            assert isinstance(made.value, ast.Call)
-            size = ast.unparse(made.value.args[1])
-            if found.setdefault(axis, size) != size:
-                raise NotConvertible(f"{node.name} has blocks of several sizes")
-    if sorted(found) not in ([], [0], [0, 1]):
-        # A kernel that sums everything has a single row.
-        if sorted(found) != [1]:
-            raise NotConvertible(f"{node.name} has blocks of {len(found)} axes")
-        found[0] = "XBLOCK"
-    yield from (found[axis] for axis in sorted(found))
-
-
-def _axis(node: ast.AST) -> int | None:
-    """The axis of `tl.arange(0, N)[:, None]`; 0 if it is the only one, None of anything else."""
-    match node:
-        case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="arange")), slice=place):
-            match place:
-                case ast.Slice() | ast.Tuple(elts=[ast.Slice(), ast.Constant(value=None)]):
-                    return 0
-                case ast.Tuple(elts=[ast.Constant(value=None), ast.Slice()]):
-                    return 1
-            raise NotConvertible(f"a range along {ast.unparse(place)}")
-    return None
-
-
-def _layout_of(node: ast.FunctionDef, blocks: list[str]) -> str:
-    """The function that makes its layout: neighbouring threads have what lies side by side."""
-    if len(blocks) == 1:
-        return "flat_layout"
-    reduced = any(OF_REDUCTION.search(name) for name in _names(node))
-    beside = any(_is_beside(address, reduced) for address in _addresses(node))
-    return "rows_layout" if beside else "columns_layout"
-
-
-def _is_beside(address: ast.expr, reduced: bool) -> bool:
-    """Whether an address has a term of the second axis that nothing multiplies."""
-    plain = [term.id for term in terms(address) if isinstance(term, ast.Name)]
-    if reduced:
-        return any(OF_REDUCTION.search(name) for name in plain)
-    return any(name.startswith("x") for name in plain)
-
-
-def _addresses(node: ast.FunctionDef) -> Iterator[ast.expr]:
-    for call in ast.walk(node):
-        match call:
-            case ast.Call(func=ast.Attribute(attr="load" | "store"), args=[address, *_]):
-                match address:
-                    case ast.BinOp(left=ast.Name(), op=ast.Add(), right=offset):
-                        yield offset
-
-
-def _is_column(node: ast.AST) -> bool:
-    match node:
-        case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(), ast.Constant(value=None)])):
-            return True
-    return False
-
-
-def _is_block(node: ast.AST) -> bool:
-    match node:
-        case ast.Call(func=ast.Attribute(attr="full" | "zeros"), args=[ast.List(elts=sizes), *_]):
-            return not any(isinstance(size, ast.Constant) for size in sizes)
-    return False
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-
-
 def _after_constants(body: list[ast.stmt]) -> int:
     """After statements that give a constant a name, and the docstring."""
-    at = 0
     for at, statement in enumerate(body):
         match statement:
             case ast.Assign(value=ast.Constant()) | ast.Expr(value=ast.Constant()):
                 continue
             case ast.AnnAssign():
                 continue
-        break
-    return at
+        return at
+    return len(body)
 
 
 class _Writer(ast.NodeTransformer):
@@ -223,7 +157,7 @@ class _Writer(ast.NodeTransformer):
         self.needs_layout = False
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        names = set().union(*map(_names, node.targets))
+        names = set().union(*map(names_in, node.targets))
         is_whole = self._is_whole(node.value)
         self.generic_visit(node)
         self._whole = self._whole | names if is_whole else self._whole - names
@@ -231,12 +165,12 @@ class _Writer(ast.NodeTransformer):
 
     def _is_whole(self, node: ast.expr) -> bool:
         """Whether a value has an element for each of its block, and was not reduced just now."""
-        if any(_is_column(each) for each in ast.walk(node)):
+        if any(is_column(each) for each in ast.walk(node)):
             return False
-        made = any(_is_block(each) for each in ast.walk(node))
+        made = any(is_whole_block(each) for each in ast.walk(node))
         return made or any(
             name in self._whole or OF_REDUCTION.search(name) or name == "r0_base"
-            for name in _names(node)
+            for name in names_in(node)
         )
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -248,7 +182,7 @@ class _Writer(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        axis = _axis(node)
+        axis = axis_of(node)
         if axis is None:
             self.generic_visit(node)
             return node
@@ -284,9 +218,9 @@ class _Writer(ast.NodeTransformer):
                 shape = ", ".join(map(ast.unparse, sizes))
                 all_of_it = f"gl.full([{shape}], True, gl.int1, layout={_LAYOUT})"
                 return _expression(f"gl.where({all_of_it}, {written}, {written})")
-            case ("full" | "zeros"), [ast.List(elts=sizes), *_]:
+            case (("full" | "zeros"), [ast.List(elts=sizes), *_]):
                 return self._full(node, [ast.unparse(size) for size in sizes])
-            case ("arange" | "dot" | "reshape" | "cumsum" | "sort"), _:
+            case (("arange" | "dot" | "reshape" | "cumsum" | "sort"), _):
                 raise NotConvertible(f"tl.{name} in {ast.unparse(node)[:60]}")
         return None
 

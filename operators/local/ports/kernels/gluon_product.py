@@ -68,7 +68,7 @@ def write_parts(value, parts, PARTS: gl.constexpr):
 
 @gluon.jit
 def multiply_parts(a, b, total, PARTS: gl.constexpr):
-    """total + a @ b, the sum of the products of parts that are not too small."""
+    """Adds a @ b to the total: the sum of the products of parts that are not too small."""
     if PARTS == 1:
         return warpgroup_mma(a.index(0), b.index(0), total)
     small = warpgroup_mma(a.index(0), b.index(PARTS - 1), total, use_acc=False, is_async=True)
