@@ -5,6 +5,7 @@ In the place of `torch.cuda._compile_kernel`. Slow, so launches have to be small
 
 import ctypes
 import hashlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -14,14 +15,17 @@ import torch
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 _FOLDER = Path(tempfile.gettempdir()) / "emulated-cuda-kernels"
+_DYNAMIC = re.compile(r"extern __shared__ [^;]* memory\[\];")
 
 
 class Kernel:
     """What `_compile_kernel` returns."""
 
     def __init__(self, source: str, name: str) -> None:
+        source = re.sub(r"^#include <.*>$", "", source, flags=re.M)
+        source = _DYNAMIC.sub("unsigned char* memory = emulated::memory.data();", source)
         text = f'#include "{HEADER}"\n{source}\nint main_(void** a, const unsigned* g) '
-        text += f'{{ return emulated::launch(&{name}, a, g); }}\n'
+        text += f"{{ return emulated::launch(&{name}, a, g); }}\n"
         text += 'extern "C" int launch(void** a, const unsigned* g) { return main_(a, g); }\n'
         self._launch = ctypes.CDLL(str(_built(text))).launch
 
@@ -37,7 +41,9 @@ class Kernel:
     ) -> None:
         kinds = {int: ctypes.c_int, float: ctypes.c_double}
         values = [
-            ctypes.c_void_p(one.data_ptr()) if isinstance(one, torch.Tensor) else kinds[type(one)](one)
+            ctypes.c_void_p(one.data_ptr())
+            if isinstance(one, torch.Tensor)
+            else kinds[type(one)](one)
             for one in args
         ]
         pointers = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values]
@@ -52,7 +58,7 @@ def _built(text: str) -> Path:
     if not library.exists():
         file = _FOLDER / f"{name}.cpp"
         file.write_text(text)
-        command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", str(file)]
+        command = ["g++", "-std=c++20", "-O2", "-w", "-shared", "-fPIC", "-pthread", str(file)]
         done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[:3000]
     return library

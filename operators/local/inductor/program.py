@@ -46,6 +46,9 @@ It is given a case, its code and the names that are taken, to which it adds; the
 answers, by names of their own, have no `launch`: the statements say all.
 """
 
+Rewrite = Callable[[str, Compiled], str]
+"""A program in Triton, and what it was made of, as a program in another language."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -77,7 +80,7 @@ def convert(
     compiled: Compiled,
     substitute: Substitute | None = None,
     precisions: Sequence[str] = PRECISIONS,
-    rewrite: Callable[[str], str] = str,
+    rewrite: Rewrite | None = None,
 ) -> str:
     """The source of a program.
 
@@ -87,7 +90,7 @@ def convert(
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
         precisions: of `tl.dot` for float32, the default first.
-        rewrite: the finished text in another language.
+        rewrite: puts the finished program into another language; None leaves it.
 
     Raises:
         NotConvertible: the program would need Inductor's run time.
@@ -120,7 +123,7 @@ def convert(
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
         raise NotConvertible("it has operations that only templates stand for")
-    source = rewrite(source)
+    source = rewrite(source, compiled) if rewrite else source
     require_good_names(source, reference, task)
     return source
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evolve.core.compiled import Compiled
-from operators.local.inductor import Substitute
+from operators.local.inductor import Rewrite, Substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +14,12 @@ class Port:
         language: its name.
         products: puts its kernels in the place of calls of vendors' libraries, for these
             precisions of float32 (the first to begin with).
-        rewrite: the text of a program in Triton with those, and what it was made of, in the
-            language. Raises `NotConvertible` if a kernel has something that cannot be rewritten.
+        rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
+            be rewritten.
         products_on: the capability of the GPUs that those run on, as in `9.0`; empty for all.
     """
 
     language: str
     products: Callable[[tuple[str, ...]], Substitute]
-    rewrite: Callable[[str, Compiled], str]
+    rewrite: Rewrite
     products_on: str = ""

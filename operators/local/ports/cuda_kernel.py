@@ -27,23 +27,46 @@ TYPES: Mapping[str, str] = {
 }
 """Of C++, by those of torch and Triton."""
 
-_OPERATORS = {
-    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Mod: "%"},
-    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"},
+_OPERATORS: Mapping[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "/",
+    ast.Mod: "%",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.USub: "-",
+    ast.Invert: "!",  # of masks
+    ast.Not: "!",
 }
-_COMPARED = {
-    **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
-    **{ast.Eq: "==", ast.NotEq: "!="},
-}
-_FUNCTIONS = {
-    **{name: f"{name}f" for name in ("exp", "log", "sin", "cos", "floor", "ceil", "exp2", "log2")},
-    **{name: f"{name}f" for name in ("tanh", "erf", "log1p", "expm1", "pow", "fma", "asin")},
-    **{"rsqrt": "rsqrtf", "sqrt": "sqrtf", "sqrt_rn": "sqrtf", "abs": "fabsf", "sigmoid": "sigmoid"},
-    **{"div_rn": "__fdiv_rn", "maximum": "maximum", "minimum": "minimum"},
+_OF_FLOATS = (
+    *("exp", "log", "sin", "cos", "floor", "ceil", "exp2", "log2", "tanh", "erf", "log1p"),
+    *("expm1", "pow", "fma", "sqrt", "rsqrt"),
+)
+_FUNCTIONS = {name: f"{name}f" for name in _OF_FLOATS} | {
+    "sqrt_rn": "sqrtf",
+    "abs": "fabsf",
+    "div_rn": "__fdiv_rn",
+    "sigmoid": "sigmoid",
+    "maximum": "maximum",
+    "minimum": "minimum",
 }
 """Of numbers of a thread; functions of C++ by those of `tl` and libdevice, and of this project."""
 
-_REDUCTIONS = {"sum": "Sum", "max2": "Maximum", "min2": "Minimum", "prod": "Product"}
+_REDUCTIONS = {
+    "sum": "Sum",
+    "max2": "Maximum",
+    "min2": "Minimum",
+    "prod": "Product",
+    "any_of": "Either",
+}
 _TUPLES = {
     "online_softmax_combine": "ab",
     "online_softmax_combine_with_sum": "ab",
@@ -143,11 +166,14 @@ class CudaKernel:
                 return []
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="device_assert"))):
                 return []
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="store"), args=[to, value, *rest])):
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(attr="store"), args=[to, value, *rest])
+            ):
                 return [self._store(to, value, rest[0] if rest else None)]
             case ast.For(target=ast.Name(id=name), iter=ast.Call(args=[first, last, step])):
                 limits = [self.number(each) for each in (first, last, step)]
-                head = f"for (int {name} = {limits[0]}; {name} < {limits[1]}; {name} += {limits[2]}) {{"
+                steps = f"{name} < {limits[1]}; {name} += {limits[2]}"
+                head = f"for (int {name} = {limits[0]}; {steps}) {{"
                 before = set(self._known)
                 inner = [line for each in node.body for line in self._statement(each)]
                 self._known = before
@@ -234,16 +260,8 @@ class CudaKernel:
             case ast.Name(id=name):
                 is_whole = name in self._whole
                 return Text(f"{name}[i]" if is_whole else name, is_whole)
-            case ast.BinOp(left=left, op=ast.Div(), right=right):
-                return self._joined("(static_cast<float>({}) / {})", left, right)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self._joined(f"({{}} {_OPERATORS[type(op)]} {{}})", left, right)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
-                return self._joined(f"({{}} {_COMPARED[type(op)]} {{}})", left, right)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._joined("(-{})", operand)
-            case ast.UnaryOp(op=ast.Invert() | ast.Not(), operand=operand):
-                return self._joined("(!{})", operand)
+            case ast.BinOp() | ast.Compare() | ast.UnaryOp():
+                return self._operation(node)
             case ast.Subscript() if (axis := axis_of(node)) is not None:
                 is_last = axis + 1 == self._axes
                 return Text("(lane + i * LANES)", True) if is_last else Text("row")
@@ -253,13 +271,36 @@ class CudaKernel:
                 return self._call(node)
         raise NotConvertible(f"the expression {ast.unparse(node)[:60]}")
 
+    def _operation(self, node: ast.BinOp | ast.Compare | ast.UnaryOp) -> Text:
+        match node:
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return self._joined("(static_cast<float>({}) / {})", left, right)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return self._joined(f"({{}} {_OPERATORS[type(op)]} {{}})", left, right)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+                return self._joined(f"({{}} {_OPERATORS[type(op)]} {{}})", left, right)
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+                return self._joined(f"({_OPERATORS[type(op)]}{{}})", operand)
+        raise NotConvertible(f"the operation {ast.unparse(node)[:60]}")
+
     def _joined(self, text: str, *nodes: ast.expr) -> Text:
         found = [self._of(node) for node in nodes]
         return Text(text.format(*(each.text for each in found)), any(f.is_whole for f in found))
 
     def _call(self, node: ast.Call) -> Text:
-        function = ast.unparse(node.func)
-        name = function.removeprefix("tl.").removeprefix("libdevice.")
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="tl" | "libdevice"), attr=name):
+                return self._function(name, node)
+            case ast.Name(id=name):
+                return self._function(name, node)
+            case ast.Attribute(value=value, attr="to"):
+                kind = ast.unparse(node.args[0]).removeprefix("tl.")
+                return self._joined(f"static_cast<{_type(kind)}>({{}})", value)
+            case ast.Attribute(value=made, attr="broadcast_to"):
+                return self._of(made)
+        raise NotConvertible(f"the call {ast.unparse(node)[:60]}")
+
+    def _function(self, name: str, node: ast.Call) -> Text:
         match name, node.args:
             case "float", [ast.Constant(value=str(value))]:
                 return Text(_literal(float(value)))
@@ -269,33 +310,32 @@ class CudaKernel:
                 return self._load(address, rest, node.keywords)
             case "where", [condition, left, right]:
                 return self._joined("({} ? {} : {})", condition, left, right)
+            case _, [value, ast.Constant()] if name in _REDUCTIONS:
+                return self._reduced(value, _REDUCTIONS[name])
+            case _, [first, *_] if name in _NO_CHANGE:
+                return self._of(first)
+            case _, [*given] if name in _FUNCTIONS:
+                places = ", ".join(["{}"] * len(given))
+                return self._joined(f"{_FUNCTIONS[name]}({places})", *given)
+        return self._shaped(name, node)
+
+    def _shaped(self, name: str, node: ast.Call) -> Text:
+        """Of functions that are given a shape."""
+        match name, node.args:
             case "broadcast_to", [value, ast.List(elts=sizes)]:
                 found = self._of(value)
                 return Text(found.text, len(sizes) == self._axes or found.is_whole)
-            case ("full" | "zeros"), [ast.List(elts=sizes), *given]:
+            case (("full" | "zeros"), [ast.List(elts=sizes), *given]):
                 return self._full(sizes, given)
-            case _, [value, ast.Constant()] if name in _REDUCTIONS:
-                elements = self._elements(self._of(value))
-                return Text(f"threads.reduced({elements}, {_REDUCTIONS[name]}())")
-            case "any_of", [value, _]:
-                made = self._each(self._joined("static_cast<int>({})", value))
-                return Text(f"(threads.reduced({made}, Either()) != 0)")
-            case _, [value, *_] if name in _NO_CHANGE:
-                return self._of(value)
-            case _, arguments if name in _FUNCTIONS:
-                given = ", ".join(["{}"] * len(arguments))
-                return self._joined(f"{_FUNCTIONS[name]}({given})", *arguments)
-        match node.func:
-            case ast.Attribute(value=value, attr="to"):
-                kind = ast.unparse(node.args[0]).removeprefix("tl.")
-                return self._joined(f"static_cast<{_type(kind)}>({{}})", value)
-            case ast.Attribute(value=ast.Call() as made, attr="broadcast_to"):
-                return self._of(made)
         raise NotConvertible(f"the call {ast.unparse(node)[:60]}")
 
-    def _load(
-        self, address: ast.expr, rest: list[ast.expr], keywords: list[ast.keyword]
-    ) -> Text:
+    def _reduced(self, value: ast.expr, join: str) -> Text:
+        if join == "Either":
+            made = self._each(self._joined("static_cast<int>({})", value))
+            return Text(f"(threads.reduced({made}, {join}()) != 0)")
+        return Text(f"threads.reduced({self._elements(self._of(value))}, {join}())")
+
+    def _load(self, address: ast.expr, rest: list[ast.expr], keywords: list[ast.keyword]) -> Text:
         named = {keyword.arg: keyword.value for keyword in keywords}
         pointer, at = self._address(address)
         inside = self._mask(rest[0] if rest else named.get("mask"))
