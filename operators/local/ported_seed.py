@@ -7,6 +7,7 @@ from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
 from operators.local.inductor import NotConvertible, convert, precisions
 from operators.local.ports import PORTS
@@ -64,8 +65,8 @@ class PortedSeed:
             except NotConvertible as error:
                 yield Failed(f"{about} in {self.language}: {error}")
                 continue
-            if source not in seen:
-                seen.add(source)
+            if (digest := normalised_digest(source)) not in seen:
+                seen.add(digest)
                 yield Proposal(program=Program(source), note=f"{about}, in {self.language}")
 
     def _ported(self, task: Task, compiled: Compiled, device: Mapping[str, str]) -> str:

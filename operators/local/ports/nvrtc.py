@@ -195,7 +195,7 @@ def _lanes(rows: str, columns: str, warps: str) -> str:
     """As many threads as in Triton, or so many that none has more than a few elements."""
     of_all = "" if rows == "1" else f" // {rows}"
     enough = f"{columns} // {_MAX_EACH}"
-    return f"min({columns}, {_MAX_THREADS}{of_all}, max(32 * {warps}{of_all}, {enough}))"
+    return f"min({columns}, {_MAX_THREADS}{of_all}, max(1, 32 * {warps}{of_all}, {enough}))"
 
 
 def _option(launch: _Launch, name: str) -> str:
