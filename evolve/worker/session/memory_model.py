@@ -18,6 +18,7 @@ _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
+_PACKED_WEIGHTS = 2  # more of a candidate: as parts for tensor cores, and while they are made
 _MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
 _ALWAYS_THERE = 2  # in a round: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
@@ -55,7 +56,7 @@ def _usual_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """Of tasks so large that two sides would not fit, the minimum for one call."""
     most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
-    return sets + weights_bytes(cases)
+    return sets + weights_bytes(cases) + _PACKED_WEIGHTS * _made(cases)
 
 
 def _least(cases: Sequence[PreparedCase]) -> int:
@@ -103,7 +104,11 @@ def _peak(cases: Sequence[PreparedCase]) -> int:
 
 def weights_bytes(cases: Sequence[PreparedCase]) -> int:
     """Bytes of the models of these cases while they are made."""
-    return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
+    return _COPIES_OF_WEIGHTS * _made(cases)
+
+
+def _made(cases: Sequence[PreparedCase]) -> int:
+    return sum(case.made_bytes for case in cases)
 
 
 def compiling_bytes(cases: Sequence[PreparedCase], device: Device) -> int:

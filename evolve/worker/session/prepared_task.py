@@ -97,7 +97,7 @@ class PreparedCase:
             first = case.inputs(self._seed("size"))
             packed = Packed([first])
             self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-            extent = extent_of(spare, self.outline)
+            extent = extent_of(spare, self.outline, self.effects)
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
