@@ -1,0 +1,162 @@
+"""Winners put back into a script: one checking pass, then original and patched in turn."""
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.capture.job import APPLY
+from evolve.capture.parts import Part
+from evolve.capture.processes import Script, run_jobs
+from evolve.core.errors import UsageError
+from evolve.core.measurement import Interval, Ratio
+from evolve.core.task import Task
+from evolve.worker.session.plan import Interim
+from evolve.worker.timing.statistics import median_interval, ratio_interval
+
+LEAST_PAIRS = 6  # of which an interval of ranks covers 95 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A program for a captured task."""
+
+    task: Task
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of the calls of a task's part, as the checking pass saw them.
+
+    Attributes:
+        name: of the task.
+        made: calls that the winner made.
+        fallbacks: number of calls that the original made, by reason.
+        agreed: of the winner's calls, those with the original's outcome.
+        differences: number of the others, by how they differ.
+    """
+
+    name: str
+    made: int
+    agreed: int
+    fallbacks: Mapping[str, int]
+    differences: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Times of the script end to end.
+
+    Attributes:
+        ratio: original over patched, with its 95 % interval over pairs of processes.
+        original_ms: from the first call to the end of the script.
+        patched_ms: the same with the winners, without what building them took.
+        built_s: what that took, the most of all processes.
+        pairs: of processes.
+    """
+
+    ratio: Ratio
+    original_ms: Interval
+    patched_ms: Interval
+    built_s: float
+    pairs: int
+
+
+def check(script: Script, chosen: Sequence[Chosen]) -> list[Outcome]:
+    """Run the script with every call made by both, and compare.
+
+    Raises:
+        UsageError: the script fails, or a task was not captured.
+    """
+    job = {"purpose": APPLY, "winners": _winners(chosen), "checks": True}
+    (found,) = run_jobs(script, [job], shows_output=False)
+    return [
+        Outcome(name=one.task.name, **tally)
+        for one, tally in zip(chosen, found["tallies"], strict=True)
+    ]
+
+
+def measure(script: Script, chosen: Sequence[Chosen], pairs: int) -> Gain:
+    """Run the script in fresh processes, original and patched in turn.
+
+    Raises:
+        UsageError: the script fails, or too few pairs.
+    """
+    if pairs < LEAST_PAIRS:
+        raise UsageError(
+            f"--pairs {pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be given"
+        )
+    plain = {"purpose": APPLY, "winners": [], "checks": False}
+    patched = {**plain, "winners": _winners(chosen)}
+    jobs = [(plain, patched)[(n + n // 2) % 2] for n in range(2 * pairs)]  # ABBA
+    times: tuple[list[float], list[float]] = ([], [])
+    built = 0.0
+    for job, found in zip(jobs, run_jobs(script, jobs, shows_output=False), strict=True):
+        times[job is patched].append(found["total_s"])
+        built = max(built, found["built_s"])
+    logs = [math.log(a / b) for a, b in zip(*times, strict=True)]
+    return Gain(
+        ratio=ratio_interval(logs, Interim(pairs, _left_out(pairs)), 0.0),
+        original_ms=median_interval([1e3 * one for one in times[0]]),
+        patched_ms=median_interval([1e3 * one for one in times[1]]),
+        built_s=built,
+        pairs=pairs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a captured task's file says of its calls."""
+
+    part: Part
+    device: str
+    calls: list[Any] = field(default_factory=list)
+
+
+def captured(task: Task) -> Captured:
+    """The calls that a task was made of.
+
+    Raises:
+        UsageError: it was not captured.
+    """
+    values = {}
+    for statement in ast.parse(task.source).body:
+        match statement:
+            case ast.Assign([ast.Name("PART" | "CALLS" as name)], ast.Dict() as value):
+                values[name] = ast.literal_eval(value)
+    if len(values) != 2:
+        raise UsageError(
+            f"task {task.name} was not captured: its file has no PART and CALLS. Tasks to put back "
+            "are made by `evolve tasks capture`."
+        )
+    part = values["PART"]
+    device = part.pop("device")
+    return Captured(Part(**part), device, list(values["CALLS"].values()))
+
+
+def _winners(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
+    found = []
+    for one in chosen:
+        facts = captured(one.task)
+        found.append(
+            {
+                "name": one.task.name,
+                "part": facts.part,
+                "device": facts.device,
+                "calls": repr(facts.calls),
+                "source": one.source,
+            }
+        )
+    return found
+
+
+def _left_out(pairs: int) -> int:
+    """Walsh averages that an interval of 95 % leaves out at either end."""
+    from evolve.worker.timing.statistics import alpha_of
+
+    left_out = 0
+    while alpha_of(Interim(pairs, left_out + 1)) <= 0.05:
+        left_out += 1
+    return left_out

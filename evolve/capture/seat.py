@@ -1,0 +1,157 @@
+"""A winner in place of one module or function: what it stands for, and its parameters."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.capture.generators import drawing_from, generators
+from evolve.capture.origin import type_of
+from evolve.capture.parts import Part, arguments_of, device_of
+from evolve.capture.program import load
+from evolve.testing.suite_tasks.captured import key_of
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.reference.conditions import named_state
+
+ALIGNMENT = 64  # bytes: PyTorch's allocators give it, so a kernel may have come to rely on it
+
+
+class Unfit(Exception):
+    """The winner cannot stand for a module; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner:
+    """A program for a part.
+
+    Attributes:
+        name: of its task.
+        part: whose calls it can make.
+        device: type of the device it was judged on.
+        kinds: of the calls it was judged on, as `key_of` gives them.
+        source: the program.
+    """
+
+    name: str
+    part: Part
+    device: str
+    kinds: frozenset[Any]
+    source: str
+
+    def refusal(self, arguments: Any, state: list[Tensor]) -> str:
+        """Why it must not make a call; empty if it may."""
+        tensors = [*tensors_of(arguments), *state]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return "gradients are recorded, and it has none: call the model under torch.no_grad()"
+        if torch.is_autocast_enabled(self.device):
+            return "autocast is on, and it computes in the types that it is given"
+        if key_of(arguments) not in self.kinds:
+            return "shapes, dtypes, strides or plain values that it was not judged on"
+        if any(tensor.device.type != self.device for tensor in tensors):
+            return f"a tensor is not on the device that it was judged on ({self.device})"
+        if any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors):
+            return "a tensor is of a class of its own"
+        if any(tensor.data_ptr() % ALIGNMENT for tensor in tensors):
+            return f"a tensor does not begin at a multiple of {ALIGNMENT} bytes"
+        return ""
+
+    def made(self, device: str | torch.device) -> nn.Module:
+        """Its `ModelNew`; the random generators are left as they are."""
+        with drawing_from(generators()), torch.device(device):
+            model: nn.Module = load(self.source)()
+        return model.to(device).requires_grad_(False).train(self.part.training)
+
+
+class Seat:
+    """A winner for one module, whose parameters and buffers it shares.
+
+    Args:
+        winner: whose calls it makes.
+        own: the script's module; None for a function.
+    """
+
+    def __init__(self, winner: Winner, own: nn.Module | None) -> None:
+        self.winner, self._own = winner, own
+        self._holders: list[tuple[dict[str, Any], str, Tensor, int]] = []
+        self._model: nn.Module | None = None
+
+    def refusal(self, args: Any, kwargs: Any) -> str:
+        """Why the original has to make this call; empty if the winner may."""
+        part, own = self.winner.part, self._own
+        if len(args) != part.positional or tuple(sorted(kwargs)) != part.named:
+            return "it is called with other arguments than in the task"
+        if own is not None:
+            if own.training != part.training:
+                return f"the module is in {'training' if own.training else 'eval'} mode"
+            if own._forward_hooks or own._forward_pre_hooks:
+                return "the module has hooks"
+        if self._is_stale():
+            try:
+                self._build(device_of([args, kwargs]))
+            except Unfit as error:
+                return str(error)
+        state = [one[2] for one in self._holders]
+        return self.winner.refusal(arguments_of(part, args, kwargs), state)
+
+    def call(self, arguments: list[Any]) -> Any:
+        """The call, made by the winner, after `refusal` has found nothing."""
+        assert self._model is not None
+        with torch.no_grad():
+            return self._model(*arguments)
+
+    def copy_of(self, device: str | torch.device) -> nn.Module:
+        """The winner with copies of parameters and buffers as they are now."""
+        model = self.winner.made(device)
+        state = named_state(self._own) if self._own is not None else {}
+        _share(model, {name: tensor.detach().clone() for name, tensor in state.items()})
+        return model
+
+    def _is_stale(self) -> bool:
+        """Whether parameters were exchanged or written to since: it may keep what it made of them.
+
+        Buffers may be written to, for they are read in every call.
+        """
+        return self._model is None or any(
+            holder.get(name) is not tensor or (version >= 0 and tensor._version != version)
+            for holder, name, tensor, version in self._holders
+        )
+
+    def _build(self, device: str) -> None:
+        self._holders = []
+        self._model = self.winner.made(device)
+        if self._own is None:
+            return
+        if type_of(self._own) != self.winner.part.dtype:
+            self._model = None
+            raise Unfit(f"its parameters are not {self.winner.part.dtype}")
+        try:
+            _share(self._model, named_state(self._own))
+        except Unfit:
+            self._model = None
+            raise
+        for module in self._own.modules():
+            for name, tensor in module._parameters.items():
+                if tensor is not None:
+                    version = -1 if tensor.is_inference() else tensor._version
+                    self._holders.append((module._parameters, name, tensor, version))
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    self._holders.append((module._buffers, name, buffer, -1))
+
+
+def _share(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Let a model have these tensors for its own of the same names.
+
+    Raises:
+        Unfit: it has others.
+    """
+    if named_state(model).keys() != state.keys():
+        raise Unfit("the winner has other parameters than the module")
+    for name, tensor in state.items():
+        path, _, last = name.rpartition(".")
+        holder = model.get_submodule(path)
+        holders: tuple[dict[str, Any], ...] = (holder._parameters, holder._buffers)
+        for own in holders:
+            if last in own:
+                own[last] = tensor
