@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve.capture.job import APPLY
-from evolve.capture.parts import Part
+from evolve.capture.jobs import APPLY, Part
 from evolve.capture.processes import Script, run_jobs
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.task import Task
-from evolve.worker.session.plan import Interim
-from evolve.worker.timing.statistics import median_interval, ratio_interval
 
 LEAST_PAIRS = 6  # of which an interval of ranks covers 95 %
+ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +77,14 @@ def check(script: Script, chosen: Sequence[Chosen]) -> list[Outcome]:
 
 
 def measure(script: Script, chosen: Sequence[Chosen], pairs: int) -> Gain:
-    """Run the script in fresh processes, original and patched in turn.
+    """Run the script in fresh processes, original and patched in turn; `LEAST_PAIRS` at least.
 
     Raises:
-        UsageError: the script fails, or too few pairs.
+        UsageError: the script fails.
     """
-    if pairs < LEAST_PAIRS:
-        raise UsageError(
-            f"--pairs {pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be given"
-        )
+    from evolve.worker.session.plan import Interim  # imports torch, as the next does
+    from evolve.worker.timing.statistics import alpha_of, median_interval, ratio_interval
+
     plain = {"purpose": APPLY, "winners": [], "checks": False}
     patched = {**plain, "winners": _winners(chosen)}
     jobs = [(plain, patched)[(n + n // 2) % 2] for n in range(2 * pairs)]  # ABBA
@@ -96,9 +93,12 @@ def measure(script: Script, chosen: Sequence[Chosen], pairs: int) -> Gain:
     for job, found in zip(jobs, run_jobs(script, jobs, shows_output=False), strict=True):
         times[job is patched].append(found["total_s"])
         built = max(built, found["built_s"])
+    left_out = 0  # Walsh averages, at either end of an interval of 95 %
+    while alpha_of(Interim(pairs, left_out + 1)) <= ALPHA:
+        left_out += 1
     logs = [math.log(a / b) for a, b in zip(*times, strict=True)]
     return Gain(
-        ratio=ratio_interval(logs, Interim(pairs, _left_out(pairs)), 0.0),
+        ratio=ratio_interval(logs, Interim(pairs, left_out), spread=0.0),
         original_ms=median_interval([1e3 * one for one in times[0]]),
         patched_ms=median_interval([1e3 * one for one in times[1]]),
         built_s=built,
@@ -150,13 +150,3 @@ def _winners(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _left_out(pairs: int) -> int:
-    """Walsh averages that an interval of 95 % leaves out at either end."""
-    from evolve.worker.timing.statistics import alpha_of
-
-    left_out = 0
-    while alpha_of(Interim(pairs, left_out + 1)) <= 0.05:
-        left_out += 1
-    return left_out

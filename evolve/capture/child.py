@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 from evolve.capture.job import perform
+from evolve.core.errors import INTERRUPTED
 
 
 def main(path: str) -> int:
@@ -23,7 +24,10 @@ def main(path: str) -> int:
         pid = os.fork()
         if pid == 0:
             _become(job)
-        _, status = os.waitpid(pid, 0)
+        try:
+            _, status = os.waitpid(pid, 0)
+        except KeyboardInterrupt:  # the script got it too
+            return INTERRUPTED
         if not Path(job["result"]).is_file():
             return abs(os.waitstatus_to_exitcode(status)) or 1
     return 0
@@ -35,6 +39,8 @@ def _become(job: dict[str, object]) -> None:
     try:
         perform(job)
         status = 0
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
     atexit._run_exitfuncs()

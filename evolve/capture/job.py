@@ -4,23 +4,20 @@ import ast
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from evolve.capture.interpose import interpose
+from evolve.capture.jobs import APPLY, RECORD, TIME, part_from
 from evolve.capture.origin import keep_constructors
-from evolve.capture.parts import Part
 from evolve.capture.put_back import PutBack
 from evolve.capture.record import Recorder
 from evolve.capture.script import Failed, run_script
 from evolve.capture.seat import Winner
 from evolve.capture.shares import Shares
 from evolve.testing.suite_tasks.captured import key_of_described
-
-TIME, RECORD, APPLY = "time", "record", "apply"
 
 
 def perform(job: Mapping[str, Any]) -> None:
@@ -70,7 +67,7 @@ def _apply(job: Mapping[str, Any]) -> dict[str, Any]:
     found = _run(job)
     found["total_s"] = observer.clock.total()
     found["built_s"] = observer.clock.paused
-    found["tallies"] = [asdict(tally) for tally in observer.tallies]
+    found["tallies"] = [vars(tally) for tally in observer.tallies]
     return found
 
 
@@ -83,11 +80,6 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         kinds=frozenset(map(key_of_described, calls)),
         source=one["source"],
     )
-
-
-def part_from(fields: list[Any]) -> Part:
-    """A part that JSON has made a list."""
-    return Part._make([*fields[:-1], tuple(fields[-1])])
 
 
 _PURPOSES = {TIME: _time, RECORD: _record, APPLY: _apply}

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from evolve.capture.jobs import Part
 from evolve.capture.origin import module_text, type_of
 
 FUNCTIONS: dict[Any, tuple[str, ...]] = {
@@ -26,31 +27,6 @@ FUNCTIONS: dict[Any, tuple[str, ...]] = {
     ),
 }
 """Those that are watched where no module of torch calls them."""
-
-
-class Part(NamedTuple):
-    """What the calls of one task have in common.
-
-    Attributes:
-        name: of the class or function, with its module.
-        constructor: the call that makes the module; empty for a function.
-        dtype: of its parameters, `none` without any; empty for a function.
-        training: whether the module is in training mode.
-        positional: number of positional arguments.
-        named: names of the others, sorted.
-    """
-
-    name: str
-    constructor: str
-    dtype: str
-    training: bool
-    positional: int
-    named: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """The class or function, without its module."""
-        return self.name.rpartition(".")[2]
 
 
 _constructors: "WeakKeyDictionary[nn.Module, str]" = WeakKeyDictionary()

@@ -72,7 +72,7 @@ class PutBack:
         call = functools.partial(run, module)
         if self._depth and not seats:
             return call(*args, **kwargs)
-        return self._timed((type(own).__qualname__, own), seats, args, kwargs, call)
+        return self._timed((id(own), own), seats, args, kwargs, call)
 
     def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
         seats = [] if self._is_alone else self._functions.get(name, [])
@@ -81,15 +81,15 @@ class PutBack:
         return self._timed((name, run), seats, args, kwargs, run)
 
     def _timed(
-        self, of: tuple[str, Any], seats: list[_Numbered], args: Any, kwargs: Any, run: Run
+        self, of: tuple[Any, Any], seats: list[_Numbered], args: Any, kwargs: Any, run: Run
     ) -> Any:
         """The call; its time is taken if it is inside of no other."""
-        name, original = of
+        identity, original = of
         if self._depth or is_recording_graph():
             return self._call(original, seats, args, kwargs, run)
         entered = time.perf_counter()
         on_gpu = device_of([args, kwargs]) == "cuda"
-        kind = (name, key_of([args, kwargs]))
+        kind = (identity, key_of([args, kwargs]))
         frame = self.clock.begin(kind, entered, is_outer=True, on_gpu=on_gpu)
         self._depth += 1
         try:

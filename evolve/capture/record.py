@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Run
-from evolve.capture.parts import Part, arguments_of, part_of, part_of_function, unwrapped
+from evolve.capture.jobs import Part
+from evolve.capture.parts import arguments_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
 from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from evolve.capture.generators import drawing_from, generators
+from evolve.capture.jobs import Part
 from evolve.capture.origin import type_of
-from evolve.capture.parts import Part, arguments_of, device_of
+from evolve.capture.parts import arguments_of, device_of
 from evolve.capture.program import load
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import tensors_of

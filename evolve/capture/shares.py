@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from evolve.capture.clock import Clock, is_recording_graph
 from evolve.capture.interpose import Run
+from evolve.capture.jobs import Part
 from evolve.capture.parts import (
-    Part,
     arguments_of,
     device_of,
     is_of_torch,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evolve.capture.job import RECORD, TIME, part_from
-from evolve.capture.parts import Part
+from evolve.capture.jobs import RECORD, TIME, Part, part_from
 from evolve.capture.processes import Script, run_jobs
 from evolve.core.errors import UsageError
 from evolve.report.text import make_folder, write_text

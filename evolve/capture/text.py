@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from evolve.capture.jobs import Part
 from evolve.capture.origin import constructor_of
-from evolve.capture.parts import Part, parameter_names
+from evolve.capture.parts import parameter_names
 from evolve.core.errors import UsageError
 from evolve.tasks.module_source import ModuleText
 from evolve.tasks.values import import_of, literal

@@ -49,7 +49,7 @@ GROUPS = {
         "report": "write a run's offline HTML report, or that of suites (--suites)",
         "ui": "follow the runs of a database on a page, and steer them (--steer)",
         "cost": "costs of runs, in USD, tokens and device seconds",
-        "tasks": "the tasks that ship; `tasks capture`: tasks of your script; `list`, `check`, `import`",
+        "tasks": "the tasks that ship; `tasks capture`: those of your script; `tasks --help`",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",

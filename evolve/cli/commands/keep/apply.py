@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
+from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, Outcome, captured, check, measure
 from evolve.cli.args import add_store, parser
 from evolve.cli.commands.look.tasks_capture import add_script, parse_script
 from evolve.cli.console.terminal import notify
@@ -18,18 +19,16 @@ from evolve.tasks import find_task
 from evolve.tasks.files import read_text
 
 if TYPE_CHECKING:
-    from evolve.capture.apply import Chosen, Gain, Outcome
     from evolve.capture.processes import Script
 
 APPLIED, NOT_APPLIED = 0, 1
 PAIRS = 8
+SHOWN_S = 0.1  # of building winners
 
 
 def main(words: Sequence[str]) -> int:
     """Check the winners in the script, and measure it with and without them."""
     options, script = _parse(words)
-    from evolve.capture.apply import check, measure
-
     chosen = [_chosen(word, options.store) for word in options.winner]
     outcomes = check(script, chosen)
     gain = None
@@ -74,19 +73,20 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, "Script"]:
     arguments.add_argument("--json", action="store_true", help="for machines")
     add_store(arguments)
     options, script = parse_script(arguments, words)
-    if options.pairs < 6:
-        raise UsageError(f"--pairs {options.pairs}: take 6 or more, for an interval of 95 %")
+    if options.pairs < LEAST_PAIRS:
+        raise UsageError(
+            f"--pairs {options.pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be "
+            "given"
+        )
     return options, script
 
 
-def _chosen(word: str, store: str) -> "Chosen":
+def _chosen(word: str, store: str) -> Chosen:
     """A task with the program that the user names for it.
 
     Raises:
         UsageError: no such task, run or file, or one of another task, or nothing verified.
     """
-    from evolve.capture.apply import Chosen, captured
-
     path, separator, winner = word.partition("=")
     if not (path and separator and winner):
         raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
@@ -114,7 +114,7 @@ def _chosen(word: str, store: str) -> "Chosen":
         return Chosen(task=task, source=standalone(database, run))
 
 
-def _checked(outcomes: Sequence["Outcome"]) -> Iterator[str]:
+def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for one in outcomes:
         every = one.made + sum(one.fallbacks.values())
         if not every:
@@ -132,18 +132,18 @@ def _checked(outcomes: Sequence["Outcome"]) -> Iterator[str]:
             yield f"  {number:,} made by the original: {reason}"
 
 
-def _measured(script: "Script", gain: "Gain | None") -> Iterator[str]:
+def _measured(script: "Script", gain: Gain | None) -> Iterator[str]:
     if gain is None:
         yield "not timed: a winner has to agree, and to make calls"
         return
     yield f"{script}, end to end: {speedup_text(gain.ratio)}, {gain.pairs} pairs of processes"
     original, patched = interval_text(gain.original_ms), interval_text(gain.patched_ms)
     yield f"  original {original}, patched {patched}"
-    if gain.built_s:
+    if gain.built_s >= SHOWN_S:
         yield f"  building the winners took {gain.built_s:.1f} s more, once a process"
 
 
-def _plain(outcomes: Sequence["Outcome"], gain: "Gain | None") -> dict[str, object]:
+def _plain(outcomes: Sequence[Outcome], gain: Gain | None) -> dict[str, object]:
     from dataclasses import asdict
 
     return {"winners": list(map(asdict, outcomes)), "gain": None if gain is None else asdict(gain)}
