@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.capture.jobs import APPLY, Part
-from evolve.capture.processes import Script, run_jobs
+from evolve.capture.processes import Run
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.task import Task
@@ -62,21 +62,20 @@ class Gain:
     pairs: int
 
 
-def check(script: Script, chosen: Sequence[Chosen]) -> list[Outcome]:
+def check(run: Run, chosen: Sequence[Chosen]) -> list[Outcome]:
     """Run the script with every call made by both, and compare.
 
     Raises:
         UsageError: the script fails, or a task was not captured.
     """
-    job = {"purpose": APPLY, "winners": _winners(chosen), "checks": True}
-    (found,) = run_jobs(script, [job], shows_output=False)
+    found = run({"purpose": APPLY, "winners": _winners(chosen), "checks": True})
     return [
         Outcome(name=one.task.name, **tally)
         for one, tally in zip(chosen, found["tallies"], strict=True)
     ]
 
 
-def measure(script: Script, chosen: Sequence[Chosen], pairs: int) -> Gain:
+def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
     """Run the script in fresh processes, original and patched in turn; `LEAST_PAIRS` at least.
 
     Raises:
@@ -90,7 +89,8 @@ def measure(script: Script, chosen: Sequence[Chosen], pairs: int) -> Gain:
     jobs = [(plain, patched)[(n + n // 2) % 2] for n in range(2 * pairs)]  # ABBA
     times: tuple[list[float], list[float]] = ([], [])
     built = 0.0
-    for job, found in zip(jobs, run_jobs(script, jobs, shows_output=False), strict=True):
+    for job in jobs:
+        found = run(job)
         times[job is patched].append(found["total_s"])
         built = max(built, found["built_s"])
     left_out = 0  # Walsh averages, at either end of an interval of 95 %

@@ -1,7 +1,8 @@
-"""`python -m evolve.capture.child JOBS`: a process that runs a user's script, once for each job.
+"""`python -m evolve.capture.child`: a process that runs a user's script, once for each job.
 
-JOBS is a JSON file with a list of them. torch is imported once; each job is forked from here, so
-the script finds a process in which nothing of torch has run.
+A job is a line of JSON on standard input, answered by a line with the exit status once it is done.
+torch is imported once; each job is forked from here, so the script finds a process in which nothing
+of torch has run. Its output goes to the job's `log`, or to standard error.
 """
 
 import atexit
@@ -10,31 +11,38 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from evolve.capture.job import perform
 from evolve.core.errors import INTERRUPTED
 
 
-def main(path: str) -> int:
-    """Run the jobs in order; a job that leaves no result ends all."""
+def main() -> int:
+    """Answer jobs until there is no other."""
     if sys.path[0] == str(Path.cwd()):
         del sys.path[0]  # of `-m`; a script has its own folder there
-    for job in json.loads(Path(path).read_text()):
-        sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            _become(job)
+            _become(json.loads(line))
         try:
             _, status = os.waitpid(pid, 0)
         except KeyboardInterrupt:  # the script got it too
             return INTERRUPTED
-        if not Path(job["result"]).is_file():
-            return abs(os.waitstatus_to_exitcode(status)) or 1
+        answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        answers.flush()
     return 0
 
 
-def _become(job: dict[str, object]) -> None:
+def _become(job: dict[str, Any]) -> None:
     """Perform a job in this forked process, and end it."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if job["log"]:
+        log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
     status = 1  # whatever is raised, this process must not return to the loop
     try:
         perform(job)
@@ -50,4 +58,4 @@ def _become(job: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

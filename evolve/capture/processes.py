@@ -1,15 +1,19 @@
-"""Starting the process in which a user's script runs, and reading what it leaves."""
+"""The process in which a user's script runs, and what it leaves."""
 
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from evolve.core.errors import UsageError
+
+Run: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,44 +37,50 @@ class Script:
         return f"module {self.name}" if self.is_module else self.name
 
 
-def run_jobs(
-    script: Script, jobs: Sequence[Mapping[str, Any]], *, shows_output: bool
-) -> Iterator[dict[str, Any]]:
-    """The findings of each job; what the script prints goes to standard error, or is kept.
+@contextmanager
+def started(script: Script) -> Iterator[Run]:
+    """Within this block the script can be run, each time in a fresh process.
 
-    Raises:
-        UsageError: the script fails; the last lines of kept output are printed before.
+    What it prints goes to standard error for a job with `shows`, and else to a log.
     """
-    with tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder:
-        place = Path(folder)
-        own = {"script": script.name, "words": script.words, "is_module": script.is_module}
-        results = [place / f"{number}.json" for number in range(len(jobs))]
-        whole = [
-            {**job, **own, "result": str(path)} for job, path in zip(jobs, results, strict=True)
-        ]
-        (place / "jobs.json").write_text(json.dumps(whole))
-        log = place / "output"
-        with log.open("wb") as output:
-            status = subprocess.run(
-                [sys.executable, "-m", "evolve.capture.child", str(place / "jobs.json")],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno() if shows_output else output,
-                stderr=sys.stderr.fileno() if shows_output else output,
-                check=False,
-            ).returncode
-        for path in results:
-            found = json.loads(path.read_text()) if path.is_file() else {}
-            fault = found.get("fault") or (
-                "" if found else f"ended its process by itself (exit status {status})"
-            )
-            if fault:
-                raise UsageError(
-                    f"script {script} {fault}. {_last_line(log)}Mend it until plain Python runs it."
-                )
-            yield found
+    with (
+        tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder,
+        subprocess.Popen(
+            [sys.executable, "-m", "evolve.capture.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        yield lambda job: _answer(process, script, job, Path(folder))
+
+
+def _answer(
+    process: "subprocess.Popen[str]", script: Script, job: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    result, log = folder / "result.json", folder / "log"
+    result.unlink(missing_ok=True)
+    whole = {
+        "script": script.name,
+        "words": script.words,
+        "is_module": script.is_module,
+        "result": str(result),
+        "log": "" if job.get("shows") else str(log),
+        **job,
+    }
+    process.stdin.write(f"{json.dumps(whole)}\n")
+    process.stdin.flush()
+    status = process.stdout.readline().strip()
+    found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    fault = "" if found else f"ended its process by itself (exit status {status})"
+    if fault := found.get("fault") or fault:
+        raise UsageError(f"script {script} {fault}. {_last_line(log)}Mend it until Python runs it.")
+    return found
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n")
+    lines = log.read_text(errors="replace").split("\n") if log.is_file() else []
     last = next((line for line in reversed(lines) if line.strip()), "")
     return f"It printed last: {last.strip()} " if last else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.capture.jobs import RECORD, TIME, Part, part_from
-from evolve.capture.processes import Script, run_jobs
+from evolve.capture.processes import Run, Script
 from evolve.core.errors import UsageError
 from evolve.report.text import make_folder, write_text
 from evolve.tasks import find_task
@@ -74,13 +74,13 @@ class Capture:
     shares: Sequence[Share] = field(default_factory=tuple)
 
 
-def shares_of(script: Script) -> Capture:
+def shares_of(script: Script, run: Run) -> Capture:
     """Run the script, and find the share of every part, the largest first.
 
     Raises:
         UsageError: the script fails, or calls nothing of torch.
     """
-    (found,) = run_jobs(script, [{"purpose": TIME}], shows_output=True)
+    found = run({"purpose": TIME, "shows": True})
     if not found["parts"]:
         raise UsageError(
             f"script {script} called no torch.nn.Module, and no function of torch that is watched. "
@@ -128,7 +128,7 @@ def select(capture: Capture, least: float, names: Collection[str]) -> list[Share
     return chosen
 
 
-def write_tasks(script: Script, chosen: Sequence[Share], folder: Path) -> None:
+def write_tasks(script: Script, run: Run, chosen: Sequence[Share], folder: Path) -> None:
     """Run the script again, record the calls of the parts, and write their tasks.
 
     Raises:
@@ -144,7 +144,7 @@ def write_tasks(script: Script, chosen: Sequence[Share], folder: Path) -> None:
         for one, name in zip(chosen, names, strict=True)
     ]
     job = {"purpose": RECORD, "wanted": wanted, "folder": str(folder.resolve())}
-    (found,) = run_jobs(script, [job], shows_output=False)
+    found = run(job)
     recorded = {part_from(one["part"]): one for one in found["recorded"]}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "the script did not call it a second time"})

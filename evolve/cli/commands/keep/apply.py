@@ -4,11 +4,11 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
 from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, Outcome, captured, check, measure
+from evolve.capture.processes import Script, started
 from evolve.cli.args import add_store, parser
 from evolve.cli.commands.look.tasks_capture import add_script, parse_script
 from evolve.cli.console.terminal import notify
@@ -17,9 +17,6 @@ from evolve.core.program import without_model
 from evolve.report.text import count_text, one_line
 from evolve.tasks import find_task
 from evolve.tasks.files import read_text
-
-if TYPE_CHECKING:
-    from evolve.capture.processes import Script
 
 APPLIED, NOT_APPLIED = 0, 1
 PAIRS = 8
@@ -30,11 +27,12 @@ def main(words: Sequence[str]) -> int:
     """Check the winners in the script, and measure it with and without them."""
     options, script = _parse(words)
     chosen = [_chosen(word, options.store) for word in options.winner]
-    outcomes = check(script, chosen)
     gain = None
-    if all(not one.differences for one in outcomes) and any(one.made for one in outcomes):
-        notify(f"outputs agree; timing {options.pairs} pairs of processes")
-        gain = measure(script, chosen, options.pairs)
+    with started(script) as run:
+        outcomes = check(run, chosen)
+        if all(not one.differences for one in outcomes) and any(one.made for one in outcomes):
+            notify(f"outputs agree; timing {options.pairs} pairs of processes")
+            gain = measure(run, chosen, options.pairs)
     if options.json:
         print(json.dumps(_plain(outcomes, gain), indent=1))
     else:
@@ -42,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     return NOT_APPLIED if gain is None else APPLIED
 
 
-def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, "Script"]:
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
     arguments = parser(
         "apply",
         "Put winners in place of the calls that their tasks were captured from (`evolve tasks "
@@ -126,13 +124,14 @@ def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"{one.name}: {one.made:,} of {count_text(every, 'call')} made by the winner"
         if one.made:
             yield f"  {one.agreed:,} agree with the original"
-        for reason, number in one.differences.items():
-            yield f"  {number:,} DIFFER: {one_line(reason, 200)}"
+        if one.differences:
+            first = one_line(next(iter(one.differences)), 200)
+            yield f"  {sum(one.differences.values()):,} DIFFER; the first: {first}"
         for reason, number in one.fallbacks.items():
             yield f"  {number:,} made by the original: {reason}"
 
 
-def _measured(script: "Script", gain: Gain | None) -> Iterator[str]:
+def _measured(script: Script, gain: Gain | None) -> Iterator[str]:
     if gain is None:
         yield "not timed: a winner has to agree, and to make calls"
         return

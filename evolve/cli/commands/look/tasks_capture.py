@@ -4,16 +4,13 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evolve.app.text import table
+from evolve.capture.processes import Script, started
+from evolve.capture.tasks import Capture, Share, select, shares_of, write_tasks
 from evolve.cli.args import parser
 from evolve.core.errors import UsageError
 from evolve.report.text import one_line, time_text
-
-if TYPE_CHECKING:
-    from evolve.capture.processes import Script
-    from evolve.capture.tasks import Capture, Share
 
 LEAST = 5.0  # per cent
 MOST_ROWS = 20
@@ -23,13 +20,12 @@ MAX_WIDTH = 48
 def main(words: Sequence[str]) -> int:
     """Print the parts of a script by their share, and write tasks."""
     options, script = _parse(words)
-    from evolve.capture.tasks import select, shares_of, write_tasks
-
-    capture = shares_of(script)
-    if not options.json:
-        print(_table(capture))
-    chosen = select(capture, options.least / 100, options.select)
-    write_tasks(script, chosen, Path(options.out))
+    with started(script) as run:
+        capture = shares_of(script, run)
+        if not options.json:
+            print(_table(capture))
+        chosen = select(capture, options.least / 100, options.select)
+        write_tasks(script, run, chosen, Path(options.out))
     if options.json:
         rows = list(map(_row, capture.shares))
         print(json.dumps({"total_s": capture.total_s, "parts": rows}, indent=1))
@@ -43,7 +39,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, "Script"]:
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
     arguments = parser(
         "tasks capture",
         "Run your own script twice (as `python SCRIPT` does, with your rights), and find the parts "
@@ -89,14 +85,12 @@ def add_script(arguments: argparse.ArgumentParser) -> None:
 
 def parse_script(
     arguments: argparse.ArgumentParser, words: Sequence[str]
-) -> tuple[argparse.Namespace, "Script"]:
+) -> tuple[argparse.Namespace, Script]:
     """The options, and the script with its own words."""
     split = list(words).index("--") if "--" in words else len(words)
     options = arguments.parse_args(words[:split])
     if (options.script is None) == (options.module is None):
         raise UsageError("name a script, or a module by -m; its own words stand behind --")
-    from evolve.capture.processes import Script
-
     script = Script(
         name=options.module or options.script,
         words=tuple(words[split + 1 :]),
@@ -105,7 +99,7 @@ def parse_script(
     return options, script
 
 
-def _table(capture: "Capture") -> str:
+def _table(capture: Capture) -> str:
     header = ("PART", "CALLS", "SHARE", "CEILING", "SHAPES")
     rows = [
         (
@@ -125,18 +119,18 @@ def _table(capture: "Capture") -> str:
     return f"{table(header, rows)}{more}\n\n{total} in all{note if gradients else ''}"
 
 
-def _name(one: "Share") -> str:
+def _name(one: Share) -> str:
     notes = [*(["compiled"] * one.is_compiled), *(["gradients"] * one.has_gradients)]
     name = one.part.constructor or one.part.title
     return f"{name} [{', '.join(notes)}]" if notes else name
 
 
-def _shapes(one: "Share") -> str:
+def _shapes(one: Share) -> str:
     more = len(one.workloads) - 1
     return one.workloads[0].shapes + (f" and {more} more" if more else "")
 
 
-def _row(one: "Share") -> dict[str, object]:
+def _row(one: Share) -> dict[str, object]:
     return {
         "name": one.part.name,
         "constructor": one.part.constructor,
