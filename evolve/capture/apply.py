@@ -68,7 +68,7 @@ def check(run: Run, chosen: Sequence[Chosen]) -> list[Outcome]:
     Raises:
         UsageError: the script fails, or a task was not captured.
     """
-    found = run({"purpose": APPLY, "winners": _winners(chosen), "checks": True})
+    found = run({"purpose": APPLY, "winners": as_json(chosen), "checks": True})
     return [
         Outcome(name=one.task.name, **tally)
         for one, tally in zip(chosen, found["tallies"], strict=True)
@@ -85,7 +85,7 @@ def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
     from evolve.worker.timing.statistics import alpha_of, median_interval, ratio_interval
 
     plain = {"purpose": APPLY, "winners": [], "checks": False}
-    patched = {**plain, "winners": _winners(chosen)}
+    patched = {**plain, "winners": as_json(chosen)}
     jobs = [(plain, patched)[(n + n // 2) % 2] for n in range(2 * pairs)]  # ABBA
     times: tuple[list[float], list[float]] = ([], [])
     built = 0.0
@@ -136,7 +136,12 @@ def captured(task: Task) -> Captured:
     return Captured(Part(**part), device, list(values["CALLS"].values()))
 
 
-def _winners(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
+def as_json(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
+    """Programs with the calls of their tasks, for a job.
+
+    Raises:
+        UsageError: a task was not captured.
+    """
     found = []
     for one in chosen:
         facts = captured(one.task)

@@ -1,7 +1,8 @@
 """A winner in place of one module or function: what it stands for, and its parameters."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -74,8 +75,10 @@ class Seat:
 
     def __init__(self, winner: Winner, own: nn.Module | None) -> None:
         self.winner, self._own = winner, own
-        self._holders: list[tuple[dict[str, Any], str, Tensor, int]] = []
         self._model: nn.Module | None = None
+        self._held: list[_Held] = []
+        self._state: list[Tensor] = []
+        self._unfit = ""
 
     def refusal(self, args: Any, kwargs: Any) -> str:
         """Why the original has to make this call; empty if the winner may."""
@@ -88,12 +91,9 @@ class Seat:
             if own._forward_hooks or own._forward_pre_hooks:
                 return "the module has hooks"
         if self._is_stale():
-            try:
-                self._build(device_of([args, kwargs]))
-            except Unfit as error:
-                return str(error)
-        state = [one[2] for one in self._holders]
-        return self.winner.refusal(arguments_of(part, args, kwargs), state)
+            self._build(device_of([args, kwargs]))
+        arguments = arguments_of(part, args, kwargs)
+        return self._unfit or self.winner.refusal(arguments, self._state)
 
     def call(self, arguments: list[Any]) -> Any:
         """The call, made by the winner, after `refusal` has found nothing."""
@@ -114,31 +114,49 @@ class Seat:
         Buffers may be written to, for they are read in every call.
         """
         return self._model is None or any(
-            holder.get(name) is not tensor or (version >= 0 and tensor._version != version)
-            for holder, name, tensor, version in self._holders
+            (one.mark is not None and one.mark != _mark(one.thing))
+            or one.holder.get(one.name) is not one.thing
+            for one in self._held
         )
 
     def _build(self, device: str) -> None:
-        self._holders = []
-        self._model = self.winner.made(device)
+        self._model, self._unfit = self.winner.made(device), ""
         if self._own is None:
             return
-        if type_of(self._own) != self.winner.part.dtype:
-            self._model = None
-            raise Unfit(f"its parameters are not {self.winner.part.dtype}")
+        self._held = list(_held(self._own))
+        self._state = [one.thing for one in self._held if isinstance(one.thing, Tensor)]
         try:
+            if type_of(self._own) != self.winner.part.dtype:
+                raise Unfit(f"its parameters are not {self.winner.part.dtype}")
             _share(self._model, named_state(self._own))
-        except Unfit:
-            self._model = None
-            raise
-        for module in self._own.modules():
-            for name, tensor in module._parameters.items():
-                if tensor is not None:
-                    version = -1 if tensor.is_inference() else tensor._version
-                    self._holders.append((module._parameters, name, tensor, version))
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    self._holders.append((module._buffers, name, buffer, -1))
+        except Unfit as error:
+            self._unfit = str(error)
+
+
+class _Held(NamedTuple):
+    """A parameter, buffer or module in a module; `mark` of a parameter's values."""
+
+    holder: dict[str, Any]
+    name: str
+    thing: Any
+    mark: tuple[Any, ...] | None
+
+
+def _held(own: nn.Module) -> Iterator[_Held]:
+    for module in own.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield _Held(module._parameters, name, parameter, _mark(parameter))
+        for holder in (module._buffers, module._modules):
+            for name, thing in holder.items():
+                if thing is not None:
+                    yield _Held(holder, name, thing, None)
+
+
+def _mark(parameter: Tensor) -> tuple[Any, ...]:
+    """Another one after the values have changed, in place or by `Module.to`."""
+    version = -1 if parameter.is_inference() else parameter._version
+    return version, parameter.data_ptr(), parameter.dtype
 
 
 def _share(model: nn.Module, state: dict[str, Tensor]) -> None:

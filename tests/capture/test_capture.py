@@ -44,7 +44,7 @@ def transformer(tmp_path_factory):
 def various(tmp_path_factory):
     folder = tmp_path_factory.mktemp("various")
     script = str(SCRIPTS / "various.py")
-    text = captured(folder, "--json", "--least", "0.0001", script, "--", "--gain", "3")
+    text = captured(folder, "--json", "--least", "0.0001", script, "--", "--compile")
     parts = json.loads(text)["parts"]
     return {one["name"].rpartition(".")[2]: one for one in parts}
 
@@ -68,8 +68,9 @@ def test_a_part_has_the_share_of_all_it_calls_and_the_ceiling_of_amdahl(transfor
     inner = [row(text, name)[1] for name in ("Attention(Config(dim=64, heads=4, layers=4))",
              "RMSNorm(64)", "NewGELU()", "Linear(64, 256)", "Linear(256, 64)")]  # fmt: skip
     assert layer[1] > 0.9 * sum(inner)
-    for _, share, ceiling in (layer, row(text, "NewGELU()")):
-        assert ceiling == pytest.approx(1 / (1 - share / 100), rel=0.1, abs=0.02)
+    for name in ("NewGELU()", "scaled_dot_product_attention"):
+        _, share, ceiling = row(text, name)
+        assert ceiling == pytest.approx(1 / (1 - share / 100), abs=0.02)
 
 
 def test_the_whole_model_becomes_a_task_only_if_it_is_named(transformer):
@@ -156,11 +157,12 @@ BAD = {
 
 
 def test_a_script_that_fails_is_named_with_its_fault(tmp_path):
+    (tmp_path / "script.py").touch()
     script = Script(name=str(tmp_path / "script.py"))
     with started(script) as run:
         for text, said in BAD.items():
             (tmp_path / "script.py").write_text(text)
-            with pytest.raises(UsageError, match="script.py") as raised:
+            with pytest.raises(UsageError, match="Mend it") as raised:
                 run({"purpose": "time"})
             assert said in str(raised.value)
 
@@ -169,10 +171,10 @@ def test_a_script_with_nothing_to_capture_is_refused(tmp_path):
     (script := tmp_path / "script.py").write_text("print('no model here')")
     small = "import torch, time\ntorch.nn.ReLU()(torch.ones(2))\ntime.sleep(0.3)"
     with started(Script(name=str(script))) as run:
-        with pytest.raises(UsageError, match="called no torch.nn.Module"):
+        with pytest.raises(UsageError, match="called no torch"):
             shares_of(Script(name=str(script)), run)
         script.write_text(small)
-        with pytest.raises(UsageError, match="the largest is ReLU with 0."):
+        with pytest.raises(UsageError, match="the largest is ReLU with"):
             select(shares_of(Script(name=str(script)), run), 0.05, [])
         with pytest.raises(UsageError, match="--select Relu: no part is called so"):
             select(shares_of(Script(name=str(script)), run), 0.05, ["Relu"])

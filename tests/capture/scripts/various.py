@@ -86,6 +86,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--gain", type=float, default=2.0)
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     model, cached = Model(options), Cached(Config())
     each = Each(F.silu, norm=partial(nn.LayerNorm, eps=1e-3))
@@ -94,7 +95,9 @@ def main():
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(64, 4, 64, batch_first=True), 2, enable_nested_tensor=False
     ).eval()
-    compiled = torch.compile(nn.Sequential(nn.Linear(64, 64), nn.ReLU()), backend="eager")
+    compiled = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+    if options.compile:
+        compiled = torch.compile(compiled, backend="eager")
     set_later, opaque = SetLater(), Opaque()
     set_later.factor = 3
     with torch.no_grad():

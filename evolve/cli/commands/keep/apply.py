@@ -101,9 +101,7 @@ def _chosen(word: str, store: str) -> Chosen:
     with open_store(store) as database:
         run = database.run(winner)
         if run.task.source != task.source:
-            raise UsageError(
-                f"--winner {word}: run {run.name} searched another task, {path} is new"
-            )
+            raise UsageError(f"--winner {word}: run {run.name} did not search {path}")
         if not winner_of(database, run).verified:
             raise UsageError(
                 f"--winner {word}: the best kernel of run {run.name} is not verified; resume the "
