@@ -1,4 +1,4 @@
-"""Whether a winner gives what the original gives: within rounding, held against float64."""
+"""Whether a winner and the original give the same: within rounding, held against float64."""
 
 import copy
 from collections.abc import Callable, Sequence

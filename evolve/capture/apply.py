@@ -26,7 +26,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of the calls of a task's part, as the checking pass saw them.
+    """The calls of a task's part in the checking pass.
 
     Attributes:
         name: of the task.
@@ -50,8 +50,8 @@ class Gain:
     Attributes:
         ratio: original over patched, with its 95 % interval over pairs of processes.
         original_ms: from the first call to the end of the script.
-        patched_ms: the same with the winners, without what building them took.
-        built_s: what that took, the most of all processes.
+        patched_ms: the same with the winners, without the time to build them.
+        built_s: that time, the most of all processes.
         pairs: of processes.
     """
 
@@ -108,7 +108,7 @@ def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a captured task's file says of its calls."""
+    """The calls that a captured task's file describes."""
 
     part: Part
     device: str

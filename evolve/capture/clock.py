@@ -26,10 +26,10 @@ class Frame:
 
 @dataclass
 class Clock:
-    """Times in seconds of calls, without what observing them takes.
+    """Times in seconds of calls, without those of observing them.
 
     The first outermost call of a kind builds, tunes and allocates. Totals count it as if it had
-    taken what the others took on average; if there is no other, as it was.
+    taken as long as the others on average; if there is no other, as it was.
 
     Attributes:
         spent: in observing, pauses included.
@@ -77,7 +77,7 @@ class Clock:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens within this block takes no time."""
+        """The time of this block is left out."""
         wait_for_gpu()
         began = time.perf_counter()
         try:

@@ -14,7 +14,7 @@ Run = Callable[..., Any]
 
 
 class Observer(Protocol):
-    """It makes each call, by `run(*args, **kwargs)` or otherwise, and gives what it gives."""
+    """It makes each call, by `run(*args, **kwargs)` or otherwise, and returns its outcome."""
 
     def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
         """A call of a module; `run` takes the module first."""

@@ -21,7 +21,7 @@ from evolve.testing.suite_tasks.captured import key_of_described
 
 
 def perform(job: Mapping[str, Any]) -> None:
-    """Run the script, and write what was found to the job's `result`; its fault as `fault`."""
+    """Run the script, and write the findings to the job's `result`; its fault as `fault`."""
     keep_constructors()
     found = _PURPOSES[job["purpose"]](job)
     Path(job["result"]).write_text(json.dumps(found))

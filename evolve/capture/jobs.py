@@ -1,4 +1,4 @@
-"""What the process of a script is asked for, in words that need no torch."""
+"""Requests to the process of a script, in words that need no torch."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ TIME, RECORD, APPLY = "time", "record", "apply"
 
 
 class Part(NamedTuple):
-    """What the calls of one task have in common.
+    """The calls of one task have these in common.
 
     Attributes:
         name: of the class or function, with its module.

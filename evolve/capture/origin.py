@@ -1,6 +1,6 @@
 """How objects were made: the constructor's arguments of every module, kept with the module.
 
-`copy.deepcopy` copies what is kept, so clones of a layer know it too.
+`copy.deepcopy` copies them too, so clones of a layer know theirs.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""The process in which a user's script runs, and what it leaves."""
+"""The process in which a user's script runs, and its findings."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ Run: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What the user would start by `python NAME WORDS`, or `python -m NAME WORDS`."""
+    """A program as the user would start it by `python NAME WORDS`, or `python -m NAME WORDS`."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Script:
 def started(script: Script) -> Iterator[Run]:
     """Within this block the script can be run, each time in a fresh process.
 
-    What it prints goes to standard error for a job with `shows`, and else to a log.
+    Its output goes to standard error for a job with `shows`, and else to a log.
     """
     with (
         tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder,

@@ -28,12 +28,12 @@ _Numbered = tuple[int, Seat]
 
 @dataclass
 class Tally:
-    """What became of a winner's calls.
+    """The calls of a winner's part.
 
     Attributes:
         made: calls that it made.
         fallbacks: calls that the original made, by reason.
-        agreed: of its calls, those that gave what the original gives.
+        agreed: of its calls, those with the original's outcome.
         differences: the others, by how they differ.
     """
 
@@ -178,9 +178,9 @@ def _checked(tally: Tally, seat: Seat, original: Any, args: Any, kwargs: Any, ru
     return outcome
 
 
-def _after(what: str, ours: list[Any], theirs: list[Any]) -> str:
+def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
     said = disagreement(tensors_of(ours), tensors_of(theirs), None)
-    return f"after the call, {what} differs: {said}" if said else ""
+    return f"after the call, {name} differs: {said}" if said else ""
 
 
 def _sorted_state(model: nn.Module) -> list[torch.Tensor]:

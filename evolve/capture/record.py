@@ -13,7 +13,7 @@ from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Run
 from evolve.capture.jobs import Part
-from evolve.capture.parts import arguments_of, part_of, part_of_function, unwrapped
+from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
 from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of
@@ -28,7 +28,7 @@ class Recorded:
     """A part's task as far as it is known.
 
     Attributes:
-        text: of `Model` and what it uses; empty if `fault` says why there is none.
+        text: of `Model` and all that it uses; empty if `fault` says why there is none.
         calls: descriptions of arguments, by the text of their kind.
         files: values that have to be kept.
     """
@@ -88,6 +88,10 @@ class Recorder:
     def _before(self, part: Part, name: str, own: Any, arguments: list[Any]) -> Any:
         if isinstance(own, nn.Module) and (own._forward_hooks or own._forward_pre_hooks):
             raise UsageError("it has hooks, which a task would leave out")
+        if torch.is_autocast_enabled(device_of(arguments)):
+            raise UsageError(
+                "it is called under autocast: capture it in the types that it computes"
+            )
         values = self._values.setdefault(part, Descriptions(name))
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}

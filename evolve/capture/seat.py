@@ -1,4 +1,4 @@
-"""A winner in place of one module or function: what it stands for, and its parameters."""
+"""A winner in place of one module or function: its calls and its parameters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ class Seat:
         return model
 
     def _is_stale(self) -> bool:
-        """Whether parameters were exchanged or written to since: it may keep what it made of them.
+        """Whether parameters were exchanged or written to since: it may keep packed ones.
 
         Buffers may be written to, for they are read in every call.
         """

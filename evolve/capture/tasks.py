@@ -36,7 +36,7 @@ class Share:
 
     Attributes:
         part: modules of one class and constructor, or a function.
-        share: of the script's time, what it calls included.
+        share: of the script's time, its inner calls included.
         leaves: calls at the bottom that one call of it leads to; 1 for a part that leads to none.
         is_compiled: whether torch.compile has compiled it.
         has_gradients: whether gradients flow back through it.
@@ -68,7 +68,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """What was found in a script: its time from the first call to the end, and its parts."""
+    """The parts of a script, and its time from the first call to the end."""
 
     total_s: float
     shares: Sequence[Share] = field(default_factory=tuple)

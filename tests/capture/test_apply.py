@@ -62,7 +62,7 @@ def own_program(task: Path) -> str:
 
 @pytest.fixture(scope="module")
 def guarded(tasks, tmp_path_factory):
-    """What the check of a winner finds, and outcomes of the script without and with it."""
+    """Findings of the check of a winner, and outcomes of the script without and with it."""
     chosen = [Chosen(task=find_task(str(tasks["guarded"] / "scale.py")), source=SCALE)]
     outcomes = []
     with started(Script(name=str(SCRIPTS / "guarded.py"))) as run:

@@ -26,7 +26,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def captured(folder: Path, *words: str) -> str:
-    """What `evolve tasks capture` prints, with tasks in `folder`."""
+    """The output of `evolve tasks capture`, with tasks in `folder`."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert main(["tasks", "capture", "--out", str(folder), *words]) == 0
@@ -46,7 +46,9 @@ def various(tmp_path_factory):
     script = str(SCRIPTS / "various.py")
     text = captured(folder, "--json", "--least", "0.0001", script, "--", "--compile")
     parts = json.loads(text)["parts"]
-    return {one["name"].rpartition(".")[2]: one for one in parts}
+    return {one["constructor"]: one for one in parts} | {
+        one["name"].rpartition(".")[2]: one for one in parts
+    }
 
 
 def row(text: str, name: str) -> tuple[int, float, float]:
@@ -109,7 +111,17 @@ def test_a_task_computes_what_the_module_of_the_script_does(transformer, monkeyp
 
 
 @pytest.mark.parametrize(
-    "name", ["Model", "Cached", "Each", "Half", "InPlace", "TransformerEncoderLayer", "softmax"]
+    "name",
+    [
+        "Model",
+        "Cached",
+        "Each",
+        "Half",
+        "InPlace",
+        "TransformerEncoderLayer",
+        "softmax",
+        "Softplus",
+    ],
 )
 def test_modules_as_users_write_them_become_tasks(various, name):
     parts = various
@@ -145,6 +157,7 @@ def test_a_part_that_no_file_can_stand_for_says_why(various):
     parts = various
     assert "something is set up later" in parts["SetLater"]["fault"]
     assert "argument 1 is a Log" in parts["Opaque"]["fault"]
+    assert "under autocast" in parts["Linear(64, 3)"]["fault"]
     assert parts["SetLater"]["task"] is parts["Opaque"]["task"] is None
 
 

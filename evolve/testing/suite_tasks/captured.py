@@ -39,7 +39,7 @@ def drawn(names: MutableMapping[str, Any], described: Any) -> Any:
 
 
 def key_of(tree: Any) -> Any:
-    """What two calls have in common if they differ in the values of tensors only; hashable."""
+    """Equal for calls that differ in the values of tensors only; hashable."""
     if isinstance(tree, Tensor):
         return tree.dtype, tuple(tree.shape), tree.stride()
     if isinstance(tree, list | tuple):
@@ -52,7 +52,7 @@ def key_of(tree: Any) -> Any:
 
 
 def key_of_described(described: Any) -> Any:
-    """The `key_of` of what a description draws."""
+    """The `key_of` of arguments so described."""
     if isinstance(described, dict):
         if "tensor" in described:
             shape = tuple(described["tensor"])

@@ -98,7 +98,7 @@ def main():
     compiled = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
     if options.compile:
         compiled = torch.compile(compiled, backend="eager")
-    set_later, opaque = SetLater(), Opaque()
+    set_later, opaque, mixed_types = SetLater(), Opaque(), nn.Linear(64, 3)
     set_later.factor = 3
     with torch.no_grad():
         for step in range(3):
@@ -114,6 +114,10 @@ def main():
             set_later(x)
             opaque(x, Log())
             F.softmax(torch.randn(4, 2 + step % 2), dim=-1)
+            with torch.autocast("cpu", torch.bfloat16):
+                mixed_types(x)
+    with torch.inference_mode():
+        nn.Softplus()(torch.randn(5))
     raise SystemExit(0)
 
 

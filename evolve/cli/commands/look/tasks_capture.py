@@ -1,4 +1,4 @@
-"""`evolve tasks capture`: what takes a script's time, and tasks for it."""
+"""`evolve tasks capture`: the parts that take a script's time, and tasks for them."""
 
 import argparse
 import json
@@ -45,7 +45,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "Run your own script twice (as `python SCRIPT` does, with your rights), and find the parts "
         "that take its time: modules by class and constructor, so that twelve equal layers are one "
         "part, and functions of torch that no module of torch calls. Time is counted from the "
-        "first call to the end of the script, what a part calls included; a part's ceiling is how "
+        "first call to the end of the script, inner calls included; a part's ceiling is how "
         "many times as fast the script would be if the part took no time (Amdahl). Parts with "
         "enough of the time and at most 16 inner calls (a layer, an attention block, an MLP, not "
         "the whole model) become task files, with the shapes, dtypes and arguments of their calls "
