@@ -18,10 +18,11 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A program for a captured task."""
+    """A program for a captured task; `architecture` it was judged on, empty if it was not."""
 
     task: Task
     source: str
+    architecture: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,7 @@ def as_json(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
                 "name": one.task.name,
                 "part": facts.part,
                 "device": facts.device,
+                "architecture": one.architecture,
                 "calls": repr(facts.calls),
                 "source": one.source,
             }

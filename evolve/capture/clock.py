@@ -45,7 +45,7 @@ class Clock:
     _began: float | None = None
     _spent_before: float = 0.0
 
-    def begin(self, of: Hashable, entered: float, *, is_outer: bool, on_gpu: bool) -> Frame:
+    def begin(self, of: Hashable, entered: float, *, is_outer: bool) -> Frame:
         """A call of this kind begins, which its observer has entered at that time."""
         if is_outer:
             self._outer = of
@@ -54,7 +54,7 @@ class Clock:
             wait_for_gpu()
             self._began, self._spent_before = entered, self.spent
         frame = Frame((self._outer, self._calls[self._outer] == 1, of), paused=self.paused)
-        if on_gpu:
+        if torch.cuda.is_initialized():
             frame.event = torch.cuda.Event(enable_timing=True)
             frame.event.record()
         now = time.perf_counter()

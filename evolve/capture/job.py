@@ -77,6 +77,7 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         name=one["name"],
         part=part_from(one["part"]),
         device=one["device"],
+        architecture=one["architecture"],
         kinds=frozenset(map(key_of_described, calls)),
         source=one["source"],
     )

@@ -88,9 +88,8 @@ class PutBack:
         if self._depth or is_recording_graph():
             return self._call(original, seats, args, kwargs, run)
         entered = time.perf_counter()
-        on_gpu = device_of([args, kwargs]) == "cuda"
         kind = (identity, key_of([args, kwargs]))
-        frame = self.clock.begin(kind, entered, is_outer=True, on_gpu=on_gpu)
+        frame = self.clock.begin(kind, entered, is_outer=True)
         self._depth += 1
         try:
             return self._call(original, seats, args, kwargs, run)

@@ -89,9 +89,7 @@ class Recorder:
         if isinstance(own, nn.Module) and (own._forward_hooks or own._forward_pre_hooks):
             raise UsageError("it has hooks, which a task would leave out")
         if torch.is_autocast_enabled(device_of(arguments)):
-            raise UsageError(
-                "it is called under autocast: capture it in the types that it computes"
-            )
+            raise UsageError("it is called under autocast, which a task would leave out")
         values = self._values.setdefault(part, Descriptions(name))
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}

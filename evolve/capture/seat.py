@@ -1,5 +1,6 @@
 """A winner in place of one module or function: its calls and its parameters."""
 
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ class Winner:
         name: of its task.
         part: whose calls it can make.
         device: type of the device it was judged on.
+        architecture: of that device, such as `sm_90`; empty if it is unknown.
         kinds: of the calls it was judged on, as `key_of` gives them.
         source: the program.
     """
@@ -38,6 +40,7 @@ class Winner:
     name: str
     part: Part
     device: str
+    architecture: str
     kinds: frozenset[Any]
     source: str
 
@@ -113,24 +116,35 @@ class Seat:
 
         Buffers may be written to, for they are read in every call.
         """
-        return self._model is None or any(
+        is_new = self._model is None and not self._unfit
+        return is_new or any(
             (one.mark is not None and one.mark != _mark(one.thing))
             or one.holder.get(one.name) is not one.thing
             for one in self._held
         )
 
     def _build(self, device: str) -> None:
-        self._model, self._unfit = self.winner.made(device), ""
-        if self._own is None:
-            return
-        self._held = list(_held(self._own))
+        winner, own = self.winner, self._own
+        here, self._unfit = architecture_of(winner.device), ""
+        self._held = [] if own is None else list(_held(own))
         self._state = [one.thing for one in self._held if isinstance(one.thing, Tensor)]
         try:
-            if type_of(self._own) != self.winner.part.dtype:
-                raise Unfit(f"its parameters are not {self.winner.part.dtype}")
-            _share(self._model, named_state(self._own))
+            if winner.architecture not in ("", here):
+                raise Unfit(f"it was judged on {winner.architecture}, and this is {here}")
+            if own is not None and type_of(own) != winner.part.dtype:
+                raise Unfit(f"its parameters are not {winner.part.dtype}")
+            self._model = winner.made(device)
+            _share(self._model, {} if own is None else named_state(own))
         except Unfit as error:
             self._unfit = str(error)
+
+
+def architecture_of(device: str) -> str:
+    """Of the current device of this type: `sm_90`, `x86_64`."""
+    if device != "cuda" or not torch.cuda.is_available():
+        return platform.machine()
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
 
 
 class _Held(NamedTuple):

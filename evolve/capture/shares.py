@@ -73,8 +73,7 @@ class Shares:
         kind, facts = key_of(arguments), self._parts[part]
         if is_new := kind not in facts.shapes:
             facts.shapes[kind], facts.device = shapes_text(arguments), device_of(arguments)
-        on_gpu = facts.device == "cuda"
-        frame = self.clock.begin((part, kind), entered, is_outer=not self._open, on_gpu=on_gpu)
+        frame = self.clock.begin((part, kind), entered, is_outer=not self._open)
         self._open.append(opened)
         try:
             outcome = run()

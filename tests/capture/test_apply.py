@@ -145,6 +145,32 @@ def test_the_gain_of_the_whole_script_has_an_interval(tasks):
     )
 
 
+@pytest.mark.gpu
+def test_on_a_gpu_a_winner_is_put_back_into_a_captured_script(tmp_path):
+    script = str(SCRIPTS / "transformer.py")
+    own = ["--", "--device", "cuda", "--steps", "10"]
+    text = captured(tmp_path, "--least", "0.01", script, *own)
+    shares = [float(share) for share in re.findall(r" ([\d.]+) %  ", text)]
+    assert shares[0] == max(shares) <= 100
+    winner = f"{tmp_path / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"
+    status, found = applied("--winner", winner, "--pairs", "6", script, *own)
+    assert "'device': 'cuda'" in (tmp_path / "new_gelu.py").read_text()
+    (gelu,) = found["winners"]
+    assert (status, gelu["agreed"], gelu["fallbacks"]) == (0, 10 * 4, {})
+    assert found["gain"]["ratio"]["value"] > 0.9
+
+
+def test_a_winner_of_another_architecture_makes_no_call(tasks):
+    task = find_task(str(tasks["transformer"] / "new_gelu.py"))
+    source = (SCRIPTS / "new_gelu_torch.py").read_text()
+    script = Script(name=str(SCRIPTS / "transformer.py"), words=("--steps", "1", "--tokens", "64"))
+    with started(script) as run:
+        (found,) = check(run, [Chosen(task=task, source=source, architecture="z80")])
+    assert found.made == 0
+    (reason,) = found.fallbacks
+    assert reason.startswith("it was judged on z80, and this is ")
+
+
 def test_a_winner_that_differs_is_not_timed(tasks, tmp_path, capsys):
     (tmp_path / "wrong.py").write_text(
         (SCRIPTS / "new_gelu_torch.py").read_text().replace('approximate="tanh"', "")

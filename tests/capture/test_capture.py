@@ -120,7 +120,6 @@ def test_a_task_computes_what_the_module_of_the_script_does(transformer, monkeyp
         "InPlace",
         "TransformerEncoderLayer",
         "softmax",
-        "Softplus",
     ],
 )
 def test_modules_as_users_write_them_become_tasks(various, name):
@@ -130,6 +129,10 @@ def test_modules_as_users_write_them_become_tasks(various, name):
     for case in file.cases:
         case.constructed(1)(*case.own_inputs(1))
     assert len(file.cases) == len(parts[name]["workloads"])
+
+
+def test_a_call_in_inference_mode_becomes_a_task(various):
+    assert find_task(various["Softplus"]["task"]).cases[0].name == "5"
 
 
 def test_values_that_mean_something_are_kept_and_others_are_drawn(various):

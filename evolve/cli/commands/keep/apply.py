@@ -10,6 +10,7 @@ from evolve.app.text import interval_text, speedup_text
 from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, Outcome, captured, check, measure
 from evolve.capture.processes import Script, started
 from evolve.cli.args import add_store, parser
+from evolve.cli.commands.keep.best import judged_on
 from evolve.cli.commands.look.tasks_capture import add_script, parse_script
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
@@ -102,12 +103,14 @@ def _chosen(word: str, store: str) -> Chosen:
         run = database.run(winner)
         if run.task.source != task.source:
             raise UsageError(f"--winner {word}: run {run.name} did not search {path}")
-        if not winner_of(database, run).verified:
+        found = winner_of(database, run)
+        if not found.verified:
             raise UsageError(
                 f"--winner {word}: the best kernel of run {run.name} is not verified; resume the "
                 "run, or write it by `evolve best`, read it, and name the file"
             )
-        return Chosen(task=task, source=standalone(database, run))
+        source = standalone(database, run)
+    return Chosen(task=task, source=source, architecture=judged_on(found)[1])
 
 
 def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
