@@ -1,5 +1,6 @@
 """The description of a call's arguments (`evolve.testing.suite_tasks.captured`)."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,8 @@ class Descriptions:
             return {"dict": {key: self.of(one, f"{path}[{key!r}]") for key, one in tree.items()}}
         if isinstance(tree, torch.dtype):
             return {"torch": str(tree).removeprefix("torch.")}
+        if isinstance(tree, float) and not math.isfinite(tree):
+            return {"float": str(tree)}
         if literal(tree) is None:
             raise Undescribed(f"{path} is a {type(tree).__name__}, which a task cannot hold")
         return tree
@@ -61,7 +64,7 @@ class Descriptions:
             return {"constant": 0}
         first = tensor.reshape(-1)[0]
         if bool((tensor == first).all()):
-            return {"constant": first.item()}
+            return {"constant": self.of(first.item())}
         if _has_structure(tensor) and (kept := self._kept(tensor)):
             return kept
         if tensor.dtype == torch.bool:

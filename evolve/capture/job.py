@@ -52,7 +52,7 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
     interpose(recorder)
     found = _run(job)
     for recorded in recorder.found.values():
-        for name, tensor in recorded.files.items():
+        for name, tensor in () if recorded.fault else recorded.files.items():
             torch.save(tensor, folder / name)
     found["recorded"] = [
         {"part": part, "text": one.text, "fault": one.fault, "calls": repr(one.calls)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from evolve.core.errors import UsageError
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 
 Run: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
@@ -70,9 +70,16 @@ def _answer(
         "log": "" if job.get("shows") else str(log),
         **job,
     }
-    process.stdin.write(f"{json.dumps(whole)}\n")
-    process.stdin.flush()
-    status = process.stdout.readline().strip()
+    try:
+        process.stdin.write(f"{json.dumps(whole)}\n")
+        process.stdin.flush()
+        status = process.stdout.readline().strip()
+    except BrokenPipeError:
+        status = ""
+    if not status:
+        raise EvaluatorUnavailable(
+            f"the process for script {script} ended (exit status {process.wait()})"
+        )
     found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
     fault = "" if found else f"ended its process by itself (exit status {status})"
     if fault := found.get("fault") or fault:

@@ -19,6 +19,7 @@ from evolve.capture.interpose import Run
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.seat import Seat, Winner
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
@@ -162,11 +163,15 @@ def _checked(tally: Tally, seat: Seat, original: Any, args: Any, kwargs: Any, ru
     winner, states = seat.copy_of(device_of([args, kwargs])), generators()
     with drawing_from(states):
         truth = truth_of(original, wide_args, wide_kwargs)
-    with drawing_from(states), torch.no_grad():
-        found = winner(*ours)
+    said, found = "", None
+    try:
+        with drawing_from(states), torch.no_grad():
+            found = winner(*ours)
+    except FAILURES_OF_A_FUNCTION as error:
+        said = f"it raised {type(error).__name__}: {error}"
     outcome = run(*args, **kwargs)
     theirs = arguments_of(part, args, kwargs)
-    said = disagreement(found, outcome, truth)
+    said = said or disagreement(found, outcome, truth)
     said = said or _after("an argument", ours, theirs)
     if isinstance(original, nn.Module) and not said:
         said = _after("its state", *map(_sorted_state, (winner, original)))

@@ -13,6 +13,7 @@ from evolve.capture.jobs import Part
 from evolve.capture.origin import type_of
 from evolve.capture.parts import arguments_of, device_of
 from evolve.capture.program import load
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.reference.conditions import named_state
@@ -62,9 +63,16 @@ class Winner:
         return ""
 
     def made(self, device: str | torch.device) -> nn.Module:
-        """Its `ModelNew`; the random generators are left as they are."""
-        with drawing_from(generators()), torch.device(device):
-            model: nn.Module = load(self.source)()
+        """Its `ModelNew`; the random generators are left as they are.
+
+        Raises:
+            Unfit: it fails.
+        """
+        try:
+            with drawing_from(generators()), torch.device(device):
+                model: nn.Module = load(self.source)()
+        except (*FAILURES_OF_A_FUNCTION, SyntaxError) as error:
+            raise Unfit(f"the winner cannot be made: {type(error).__name__}: {error}") from error
         return model.to(device).requires_grad_(False).train(self.part.training)
 
 

@@ -18,6 +18,7 @@ from evolve.tasks import find_task
 MOST_LEAVES = 16
 MOST_CASES = 24
 MOST_TIMED = 8
+_OTHER_CALLS = "a second run made other calls: let the script seed its random numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,8 @@ def write_tasks(script: Script, run: Run, chosen: Sequence[Share], folder: Path)
     found = run(job)
     recorded = {part_from(one["part"]): one for one in found["recorded"]}
     for share, name in zip(chosen, names, strict=True):
-        one = recorded.get(share.part, {"fault": "the script did not call it a second time"})
-        share.fault = one["fault"]
+        one = recorded.get(share.part, {"fault": "", "text": ""})
+        share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
         if not share.fault:
             share.task = _write(script, share, one, folder / f"{name}.py")
 
@@ -174,7 +175,7 @@ def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -
     facts = {**share.part._asdict(), "device": share.device}
     heading = f"{share.calls:,} calls, {100 * share.share:.1f} % of the time"
     lines = [
-        f'"""`{share.part.title}` in {script}: {heading}.',
+        f'"""`{share.part.title}` in {Path(script.name).name}: {heading}.',
         "",
         "CALLS describes the arguments of recorded calls; their values are drawn anew, within the",
         "range that they had. Parameters are drawn by the constructor.",

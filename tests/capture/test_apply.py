@@ -160,15 +160,21 @@ def test_on_a_gpu_a_winner_is_put_back_into_a_captured_script(tmp_path):
     assert found["gain"]["ratio"]["value"] > 0.9
 
 
-def test_a_winner_of_another_architecture_makes_no_call(tasks):
+def test_a_winner_of_another_architecture_or_with_a_fault_ends_no_script(tasks):
     task = find_task(str(tasks["transformer"] / "new_gelu.py"))
     source = (SCRIPTS / "new_gelu_torch.py").read_text()
     script = Script(name=str(SCRIPTS / "transformer.py"), words=("--steps", "1", "--tokens", "64"))
     with started(script) as run:
-        (found,) = check(run, [Chosen(task=task, source=source, architecture="z80")])
-    assert found.made == 0
-    (reason,) = found.fallbacks
+        (other,) = check(run, [Chosen(task=task, source=source, architecture="z80")])
+        (unmade,) = check(run, [Chosen(task=task, source="import nowhere")])
+        (raising,) = check(run, [Chosen(task=task, source=source.replace("gelu", "gelo"))])
+    assert other.made == unmade.made == 0
+    (reason,) = other.fallbacks
     assert reason.startswith("it was judged on z80, and this is ")
+    (reason,) = unmade.fallbacks
+    assert reason.startswith("the winner cannot be made: ModuleNotFoundError")
+    (reason,) = raising.differences
+    assert reason.startswith("it raised AttributeError")
 
 
 def test_a_winner_that_differs_is_not_timed(tasks, tmp_path, capsys):

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from evolve.capture.processes import Script, started
-from evolve.capture.tasks import select, shares_of
+from evolve.capture.tasks import select, shares_of, write_tasks
 from evolve.cli.main import main
 from evolve.core.errors import USAGE, UsageError
 from evolve.tasks import find_task
@@ -139,6 +139,9 @@ def test_values_that_mean_something_are_kept_and_others_are_drawn(various):
     case = load_task(find_task(various["InPlace"]["task"])).cases[0]
     x, index = case.own_inputs(5)
     assert index.tolist() == [1, 0]
+    _, mask, value = load_task(find_task(various["Fill"]["task"])).cases[0].own_inputs(5)
+    assert torch.equal(mask, torch.ones(4, 64).tril().bool())
+    assert value == float("-inf")
     assert not torch.equal(x, case.own_inputs(6)[0])
 
 
@@ -194,6 +197,18 @@ def test_a_script_with_nothing_to_capture_is_refused(tmp_path):
             select(shares_of(Script(name=str(script)), run), 0.05, [])
         with pytest.raises(UsageError, match="--select Relu: no part is called so"):
             select(shares_of(Script(name=str(script)), run), 0.05, ["Relu"])
+
+
+def test_a_script_whose_calls_differ_from_run_to_run_gets_no_task(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import torch, time\ntorch.nn.ReLU()(torch.ones(time.time_ns() % 9973 + 1))"
+    )
+    script = Script(name=str(tmp_path / "script.py"))
+    with started(script) as run:
+        (share,) = select(shares_of(script, run), 0, [])
+        write_tasks(script, run, [share], tmp_path / "tasks")
+    assert share.task is None
+    assert "seed its random numbers" in share.fault
 
 
 def test_a_module_runs_with_its_relative_imports(tmp_path, monkeypatch):

@@ -9,7 +9,8 @@ A description is plain data that `ast.literal_eval` reads. A tensor is a dict wi
 - `low` and `high`: bounds of integers, both included;
 - these, `mean` and `std`: normal numbers between bounds.
 
-A dict of the user's is `{"dict": {...}}`; a value that no literal gives is `{"torch": "float16"}`.
+A dict of the user's is `{"dict": {...}}`; values that no literal gives are `{"torch": "float16"}`,
+and `{"float": "inf"}`.
 """
 
 from collections.abc import MutableMapping
@@ -32,6 +33,8 @@ def drawn(names: MutableMapping[str, Any], described: Any) -> Any:
             return _tensor(described, Path(names["__file__"]).parent)
         if "torch" in described:
             return getattr(torch, described["torch"])
+        if "float" in described:
+            return float(described["float"])
         return {key: drawn(names, value) for key, value in described["dict"].items()}
     if isinstance(described, list | tuple):
         return type(described)(drawn(names, value) for value in described)
@@ -60,6 +63,8 @@ def key_of_described(described: Any) -> Any:
             return getattr(torch, described["dtype"]), shape, stride
         if "torch" in described:
             return key_of(getattr(torch, described["torch"]))
+        if "float" in described:
+            return key_of(float(described["float"]))
         return "dict", *((k, key_of_described(v)) for k, v in described["dict"].items())
     if isinstance(described, list | tuple):
         return type(described).__name__, *map(key_of_described, described)
@@ -83,7 +88,7 @@ def _tensor(described: dict[str, Any], folder: Path) -> Tensor:
 
 def _values(described: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     if "constant" in described:
-        return torch.full(shape, described["constant"], dtype=dtype)
+        return torch.full(shape, drawn({}, described["constant"]), dtype=dtype)
     if "share" in described:
         return torch.rand(shape) < described["share"]
     low, high = described["low"], described["high"]

@@ -78,6 +78,11 @@ class Opaque(nn.Module):
         return x * 2
 
 
+class Fill(nn.Module):
+    def forward(self, x, mask, value):
+        return x.masked_fill(mask, value)
+
+
 class Log(list):
     pass
 
@@ -98,7 +103,7 @@ def main():
     compiled = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
     if options.compile:
         compiled = torch.compile(compiled, backend="eager")
-    set_later, opaque, mixed_types = SetLater(), Opaque(), nn.Linear(64, 3)
+    set_later, opaque, fill, mixed_types = SetLater(), Opaque(), Fill(), nn.Linear(64, 3)
     set_later.factor = 3
     with torch.no_grad():
         for step in range(3):
@@ -113,6 +118,7 @@ def main():
             compiled(x)
             set_later(x)
             opaque(x, Log())
+            fill(x, torch.ones(4, 64).tril().bool(), float("-inf"))
             F.softmax(torch.randn(4, 2 + step % 2), dim=-1)
             with torch.autocast("cpu", torch.bfloat16):
                 mixed_types(x)
