@@ -1,0 +1,220 @@
+"""A run's dispatch set: composed from the archive, and judged as a step of the run."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.app import components
+from evolve.app.device import as_judged, start_evaluator
+from evolve.app.dispatch.choice import Choice, Contender, Workload, choose
+from evolve.app.dispatch.fallback import fallback_of
+from evolve.app.dispatch.module import Row, registered, set_text
+from evolve.app.dispatch.signatures import signatures
+from evolve.app.frontend import Frontend
+from evolve.core.errors import UsageError
+from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.lineage import VERIFY
+from evolve.core.measurement import Interval
+from evolve.core.protocols import Elite
+from evolve.core.run_store import RunStore
+from evolve.core.source.tunables import freeze
+from evolve.report.text import count_text, printable
+from evolve.search.engine import Search
+from evolve.search.execution.final_evaluation import Final, stand_in, taken_up
+from evolve.store import RunRow, Ticket, TicketState
+from evolve.store.champion import CHAMPION, champion, refuted_instances
+
+DISPATCH = "dispatch"
+"""Operator name of the tickets of dispatch sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """A set before it is judged: `text` is empty if one program does for all workloads."""
+
+    choice: Choice
+    workloads: Sequence[Workload]
+    note: str
+    text: str
+
+
+def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
+    """The set of the programs that a run's archive holds.
+
+    Raises:
+        UsageError: the run has not ended, has no timed programs, or fewer than two workloads to
+            tell apart.
+    """
+    if run.state != "finished":
+        raise UsageError(f"run {run.name} has not ended; first `evolve resume {run.name}`")
+    looks = signatures(run.task)
+    contenders, evaluation = _contenders(store, run)
+    workloads = _workloads(evaluation, looks)
+    if len(workloads) < 2:
+        raise UsageError(
+            f"run {run.name}: the calls of its timed cases do not differ in shapes or dtypes, so "
+            "there is nothing to choose by; `evolve best` writes its winner"
+        )
+    timed = [one for one in contenders if _is_timed(one, workloads)]
+    choice = choose(timed, workloads, penalty=penalty, fit=_fit)
+    fallback = fallback_of(run.task)
+    note = _note(choice, workloads, has_reference=bool(fallback))
+    if len(choice.programs) < 2:
+        return Composed(choice=choice, workloads=workloads, note=note, text="")
+    header = [f"Dispatch set for task {printable(run.task.name)}: {note}.", *_served(choice)]
+    programs = [one.source for one in choice.programs]
+    text = set_text(header, programs, [*_rows(choice, looks)], fallback)
+    return Composed(choice=choice, workloads=workloads, note=note, text=text)
+
+
+def _contenders(store: RunStore, run: RunRow) -> tuple[list[Contender], Evaluation]:
+    """The archive's programs, sets left out, and the verdict on one of them."""
+    refuted = refuted_instances(store, run)
+    found, evaluation = [], None
+    for elite in {elite.program: elite for elite in store.slots(run.id).values()}.values():
+        verdict = store.attempt_evaluation(run.id, elite.program)
+        if verdict is None or elite.operator == DISPATCH:
+            continue
+        one = _contender(store, run, elite, verdict)
+        if one.instance not in refuted:
+            found.append(one)
+            evaluation = verdict
+    if evaluation is None:
+        raise UsageError(
+            f"run {run.name} has no correct and timed kernel yet; "
+            f"`evolve show {run.name}` says what became of its candidates"
+        )
+    return sorted(found, key=lambda one: one.sequence), evaluation
+
+
+def _contender(store: RunStore, run: RunRow, elite: Elite, verdict: Evaluation) -> Contender:
+    return Contender(
+        program=elite.program,
+        assignment=elite.assignment,
+        sequence=elite.sequence,
+        source=freeze(store.source(elite.program), elite.assignment),
+        ratios={
+            case.name: case.ratios[run.baseline]
+            for case in verdict.cases
+            if run.baseline in case.ratios
+        },
+    )
+
+
+def _workloads(evaluation: Evaluation, looks: Mapping[str, str]) -> list[Workload]:
+    """The timed cases whose calls can be told apart."""
+    cases: dict[str, list[Any]] = {}
+    for case in evaluation.cases:
+        if case.timed and looks.get(case.name):
+            cases.setdefault(looks[case.name], []).append(case)
+    return [Workload(look, tuple(found)) for look, found in cases.items()]
+
+
+def _is_timed(one: Contender, workloads: Sequence[Workload]) -> bool:
+    return all(case.name in one.ratios for each in workloads for case in each.cases)
+
+
+def _fit(programs: Sequence[Contender]) -> bool:
+    """Whether no two of them register the same operator, which PyTorch takes once only."""
+    names = [registered(one.source) for one in programs]
+    return sum(map(len, names)) == len(set[str]().union(*names))
+
+
+def _note(choice: Choice, workloads: Sequence[Workload], *, has_reference: bool) -> str:
+    steps = ", ".join(str(one.sequence) for one in choice.programs)
+    other = "the reference" if has_reference else "an error"
+    return (
+        f"{count_text(len(choice.programs), 'program')} (of steps {steps}) for "
+        f"{count_text(len(workloads), 'workload')}; 0 workloads take the reference, calls of "
+        f"other shapes get {other}"
+    )
+
+
+def _served(choice: Choice) -> list[str]:
+    """A line for each program: the workloads that it is for."""
+    return [
+        f"program {number} (step {one.sequence}): "
+        + "; ".join(each.names for each, by in choice.served_by.items() if by is one)
+        for number, one in enumerate(choice.programs, 1)
+    ]
+
+
+def _rows(choice: Choice, looks: Mapping[str, str]) -> Sequence[Row]:
+    """The table; cases that are only checked, and shapes that vary, take the first program."""
+    rows = {
+        each.signature: Row(
+            signature=each.signature, program=choice.number(each), remark=f"case {each.names}"
+        )
+        for each in choice.served_by
+    }
+    for case, look in looks.items():
+        if look and look not in rows:
+            rows[look] = Row(signature=look, program=0, remark=f"case {case}, not timed")
+    return list(rows.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The step of a set, its verdict (None: there is none), and that beside the best program."""
+
+    sequence: int
+    failure: str
+    evaluation: Evaluation | None
+    duel: Evaluation | None = None
+
+
+async def judge(
+    store: RunStore, run: RunRow, composed: Composed, frontend: Frontend, stop: asyncio.Event
+) -> Judged:
+    """Judge a set as a step of its run, then beside the best program, which it may replace.
+
+    Raises:
+        EvaluatorUnavailable: the judge does not come up, or ends.
+    """
+    config = as_judged(run.config, store, run)
+    with frontend.doing("starting the judge"):
+        evaluator = await start_evaluator(config)
+    try:
+        search = components.build_search(store, run, config, device_class=evaluator.device_class)
+        async with taken_up(search, evaluator, stop) as final:
+            return await _judged(search, final, composed, frontend)
+    finally:
+        await evaluator.close()
+
+
+async def _judged(search: Search, final: Final, composed: Composed, frontend: Frontend) -> Judged:
+    store, run = search.store, search.run
+    parents = [one.program for one in composed.choice.programs]
+    ticket = search.offer(composed.text, operator=DISPATCH, note=composed.note, parents=parents)
+    if ticket.state is TicketState.TOLD:
+        return Judged(sequence=ticket.sequence, failure=ticket.failure, evaluation=None)
+    with frontend.doing("judging the set"):
+        await final.measure(ticket, {})
+    verdict = store.evaluation(run.id, ticket.sequence)
+    if verdict is None or not verdict.strict:
+        return Judged(sequence=ticket.sequence, failure="", evaluation=verdict)
+    with frontend.doing("judging it beside the best program"):
+        duel = await _verified(search, final, ticket.sequence, composed.choice.programs[0])
+    return Judged(sequence=ticket.sequence, failure="", evaluation=verdict, duel=duel)
+
+
+async def _verified(
+    search: Search, final: Final, sequence: int, single: Contender
+) -> Evaluation | None:
+    """The set in fresh processes beside the run's winner: if none is verified, one is first."""
+    store, run = search.store, search.run
+    best = champion(store, run)
+    if best is None or not best.verified:
+        await final.measure(_verification(search, single.sequence), {})
+        best = champion(store, run)
+    rivals = {} if best is None else {CHAMPION: search.text(best.program, best.assignment)}
+    ticket = _verification(search, sequence)
+    await final.measure(ticket, rivals)
+    return store.evaluation(run.id, ticket.sequence)
+
+
+def _verification(search: Search, sequence: int) -> Ticket:
+    step = search.store.step(search.run.id, sequence)
+    elite = stand_in(step, Interval(0.0, 0.0, 0.0))
+    return search.reevaluate(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
