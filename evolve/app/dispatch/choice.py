@@ -12,7 +12,7 @@ PENALTY = 0.01
 """Gain (relative, of the weighted geometric mean) that each program after the first has to add."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contender:
     """A program of the archive: the text of its best instance, and its speedups by case."""
 
@@ -27,7 +27,7 @@ class Contender:
         return instance_digest(self.program, self.assignment)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """Cases whose calls look the same: equal shapes and dtypes. `weight` is that of all of them."""
 

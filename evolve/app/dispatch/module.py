@@ -149,15 +149,18 @@ class ModelNew({first}):
             others.append(_with_state(kind, state)(*args, **kwargs))
         torch.set_rng_state(after)
         self._others = tuple(others)  # no submodules: the parameters are those of the first
+        self._shared = [None]  # the module that they are shared with; copies of this one know it
         self._share()
-        first = super().forward
-        self._forwards = (first, *(other.forward for other in others))
 
     def forward(self, *args, **kwargs):
         number = _PROGRAM_FOR.get(_signature((*args, *kwargs.values())), _FALLBACK)
+        if number == 0:
+            return super().forward(*args, **kwargs)
         if number is None:
             raise ValueError(f"no program for calls like {{_signature((*args, *kwargs.values()))}}")
-        return self._forwards[number](*args, **kwargs)
+        if self._shared[0] is not self:
+            self._share()
+        return self._others[number - 1].forward(*args, **kwargs)
 
     def train(self, mode=True):
         for other in self._others:
@@ -168,11 +171,13 @@ class ModelNew({first}):
         for other in self._others:
             other._apply(function, *args, **kwargs)
         super()._apply(function, *args, **kwargs)
-        self._share()
+        if self._others:
+            self._share()
         return self
 
     def _share(self):
         """Parameters and buffers of the first program are those of all others too."""
+        self._shared[0] = self
         for other in self._others:
             owners = dict(other.named_modules())
             for path, module in self.named_modules():

@@ -5,18 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evolve.app import components
-from evolve.app.device import as_judged, start_evaluator
 from evolve.app.dispatch.choice import Choice, Contender, Workload, choose
 from evolve.app.dispatch.fallback import fallback_of
 from evolve.app.dispatch.module import Row, registered, set_text
-from evolve.app.dispatch.signatures import signatures
 from evolve.app.frontend import Frontend
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Interval
-from evolve.core.protocols import Elite
+from evolve.core.protocols import Elite, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import freeze
 from evolve.report.text import count_text, printable
@@ -48,7 +45,14 @@ def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
     """
     if run.state != "finished":
         raise UsageError(f"run {run.name} has not ended; first `evolve resume {run.name}`")
+    from evolve.report.export.signatures import signatures  # imports torch
+
     looks = signatures(run.task)
+    if vague := [name for name, look in looks.items() if not look]:
+        raise UsageError(
+            f"run {run.name}: inputs of case {printable(vague[0])} have other shapes at each draw, "
+            "so that calls cannot be told by them; `evolve best` writes its winner"
+        )
     contenders, evaluation = _contenders(store, run)
     workloads = _workloads(evaluation, looks)
     if len(workloads) < 2:
@@ -103,10 +107,10 @@ def _contender(store: RunStore, run: RunRow, elite: Elite, verdict: Evaluation) 
 
 
 def _workloads(evaluation: Evaluation, looks: Mapping[str, str]) -> list[Workload]:
-    """The timed cases whose calls can be told apart."""
+    """The timed cases; those whose calls look the same are one workload."""
     cases: dict[str, list[Any]] = {}
     for case in evaluation.cases:
-        if case.timed and looks.get(case.name):
+        if case.timed:
             cases.setdefault(looks[case.name], []).append(case)
     return [Workload(look, tuple(found)) for look, found in cases.items()]
 
@@ -141,7 +145,7 @@ def _served(choice: Choice) -> list[str]:
 
 
 def _rows(choice: Choice, looks: Mapping[str, str]) -> Sequence[Row]:
-    """The table; cases that are only checked, and shapes that vary, take the first program."""
+    """The table; cases that are only checked take the first program."""
     rows = {
         each.signature: Row(
             signature=each.signature, program=choice.number(each), remark=f"case {each.names}"
@@ -149,7 +153,7 @@ def _rows(choice: Choice, looks: Mapping[str, str]) -> Sequence[Row]:
         for each in choice.served_by
     }
     for case, look in looks.items():
-        if look and look not in rows:
+        if look not in rows:
             rows[look] = Row(signature=look, program=0, remark=f"case {case}, not timed")
     return list(rows.values())
 
@@ -165,22 +169,26 @@ class Judged:
 
 
 async def judge(
-    store: RunStore, run: RunRow, composed: Composed, frontend: Frontend, stop: asyncio.Event
+    search: Search,
+    evaluator: Evaluator,
+    composed: Composed,
+    frontend: Frontend,
+    stop: asyncio.Event,
 ) -> Judged:
     """Judge a set as a step of its run, then beside the best program, which it may replace.
 
+    Args:
+        search: of the finished run.
+        evaluator: the judge.
+        composed: a set with a text.
+        frontend: shows progress.
+        stop: ends it early; the next call judges again.
+
     Raises:
-        EvaluatorUnavailable: the judge does not come up, or ends.
+        EvaluatorUnavailable: the judge ends.
     """
-    config = as_judged(run.config, store, run)
-    with frontend.doing("starting the judge"):
-        evaluator = await start_evaluator(config)
-    try:
-        search = components.build_search(store, run, config, device_class=evaluator.device_class)
-        async with taken_up(search, evaluator, stop) as final:
-            return await _judged(search, final, composed, frontend)
-    finally:
-        await evaluator.close()
+    async with taken_up(search, evaluator, stop) as final:
+        return await _judged(search, final, composed, frontend)
 
 
 async def _judged(search: Search, final: Final, composed: Composed, frontend: Frontend) -> Judged:

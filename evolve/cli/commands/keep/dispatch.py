@@ -90,12 +90,21 @@ def _choice_text(run: "RunRow", composed: "Composed") -> str:
 
 
 async def _judge(store: "RunStore", run: "RunRow", composed: "Composed") -> int:
+    from evolve.app.components import build_search
+    from evolve.app.device import as_judged, start_evaluator
     from evolve.app.dispatch.search import judge
     from evolve.cli.console.frontend import Terminal
 
     stop, terminal = asyncio.Event(), Terminal()
-    with terminal.interruptible(lambda reason: stop.set()):
-        judged = await judge(store, run, composed, terminal, stop)
+    config = as_judged(run.config, store, run)
+    with terminal.doing("starting the judge"):
+        evaluator = await start_evaluator(config)
+    try:
+        search = build_search(store, run, config, device_class=evaluator.device_class)
+        with terminal.interruptible(lambda reason: stop.set()):
+            judged = await judge(search, evaluator, composed, terminal, stop)
+    finally:
+        await evaluator.close()
     if stop.is_set():
         print("stopped; the same command goes on")
         return RESUMABLE
