@@ -122,6 +122,7 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    from evolve.worker.base.heap import keep_freed_memory
     from evolve.worker.base.interpreter import WITH_COMPILER
     from evolve.worker.base.interpreter import start as start_zygote
     from evolve.worker.base.nvcc_flags import add_flags
@@ -131,6 +132,8 @@ def _serve(options: argparse.Namespace) -> None:
     on_gpu = options.device != "auto" and device_kind(options.device).is_gpu
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
+    if not on_gpu:
+        keep_freed_memory()
     from evolve.worker.build import headers
     from evolve.worker.correctness import output_sizes
     from evolve.worker.devices.base import open_device

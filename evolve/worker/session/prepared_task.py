@@ -22,11 +22,12 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
-from evolve.worker.correctness.oracle import Expected, copied, evaluate_reference
+from evolve.worker.correctness.oracle import Expected
 from evolve.worker.correctness.output_sizes import extent_of
+from evolve.worker.correctness.reference_runs import copied, evaluate_reference
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
-from evolve.worker.ipc.pytree import bytes_of, tensors_of
+from evolve.worker.ipc.pytree import bytes_of, map_tensors, tensors_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, TensorBuffer
 from evolve.worker.reference.conditions import Conditions
 from evolve.worker.reference.task_module import task_lock, task_values
@@ -97,7 +98,7 @@ class PreparedCase:
             first = case.inputs(self._seed("size"))
             packed = Packed([first])
             self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-            extent = extent_of(spare, self.outline)
+            extent = extent_of(spare, self.outline, self.effects)
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
@@ -167,8 +168,7 @@ class PreparedCase:
 
     def _check_buffer(self, family: str, number: int) -> TensorBuffer:
         with task_values(self.case.task, "its inputs"):
-            inputs = self.case.inputs(self._seed(family, number), family)
-            return self._device.make_buffer([inputs])
+            return self._device.make_buffer([self.case.inputs(self._seed(family, number), family)])
 
     def _make_check(self, buffer: TensorBuffer, family: str = "task") -> Check:
         start = time.perf_counter()
@@ -316,7 +316,9 @@ class PreparedCase:
     def _one_call(self, number: int, at: int, calls: int) -> TensorBuffer:
         """A copy, or the block if it has no other call: one of large inputs does not stay."""
         block = self.block(number, calls)
-        return block if calls == 1 else self._device.make_buffer([block.tree(at)])
+        if calls == 1:
+            return block
+        return self._device.make_buffer([map_tensors(torch.Tensor.clone, block.tree(at))])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
@@ -398,7 +400,7 @@ class PreparedTasks:
 
     def __init__(self, device: Device, tasks: int = 4) -> None:
         self._device = device
-        self._store = Store(device.warm_bytes)
+        self._store = Store(device.warm_bytes, device.release)
         self._tasks: OrderedDict[tuple[str, str], PreparedTask] = OrderedDict()
         self._limit = tasks
         self._lock = threading.Lock()

@@ -3,6 +3,7 @@
 import mmap
 import os
 import platform
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from evolve.worker.build import headers
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc.memfd import Landing, make_sealed
-from evolve.worker.ipc.tensor_buffer import Packed, Shared, TensorBuffer
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer, buffer_of
 from evolve.worker.ipc.turns import Turns
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.reference.placing import CPU
@@ -107,10 +108,7 @@ class CpuDevice:
         return False
 
     def make_buffer(self, trees: list[Any]) -> TensorBuffer:
-        packed = Packed(trees)
-        memory = torch.empty(max(packed.size, mmap.PAGESIZE), dtype=torch.uint8)
-        packed.write(memory)
-        return TensorBuffer(packed.trees, memory)
+        return buffer_of(trees, _bytes, sys.maxsize)
 
     @contextmanager
     def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
@@ -196,6 +194,9 @@ class CpuDevice:
     def require_health(self) -> None:
         """A processor that has gone bad would not run this either."""
 
+    def release(self) -> None:
+        """Nothing is kept."""
+
     def close(self) -> None:
         """Nothing was put anywhere."""
 
@@ -206,6 +207,10 @@ class CpuDevice:
     def others(self) -> frozenset[int]:
         """Cores are shared by design; a lock keeps timing apart from other work of judges."""
         return frozenset()
+
+
+def _bytes(size: int) -> torch.Tensor:
+    return torch.empty(max(size, mmap.PAGESIZE), dtype=torch.uint8)
 
 
 def _vector_units() -> str:
