@@ -4,8 +4,7 @@
 
 CHECKOUTS holds the suites' repositories under their names. Each candidate is judged in the form of
 the suite's task, correctness only, and by the suite's own checker, which runs beside the candidate
-in the judge's sandbox: as a program that gives 1 where the checker is content. A table follows, with all
-candidates on which they differ.
+in the judge's sandbox: as a program that gives 1 if the checker is content. Counts follow.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Candidates for suites' checkers: right, wrong and cheating, each a module with `kernel(*tensors)`."""
+"""Candidates for suites' checkers: right, wrong, cheating. Each defines `kernel(*tensors)`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,8 +1,8 @@
 """Suites' own checkers on the CPU: each takes a candidate's text, and says whether it passes.
 
 The text of this module is part of a program that runs in the judge's sandbox
-(`tests.benchmarks.bench_checkers`), where the candidate runs beside the suite's checker as it does in the
-suite. Files of the checkout are executed as they are; `cuda` is the CPU, and what waits for a GPU
+(`tests.benchmarks.bench_checkers`), where the candidate runs beside the suite's checker as it does
+in the suite. Files of the checkout are executed as they are; `cuda` is the CPU, and what waits for a GPU
 does nothing. A candidate defines `kernel(*tensors)`.
 """
 
@@ -103,7 +103,7 @@ def kernelbench_x(root, candidate):
 
 
 def tritonbench(root, candidate):
-    """`compare_python_files`: equal printed text, of files run here instead of by an interpreter."""
+    """`compare_python_files`: equal printed text; the files run here, not by an interpreter."""
     suite = root / "TritonBench"
     gold = suite / "data/TritonBench_T_v1/relu.py"
     checker = module_at(suite / "EVAL/eval_T/1_exe_acc.py", "exe_acc")
