@@ -21,10 +21,12 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation.local import LocalEvaluator
 from evolve.tasks import find_task
+from evolve.testing.suite_tasks import hosts
 from tests.benchmarks.checker_candidates import KINDS, SUBJECTS, Subject, for_judge
 from tests.benchmarks.conditions import print_conditions
 
 CHILD = Path(__file__).with_name("checker_child.py")
+HOSTS = Path(hosts.__file__)  # candidates cannot import it, so its text goes before
 TRACE = """Operator: aten.relu.default
 cnt: 1, ((T([128, 512], f32),), {})
 cnt: 1, ((T([7, 33], f32),), {})
@@ -66,9 +68,11 @@ async def suites_word(
     evaluator: LocalEvaluator, subject: Subject, root: Path, candidate: str
 ) -> str:
     """What the suite's checker says: passes, fails, or how the process ended."""
-    program = CHILD.read_text() + PROGRAM.format(
-        suite=subject.suite, root=str(root), candidate=candidate
+    call = PROGRAM.format(suite=subject.suite, root=str(root), candidate=candidate)
+    child = "".join(
+        line for line in CHILD.open(encoding="utf-8") if not line.startswith("from evolve.")
     )
+    program = f"{HOSTS.read_text()}\n{child}\n{call}"
     verdict = await judged(evaluator, CONTENT, program)
     if verdict.status is Status.CORRECT:
         return "passes"

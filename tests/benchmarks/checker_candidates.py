@@ -22,9 +22,11 @@ class Subject:
     element: str = "float"
     forward: str
     call: str
+    result: str = "{0}"
 
 
 RELU = {"arguments": "x", "torch": "torch.relu(x)", "cpp": "x[i] < 0 ? 0 : x[i]"}
+IN_PLACE = "x.copy_({0}) if inplace else {0}"
 SUBJECTS = (
     Subject(
         suite="backendbench", task="relu.default", checkout="", forward="args, kwargs",
@@ -33,11 +35,11 @@ SUBJECTS = (
     Subject(
         suite="gpu_mode", task="pmpp_v2/vectoradd_py", checkout="reference-kernels",
         arguments="x, y", torch="x + y", cpp="x[i] + y[i]", element="_Float16",
-        forward="data", call="*data[:2]",
+        forward="data", call="*data[:2]", result="data[2].copy_({0})",
     ),
     Subject(
-        suite="kernelbench_x", task="relu", checkout="KernelBenchX",
-        forward="x, inplace=False", call="x", **RELU,
+        suite="kernelbench_x", task="Activation/relu", checkout="KernelBenchX",
+        forward="x, inplace=False", call="x", result=IN_PLACE, **RELU,
     ),
     Subject(
         suite="robust_kbench", task="level_1/task_19", checkout="robust-kbench",
@@ -45,7 +47,7 @@ SUBJECTS = (
     ),
     Subject(
         suite="tritonbench_t", task="relu", checkout="TritonBench",
-        forward="x, inplace=False", call="x", **RELU,
+        forward="x, inplace=False", call="x", result=IN_PLACE, **RELU,
     ),
 )  # fmt: skip
 
@@ -163,7 +165,8 @@ KINDS: Mapping[str, tuple[str, Callable[[Subject], str]]] = {
 
 def for_judge(subject: Subject, candidate: str) -> str:
     """The candidate in the judge's form."""
+    result = subject.result.format(f"kernel({subject.call})")
     return (
         f"{candidate}\n\nclass ModelNew(torch.nn.Module):\n"
-        f"    def forward(self, {subject.forward}):\n        return kernel({subject.call})\n"
+        f"    def forward(self, {subject.forward}):\n        return {result}\n"
     )

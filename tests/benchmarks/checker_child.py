@@ -2,8 +2,8 @@
 
 The text of this module is part of a program that runs in the judge's sandbox
 (`tests.benchmarks.bench_checkers`), where the candidate runs beside the suite's checker as it does
-in the suite. Files of the checkout are executed as they are; `cuda` is the CPU, and what waits for a GPU
-does nothing. A candidate defines `kernel(*tensors)`.
+in the suite. Files of the checkout are executed as they are; `cuda` is the CPU, and what waits for
+a GPU does nothing. A candidate defines `kernel(*tensors)`.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from evolve.testing.suite_tasks.hosts import Host, hosted
+from evolve.testing.suite_tasks.hosts import Host, hosted  # its text goes before this one
 
 SEPARATOR = "#" * 146  # between an answer and its tests, in KernelBench-X and TritonBench
 
@@ -121,7 +121,8 @@ def tritonbench(root, candidate):
 def answered(candidate, gold, path):
     """The answer's file: the candidate under the name of its task, and the tests of the suite."""
     tests = gold.read_text().split(SEPARATOR)[-1]
-    entry = "\n\ndef relu(input, inplace=False):\n    return kernel(input)\n\n"
+    result = "input.copy_(kernel(input)) if inplace else kernel(input)"
+    entry = f"\n\ndef relu(input, inplace=False):\n    return {result}\n\n"
     path.write_text(f"{candidate}{entry}{SEPARATOR}\n{tests}")
     return path
 
