@@ -114,7 +114,7 @@ def tritonbench(root, candidate):
             runpy.run_path(command[1], run_name="__main__")
         return types.SimpleNamespace(stdout=printed.getvalue())
 
-    with mock.patch.object(checker.subprocess, "run", run):
+    with mock.patch.object(checker, "subprocess", types.SimpleNamespace(run=run)):
         return checker.compare_python_files(str(answer), str(gold))[0]
 
 

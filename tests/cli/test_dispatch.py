@@ -222,6 +222,60 @@ def test_one_program_that_is_best_everywhere_needs_no_set(tmp_path: Path):
         assert compose(store, store.run("demo"), 0.01).text == ""
 
 
+def test_the_command_shows_the_choice_and_why_there_is_no_set(evolve_here, tmp_path: Path):
+    with searched(tmp_path, TALL, program(tall=5.0, wide=5.0)):
+        pass
+    done = evolve_here("dispatch", "demo", "--store", "evolve.db")
+    assert done.returncode == 0, done.stderr
+    assert "1 program (of step 1) for 2 workloads" in done.stdout
+    assert "one program does for all workloads" in done.stdout
+    done = evolve_here("dispatch", "demo", "--store", "evolve.db", "--penalty", "-1")
+    assert done.returncode == 2
+    assert "no number from 0 to 10" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.quiet
+def test_a_set_is_composed_judged_and_exported_on_this_machine(evolve, tmp_path: Path):
+    cases = "[{name: tall, constants: {ROWS: 4096}}, {name: wide, constants: {COLUMNS: 4096}}]"
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "task.py").write_text(SOURCE)
+    (tmp_path / "two" / "cases.yaml").write_text(cases)
+    for name, slow in (("tall", "<"), ("wide", ">")):
+        (tmp_path / f"{name}.py").write_text(KERNEL.replace("SLOW", slow))
+    words = ("initial=[tall.py,wide.py]", "search=seeds", "operators=[seed]", "device=cpu")
+    done = evolve("run", "task=two/task.py", "name=demo", *words, timeout=900)
+    assert done.returncode == 0, done.stderr
+    done = evolve("dispatch", "demo", timeout=900)
+    assert "the set is the new winner" in done.stdout, done.stdout + done.stderr
+    assert "_PROGRAM_FOR" in evolve("best", "demo").stdout
+
+
+KERNEL = '''
+import torch
+from tvm_ffi.cpp import load_inline
+
+SOURCE = """
+void relu(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
+  const float* a = static_cast<const float*>(x.data_ptr());
+  float* b = static_cast<float*>(y.data_ptr());
+  for (int again = x.size(0) SLOW x.size(1) ? 40 : 1; again > 0; --again) {
+    for (int64_t i = 0; i < x.numel(); ++i) b[i] = a[i] < 0 ? 0 : a[i];
+    asm volatile("" ::: "memory");
+  }
+}
+"""
+kernels = load_inline("relu", cpp_sources=SOURCE, functions="relu", extra_cflags=["-O3"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernels.relu(x, y)
+        return y
+'''
+
+
 def test_cases_that_look_the_same_cannot_be_told_apart(tmp_path: Path):
     same = (replace(CASES[0], constants={}), replace(CASES[1], constants={}), CASES[2])
     task = Task(name="relu", source=SOURCE, size="tiny", cases=same)

@@ -126,10 +126,11 @@ def _fit(programs: Sequence[Contender]) -> bool:
 
 
 def _note(choice: Choice, workloads: Sequence[Workload], *, has_reference: bool) -> str:
+    many = "s" if len(choice.programs) > 1 else ""
     steps = ", ".join(str(one.sequence) for one in choice.programs)
     other = "the reference" if has_reference else "an error"
     return (
-        f"{count_text(len(choice.programs), 'program')} (of steps {steps}) for "
+        f"{count_text(len(choice.programs), 'program')} (of step{many} {steps}) for "
         f"{count_text(len(workloads), 'workload')}; 0 workloads take the reference, calls of "
         f"other shapes get {other}"
     )
