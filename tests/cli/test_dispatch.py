@@ -132,12 +132,12 @@ def searched(folder: Path, *programs: str, task: Task | None = None) -> Store:
     return store
 
 
-def judged(store: Store, evaluator: Judge):
+def judged(store: Store, evaluator: Judge, stop: asyncio.Event | None = None):
     run = store.run("demo")
     composed = compose(store, run, 0.01)
     search = build_search(store, run, run.config, device_class=evaluator.device_class)
-    work = judge(search, evaluator, composed, Silent(), asyncio.Event())  # type: ignore[arg-type]
-    return asyncio.run(work)
+    stop = stop or asyncio.Event()
+    return asyncio.run(judge(search, evaluator, composed, Silent(), stop))  # type: ignore[arg-type]
 
 
 def contender(number: int, *speedups: float, spread: float = 0.02) -> Contender:
@@ -208,6 +208,49 @@ def test_a_set_that_is_slower_or_wrong_leaves_the_winner_as_it_is(tmp_path: Path
         after = champion(store, store.run("demo"))
     assert before is not None and after is not None
     assert after.program == before.program
+
+
+class Stopping(Judge):
+    """Asks for a stop at its so many-th evaluation, which never ends."""
+
+    def __init__(self, at: int, stop: asyncio.Event) -> None:
+        super().__init__()
+        self._left, self._stop = at, stop
+
+    async def evaluate(self, request) -> Evaluation:
+        self._left -= 1
+        if self._left == 0:
+            self._stop.set()
+            await asyncio.sleep(60)
+        return await super().evaluate(request)
+
+
+@pytest.mark.parametrize("at", [1, 2], ids=["while it is judged", "beside the winner"])
+def test_a_stopped_call_goes_on_where_it_was(tmp_path: Path, at: int):
+    with searched(tmp_path, TALL, WIDE) as store:
+        stop = asyncio.Event()
+        judged(store, Stopping(at, stop), stop)
+        assert stop.is_set()
+        outcome = judged(store, Judge())
+        run = store.run("demo")
+        sets = store.made_by(run.id, DISPATCH)
+        assert store.open_tickets(run.id) == []
+        assert champion(store, run).program == store.step(run.id, outcome.sequence).program
+    assert sets == [outcome.sequence]
+
+
+def test_a_set_that_has_won_already_is_not_judged_again(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        judged(store, Judge())
+        steps = store.next_sequence(store.run("demo").id)
+        assert judged(store, Judge()).duel.ratios[CHAMPION].is_gain
+        assert store.next_sequence(store.run("demo").id) == steps
+
+
+def test_a_fault_of_the_judge_is_no_verdict_on_a_set(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        assert judged(store, Judge(status=Status.INFRA)).duel is None
+        assert judged(store, Judge()).duel.ratios[CHAMPION].is_gain
 
 
 def test_a_set_is_not_made_of_sets(tmp_path: Path):

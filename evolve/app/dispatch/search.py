@@ -10,9 +10,10 @@ from evolve.app.dispatch.fallback import fallback_of
 from evolve.app.dispatch.module import Row, registered, set_text
 from evolve.app.frontend import Frontend
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity
+from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Interval
+from evolve.core.program import Program
 from evolve.core.protocols import Elite, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import freeze
@@ -24,6 +25,8 @@ from evolve.store.champion import CHAMPION, champion, refuted_instances
 
 DISPATCH = "dispatch"
 """Operator name of the tickets of dispatch sets."""
+
+_NOTHING = Interval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +186,7 @@ async def judge(
         evaluator: the judge.
         composed: a set with a text.
         frontend: shows progress.
-        stop: ends it early; the next call judges again.
+        stop: ends it early; the next call goes on.
 
     Raises:
         EvaluatorUnavailable: the judge ends.
@@ -194,21 +197,36 @@ async def judge(
 
 async def _judged(search: Search, final: Final, composed: Composed, frontend: Frontend) -> Judged:
     store, run = search.store, search.run
-    parents = [one.program for one in composed.choice.programs]
-    ticket = search.offer(composed.text, operator=DISPATCH, note=composed.note, parents=parents)
-    if ticket.state is TicketState.TOLD:
+    ticket = _ticket(search, composed)
+    if ticket.state is TicketState.TOLD and ticket.failure:
         return Judged(sequence=ticket.sequence, failure=ticket.failure, evaluation=None)
-    with frontend.doing("judging the set"):
-        await final.measure(ticket, {})
+    if ticket.state is not TicketState.TOLD:
+        with frontend.doing("judging the set"):
+            await final.measure(ticket, {})
     verdict = store.evaluation(run.id, ticket.sequence)
     if verdict is None or not verdict.strict:
         return Judged(sequence=ticket.sequence, failure="", evaluation=verdict)
     with frontend.doing("judging it beside the best program"):
-        duel = await _verified(search, final, ticket.sequence, composed.choice.programs[0])
+        duel = await _duel(search, final, ticket.sequence, composed.choice.programs[0])
     return Judged(sequence=ticket.sequence, failure="", evaluation=verdict, duel=duel)
 
 
-async def _verified(
+def _ticket(search: Search, composed: Composed) -> Ticket:
+    """That of the same set of an earlier call, or a new one; another after a fault of the judge."""
+    store, run = search.store, search.run
+    program = Program(composed.text).digest
+    for sequence in reversed(store.made_by(run.id, DISPATCH)):
+        step = store.step(run.id, sequence)
+        if step.program == program and step.status is Status.INFRA:
+            again = stand_in(step, _NOTHING)
+            return search.reevaluate(again, operator=DISPATCH, fidelity=Fidelity.SEARCH)
+        if step.program == program:
+            return store.ticket(run.id, sequence)
+    parents = [one.program for one in composed.choice.programs]
+    return search.offer(composed.text, operator=DISPATCH, note=composed.note, parents=parents)
+
+
+async def _duel(
     search: Search, final: Final, sequence: int, single: Contender
 ) -> Evaluation | None:
     """The set in fresh processes beside the run's winner: if none is verified, one is first."""
@@ -217,6 +235,8 @@ async def _verified(
     if best is None or not best.verified:
         await final.measure(_verification(search, single.sequence), {})
         best = champion(store, run)
+    if best is not None and best.program == store.step(run.id, sequence).program:
+        return best.evaluation  # of an earlier call
     rivals = {} if best is None else {CHAMPION: search.text(best.program, best.assignment)}
     ticket = _verification(search, sequence)
     await final.measure(ticket, rivals)
@@ -224,6 +244,10 @@ async def _verified(
 
 
 def _verification(search: Search, sequence: int) -> Ticket:
+    """The verification of a step's program, or that which an earlier call was stopped at."""
     step = search.store.step(search.run.id, sequence)
-    elite = stand_in(step, Interval(0.0, 0.0, 0.0))
-    return search.reevaluate(elite, operator=VERIFY, fidelity=Fidelity.VERIFY)
+    for ticket in search.open_tickets():
+        is_same = ticket.proposal and ticket.proposal.program.digest == step.program
+        if ticket.operator == VERIFY and is_same:
+            return ticket
+    return search.reevaluate(stand_in(step, _NOTHING), operator=VERIFY, fidelity=Fidelity.VERIFY)
