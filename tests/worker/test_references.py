@@ -3,7 +3,7 @@
 Invariants:
 - who is in use is nobody else's, and who has ended is given to nobody;
 - each belongs to one task as it was loaded once, and to one size of its blocks;
-- one serves comparison after comparison, none the same twice;
+- one serves comparison after comparison, none the same twice; a baseline's serve two rounds of one;
 - no more are kept than were asked for, nor in more than half of what may stay warm.
 """
 
@@ -16,6 +16,7 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.runner_process import Needs, close_all
 from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.session.reference_processes import References
+from evolve.worker.timing.serving import Serving
 from tests.worker.serving import RELU_TASK
 
 MAX_BYTES = 1 << 30
@@ -113,3 +114,34 @@ def test_none_serves_one_comparison_twice(references, task):
         kept.give_back(task, SMALL, kept.take(task, SMALL, served))
     assert len(started) == 2
     assert kept.take(task, SMALL, WeakSet()) in started
+
+
+def test_a_baselines_process_serves_two_rounds_and_all_are_closed_at_the_end(launcher):
+    serving, started = Serving(), []
+
+    def start():
+        started.append(launcher.start(TORCH))
+        return started[-1]
+
+    closed = []
+    for _ in range(4):  # batches of two rounds
+        round_ = [serving.take("compile", start) for _ in range(2)]
+        assert len(set(round_)) == 2
+        closed += [gone for one in round_ for gone in serving.give_back("compile", one)]
+    assert len(started) == 4
+    assert set(closed) == set(started)
+    waiting = serving.take("compile", start)
+    assert serving.give_back("compile", waiting) == []
+    assert serving.take("eager_tf32", start) is not waiting  # each is of one side
+    serving.close()
+    assert not waiting.alive
+    close_all(started)
+
+
+def test_a_baselines_process_that_has_ended_serves_no_more(launcher):
+    serving = Serving()
+    process = serving.take("compile", lambda: launcher.start(TORCH))
+    process.close()
+    assert serving.give_back("compile", process) == [process]
+    with serving.take("compile", lambda: launcher.start(TORCH)) as another:
+        assert another is not process

@@ -3,7 +3,7 @@
 The driver makes them one by one, for all processes of the host: if many start at once, a context
 with the usual eight takes 0.20 s of its time, one with a single queue 0.09 s (an H200, driver 580).
 Work in one stream uses one. All sides of a comparison have as many: if one of them may have several
-streams, all queues, and so in a verification, whose time nothing is left out of.
+streams, all queues.
 """
 
 import contextlib
@@ -13,7 +13,11 @@ from collections.abc import Iterator
 
 _VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 # Libraries with streams of their own are found by name: cuDNN's recurrent layers, linear algebra.
-_OVERLAPPING = re.compile(r"stream|graph|rnn|lstm|\bgru|linalg|jit\.fork", re.IGNORECASE)
+_OVERLAPPING = re.compile(
+    r"stream|graph|rnn|lstm|\bgru|jit\.fork"
+    r"|linalg|svd|\bqr\b|(?<![a-z])eig|cholesky|inverse|lstsq|solve|\bdet\b|logdet",
+    re.IGNORECASE,
+)
 
 
 def may_overlap(source: str) -> bool:

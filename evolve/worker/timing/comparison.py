@@ -1,10 +1,9 @@
 """Timing a correct candidate: process pairs until the interval is narrow or pairs run out."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from weakref import WeakSet
 
 import torch
 
@@ -70,6 +69,7 @@ from evolve.worker.timing.results import (
     was_stopped_early,
     weighted,
 )
+from evolve.worker.timing.serving import Serving
 from evolve.worker.timing.statistics import is_settled, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
@@ -200,7 +200,6 @@ class Timekeeper:
         rule = task.loaded.timing
         found = _Found()
         pairs = found.pairs
-        served: WeakSet[RunnerProcess] = WeakSet()
         device = self._session.device
         at_once = rounds_at_once(task, device, len(sides), plan)
         room = room_to_time(task, device, len(sides), plan)
@@ -208,13 +207,14 @@ class Timekeeper:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
                 ends.enter_context(self._budget.turn(room))
+            serving = ends.enter_context(contextlib.closing(Serving()))
             for index, interim in enumerate(plan.interims):
                 while len(pairs) < interim.pairs:
                     phases.enter(f"timing, {len(pairs)} of {interim.pairs} pairs")
                     wanted = min(interim.pairs - len(pairs), at_once)
                     too_short = timing.too_short
                     for round_, recorded in self._measure_rounds(
-                        task, sides, cases, needs, timing, wanted, served
+                        task, sides, cases, needs, timing, wanted, serving
                     ):
                         found.add(round_, recorded)
                     is_short = timing.too_short > too_short
@@ -241,7 +241,7 @@ class Timekeeper:
                         Label(EARLY_STOPPED, _why_no_longer(side, target_speedups[side]))
                     )
                     break
-            self._look_on(found, task, sides, cases, needs, timing, served)
+            self._look_on(found, task, sides, cases, needs, timing, serving)
         timing.ratios = ratios | timing.ratios  # those of the first rounds stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
@@ -263,7 +263,7 @@ class Timekeeper:
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
-        served: "WeakSet[RunnerProcess]",
+        serving: Serving,
     ) -> None:
         """Further rounds, not scored, if a library may be at work in the candidate's place.
 
@@ -278,7 +278,7 @@ class Timekeeper:
             for _ in range(0 if was_stopped_early(timing) else _MAX_LOOKS):
                 if not found.is_undecided(names):
                     break
-                for round_, _ in self._measure_rounds(task, two, short, needs, looking, 1, served):
+                for round_, _ in self._measure_rounds(task, two, short, needs, looking, 1, serving):
                     found.look(round_)
         timing.device_time_s += looking.device_time_s
         timing.spend(looking.spent_s)
@@ -288,7 +288,7 @@ class Timekeeper:
     ) -> Needs:
         """The same for all sides and rounds: no side has better conditions than another."""
         sources = (task.task.source, *(who.source for who in sides.values() if who))
-        overlap = plan.is_final or any(map(may_overlap, sources))
+        overlap = any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._session.device, plan), overlap)
 
     def _measure_rounds(
@@ -299,7 +299,7 @@ class Timekeeper:
         needs: Needs,
         timing: Timing,
         wanted: int,
-        served: "WeakSet[RunnerProcess]",
+        serving: Serving,
     ) -> list[tuple[MeasurementRound, GraphTimes]]:
         """Some more rounds; none if they do not count, or an opponent has left the field."""
         sat: list[tuple[MeasurementRound, GraphTimes]] = []
@@ -308,7 +308,7 @@ class Timekeeper:
                 cases = with_pages(self._session.device, cases, sides, wanted)
             with contextlib.ExitStack() as ends:
                 tables = ends.enter_context(
-                    self._tables(task, sides, cases, needs, timing, wanted, served)
+                    self._tables(task, sides, cases, needs, timing, wanted, serving)
                 )
                 with timing.spending("lock"):
                     # With all of the room, no other evaluation is there: it can be found out.
@@ -377,12 +377,17 @@ class Timekeeper:
         needs: Needs,
         timing: Timing,
         rounds: int,
-        served: "WeakSet[RunnerProcess]",
+        serving: Serving,
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start and warm up beside other work."""
         starts = {side: partial(self._start, task, who, needs) for side, who in sides.items()}
-        starts[EAGER] = partial(self._references.take, task, needs, served)
-        ends = partial(self._references.give_back, task, needs)
+        ends: dict[str, Callable[[RunnerProcess], list[RunnerProcess]]] = {}
+        for side, who in sides.items():
+            if who is not None and who.is_ours:
+                starts[side] = partial(serving.take, side, starts[side])
+                ends[side] = partial(serving.give_back, side)
+        starts[EAGER] = partial(self._references.take, task, needs, serving.references)
+        ends[EAGER] = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
             with timing.spending("opening"):
                 ready = ready_processes(starts, partial(self._warm_up, cases), rounds, ends)

@@ -120,7 +120,7 @@ def ready_processes(
     starts: Mapping[str, Start],
     warm_up: Callable[[str, RunnerProcess], None],
     rounds: int,
-    ends: Callable[[RunnerProcess], list[RunnerProcess]],
+    ends: Mapping[str, Callable[[RunnerProcess], list[RunnerProcess]]],
 ) -> Iterator[list[dict[str, RunnerProcess]]]:
     """For each of some rounds a process of every side, warm and ready; they end with the context.
 
@@ -128,7 +128,8 @@ def ready_processes(
         starts: For each side a function that gives a process with its models constructed.
         warm_up: Has the process of a side ready for the timed cases.
         rounds: How many.
-        ends: Which processes to close, given one of the reference that is no longer needed.
+        ends: By side, which processes to close, given one that is no longer needed; if none is
+            given, that one.
 
     Raises:
         CandidateFault: the candidate failed.
@@ -144,7 +145,7 @@ def ready_processes(
     finally:
         started = [item for table in tables for item in table.items()]
         ready = [(side, future.result()) for side, future in started if future.exception() is None]
-        ended = [ends(process) if side == EAGER else [process] for side, process in ready]
+        ended = [ends[side](process) if side in ends else [process] for side, process in ready]
         close_all(itertools.chain(*ended))
 
 
