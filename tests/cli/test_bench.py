@@ -36,7 +36,7 @@ from evolve.report.suite.figures import figures
 from evolve.report.suite.results import read_suite
 from evolve.search.execution.judging import MAX_ATTEMPTS
 from evolve.store import Store
-from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.benching import DB, WORDS, at_terminal, bench, planned
 from tests.report.page import read
 
@@ -141,6 +141,20 @@ def test_without_finals_baselines_that_are_named_are_timed_beside_every_program(
         (found,) = read_suite(store, [entry.task for entry in plan.entries])
     assert found.custom is not None
     assert set(step.ratios) == set(found.custom.ratios) == timed
+
+
+def test_another_commit_of_the_suite_goes_on_with_tasks_that_are_the_same():
+    judge, said = SyntheticEvaluator(), list[str]()
+    git = Path("checkout", ".git")
+    git.mkdir()
+    for commit, evaluations in (("ab", 2), ("cd", 4)):
+        (git / "HEAD").write_text(commit * 20)
+        plan = planned("problems=[1/1]", f"termination.evaluations={evaluations}")
+        assert bench(plan, judge, say=said.append) == ""
+    assert not [line for line in said if "cannot be resumed" in line]
+    Path("checkout", "level1", "1_Softmax.py").write_text(f"{synthetic_task().source}\n# other\n")
+    bench(planned("problems=[1/1]", "termination.evaluations=6"), judge, say=said.append)
+    assert [line for line in said if "has changed since the run was started" in line]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from evolve.worker.base.cuda_driver import CudaError, attach
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.cuda.arenas import Arenas
 from evolve.worker.devices.cuda.device import CudaDevice
+from evolve.worker.ipc.tensor_buffer import GUARD_BYTES, unpack
 from evolve.worker.processes.launcher import Launcher
 
 MB = 1 << 20
@@ -185,3 +186,23 @@ def test_inputs_that_become_larger_have_memory_of_their_own(device, launcher):
         with launcher.start(TRITON) as other:  # the runner may have it mapped still
             device.inputs_of(other, 1 * MB)
             assert device.lent_to(other).inputs is not first
+
+
+def test_inputs_of_gigabytes_are_not_copied_and_have_nan_behind_them(device, launcher):
+    def drawn():
+        return torch.ones(1 << 28, device=device.place)
+
+    before = torch.cuda.memory_allocated()
+    large, small = (
+        device.make_buffer([[drawn()]]),
+        device.make_buffer([[torch.ones(4, device="cuda")]]),
+    )
+    assert torch.cuda.memory_allocated() - before < large.size + (8 << 20)
+    assert large.size == 4 << 28
+    with launcher.start(TRITON) as runner:
+        for buffer in (large, small, large):
+            with device.share(runner, buffer) as shared:
+                assert (unpack(shared.trees[0], shared.memory)[0] == 1).all()
+            whole = device.lent_to(runner).inputs.memory
+            behind = whole[buffer.size :][:GUARD_BYTES]
+            assert behind.view(torch.float32).isnan().all()

@@ -19,7 +19,7 @@ from evolve.core.evaluation import Evaluation, Status
 from evolve.worker.base import shortage
 from evolve.worker.correctness import convolution
 from evolve.worker.correctness.cases import load_task
-from evolve.worker.correctness.oracle import evaluate_truth
+from evolve.worker.correctness.fp64_truth import evaluate_truth
 from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed
 from tests.gpu.programs import RIGHT, TASK, torch_program, triton_program

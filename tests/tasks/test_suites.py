@@ -176,3 +176,10 @@ def test_the_commit_of_the_checkout_is_part_of_each_runs_configuration(kernelben
     plan = make_plan(words)
     assert plan.commit == "cd" * 20
     assert plan.config["suite"] == {"name": "kernelbench", "commit": "cd" * 20}
+
+
+def test_a_copy_within_another_repository_has_no_commit(kernelbench: Path):
+    (kernelbench.parent / ".git").mkdir()
+    (kernelbench.parent / ".git" / "HEAD").write_text("ab" * 20)
+    words = ["suite=kernelbench", f"path={kernelbench}", "search=seeds", "device=cpu"]
+    assert make_plan(words).commit == ""

@@ -84,6 +84,49 @@ def test_shorter_arithmetic_that_the_task_allows_is_no_weakness():
     assert names(source, precision="bf16") == set()
 
 
+READS = """
+def as_read(tensor, bits):
+    \"\"\"Operands as tensor cores read them; exact in any other type.\"\"\"
+    if tensor.dtype is not torch.float32:
+        return tensor
+    return (tensor.view(torch.int32) >> bits << bits).view(torch.float32)
+"""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "inputs"),
+    [
+        ("as_read(x, 13) @ as_read(self.w, 13)", "[torch.rand(64, 96)]"),
+        ("torch.relu(as_read(x, 13) @ as_read(self.w, 13))", "[torch.randn(64, 96)]"),
+    ],
+)
+def test_a_reference_whose_products_read_tf32_is_sound(outcome, inputs):
+    """As convolutions of a GPU do unless told otherwise; a shorter type is found out."""
+    source = task_source(
+        outcome, inputs, setup="self.w = nn.Parameter(torch.randn(96, 32))", extra=READS
+    )
+    assert names(source) == set()
+    (case,) = load_task(Task(name="probe", source=source)).cases
+    assert len(case.families()) > 1
+
+
+def test_a_reference_that_reads_operands_shorter_still_is_none_to_judge_by():
+    source = task_source(
+        "as_read(x, 19) @ as_read(self.w, 19)", "[torch.rand(64, 96)]",
+        setup="self.w = nn.Parameter(torch.randn(96, 32))", extra=READS,
+    )  # fmt: skip
+    assert names(source) == {"reference"}
+
+
+def test_an_outcome_that_rounding_spoils_is_none_to_judge_by():
+    """Its products are read in full: it is off by far less than operands in TF32 would make it."""
+    outcome = "(x.double() + 0).to(x.dtype) @ self.w * 0 + ((x + 30000.0) - 30000.0)"
+    source = task_source(
+        outcome, "[torch.rand(64, 96)]", setup="self.w = nn.Parameter(torch.randn(96, 96))"
+    )
+    assert names(source) == {"reference"}
+
+
 def test_a_finding_names_the_case_that_it_concerns():
     source = task_source("x * SCALE", "[torch.randn(64)]", extra="SCALE = 2")
     cases = (Case(name="double"), Case(name="same", constants={"SCALE": 1}))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.correctness.compare import judge, suite_verdict
-from evolve.worker.correctness.oracle import PERTURBATIONS
+from evolve.worker.correctness.sensitivity import PERTURBATIONS
 from tests.worker.judging import (
     judged,
     loaded_case,
@@ -330,7 +330,7 @@ def test_who_asks_whether_an_outcome_is_there_at_all_need_not_wait_for_excuses(
     case = loaded_case(task_source("torch.sin(x * 1e4)", "[torch.rand(64, 256)]"))
     _, inputs, expected = prepared(case, "task")
     asked = [outcome(expected.reference[0])], expected.spec, expected, inputs
-    monkeypatch.setattr("evolve.worker.correctness.oracle._rounded", None)
+    monkeypatch.setattr("evolve.worker.correctness.oracle.rounded", None)
     verdict = judge(case, *asked, explain=False, excuse=False)
     assert verdict.status is Status.WRONG_VALUE
     with pytest.raises(UsageError, match="TypeError"):

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from evolve.core.evaluation import Status
-from evolve.worker.correctness import oracle as expected
+from evolve.worker.correctness import reference_runs
 from evolve.worker.correctness.convolution import ByProducts
 from tests.worker.judging import (
     cut_to_tf32,
@@ -324,7 +324,7 @@ IMAGES = task(
 def test_convolutions_are_cut_short_whatever_they_are_made_by(is_by_products, monkeypatch):
     """On a GPU fp64 has none that are fast: there matrix products stand for them."""
     if is_by_products:
-        monkeypatch.setattr(expected, "ByProducts", partial(ByProducts, "cpu"))
+        monkeypatch.setattr(reference_runs, "ByProducts", partial(ByProducts, "cpu"))
 
     def by(rounding):
         prepared.cache_clear()

@@ -1,14 +1,21 @@
 """How much memory a task's processes and their blocks of calls are given.
 
 Invariants: a new task has room until it is measured; more processes and larger outputs take more;
-a block is as long as its intervals need, in memory that every process has.
+a block is as long as its intervals need, in memory that every process has. Three sides of 6 GiB
+each fit into a GPU of 80 GB, and so does what is expected of a candidate beside it.
 """
 
+from typing import Any
+
 import pytest
+import torch
 
 from evolve.core.evaluation import Fidelity
 from evolve.core.task import Task
+from evolve.worker.base.faults import CANDIDATE, EAGER
+from evolve.worker.correctness.output_sizes import Alive
 from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.session.memory_model import (
     block_outputs,
     largest_block,
@@ -20,6 +27,7 @@ from evolve.worker.session.memory_model import (
 )
 from evolve.worker.session.plan import PLANS, plan_for
 from evolve.worker.session.prepared_task import PreparedTasks
+from evolve.worker.timing.planning import planned
 from tests.worker.judging import task_source
 from tests.worker.serving import RELU_TASK
 
@@ -105,3 +113,54 @@ def test_a_process_has_memory_for_the_outputs_of_its_blocks_and_of_their_recordi
     assert for_outputs(50e-6) > calls * (case.input_bytes + 2.4 * one)
     task.calls[case.index] = 1
     assert for_outputs(1.0) == working_bytes(task.timed, device)  # which are enough for one call
+
+
+GIB = 1 << 10  # all sizes of the next tests are a millionth of those of a GPU
+LARGE = Task(
+    name="relu2",
+    source=task_source("torch.relu(x) * 2 + x", f"[torch.rand({6 * GIB // 16}, 4)]"),
+)
+
+
+def small_h100(total: float = 79.1) -> Any:
+    device = CpuDevice()
+    device.total_bytes = int(total * GIB)
+    device.room, device.warm_bytes = int(0.55 * total * GIB), int(total * GIB) // 8
+    device.pool_bytes, device.process_bytes = GIB // 2, GIB // 2
+    device.block_bytes = device.total_bytes // 100
+    return device
+
+
+def test_three_sides_of_6_gib_fit_into_80_gb():
+    device = small_h100()
+    task = PreparedTasks(device).get(LARGE)
+    sides = working_bytes(task.cases, device) + 2 * trusted_bytes(task.cases, device)
+    inputs = 3 * task.cases[0].input_bytes
+    assert inputs == 18 * GIB
+    staged, contexts = 6 * GIB, 10 * device.process_bytes  # of preforked processes, and the judge's
+    assert sides + inputs + staged + contexts <= device.total_bytes
+    assert require_more(task.cases, device)  # where it did not suffice
+
+
+def test_outputs_wait_on_the_host_if_they_do_not_fit_beside_the_sides():
+    def waits(device, *sides):
+        task = PreparedTasks(device).get(LARGE)
+        (case,) = task.timed
+        task.reference_s[case.index], task.calls[case.index] = 1.0, 1
+        shape, dtype = (6 * GIB // 16, 4), torch.float32
+        own = {case.case.name: (TensorAt(address=0, shape=shape, stride=(4, 1), dtype=dtype),)}
+        every = dict.fromkeys(sides)
+        return planned(task, every, own, device, PLANS[Fidelity.SEARCH])[0].on_host
+
+    assert waits(small_h100(), CANDIDATE, EAGER)
+    assert not waits(small_h100(139.0), CANDIDATE, EAGER)
+    assert waits(small_h100(139.0), CANDIDATE, EAGER, "compile")
+
+
+def test_the_truth_is_worked_out_while_the_native_outcome_is_not_there_yet():
+    """The first takes the most memory: its operands, temporaries and outcome, each doubled."""
+    (case,) = PreparedTasks(CpuDevice()).get(LARGE).cases
+    x = torch.rand(4096, 1024)  # pieces of a comparison are small beside it
+    with Alive([x]) as alive:
+        case.case.expected(case.case.model(0), [x])
+    assert 6 * x.nbytes <= alive.most < 6.5 * x.nbytes

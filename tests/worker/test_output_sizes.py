@@ -28,19 +28,31 @@ import functools
 def table(size):
     return torch.arange(size, dtype=torch.float32)
 """
+KEEPS_LAST = """
+class Keep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(256))
+
+    def forward(self, x):
+        self.last = x * 0.5 + self.last  # another tensor in its place
+        return self.last.exp()
+"""
 
 
 def extent(outcome: str, inputs: str, precision: str = "task", place: str = "cpu", **more: str):
     task = Task(name="probe", source=task_source(outcome, inputs, **more), precision=precision)
-    (case,) = load_task(task).cases
-    packed = Packed([case.inputs(0)])
+    (own,) = load_task(task).cases
+    packed = Packed([own.inputs(0)])
     (case,) = load_task(task, torch.device(place)).cases
-    return extent_of(case, Outline(packed.trees[0], packed.size))
+    return extent_of(case, Outline(packed.trees[0], packed.size), own.effects)
 
 
 def warm_case(outcome: str, inputs: str, **more: str):
     task = Task(name="probe", source=task_source(outcome, inputs, **more))
-    (case,) = PreparedTasks(CpuDevice()).get(task).cases
+    device = CpuDevice()
+    device.room = 1 << 40  # as where memory is limited: elsewhere sizes are of no interest
+    (case,) = PreparedTasks(device).get(task).cases
     return case
 
 
@@ -71,6 +83,25 @@ def test_outputs_are_those_of_a_call(outcome, inputs, setup):
     assert type(found.outputs) is type(found.peak) is int
     assert found.peak >= found.outputs
     assert (case.output_bytes, case.peak_bytes) == (found.outputs, found.peak)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "inputs", "setup"),
+    [
+        ("self.layer(x)", "[torch.rand(8, 4, 16)]", "self.layer = nn.BatchNorm1d(4)"),
+        ("self.total.add_(x).exp()", ROW, "self.register_buffer('total', torch.zeros(256))"),
+        ("x.add_(1).exp()", ROW, "pass"),
+        ("self.keep(x)", ROW, "self.keep = Keep()"),
+        ("torch.autograd.grad((self.layer(x) ** 2).sum(), self.layer.weight)[0]", ROWS,
+         "self.layer = nn.Linear(256, 32)"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_changes_tensors_or_needs_gradients_has_an_extent(outcome, inputs, setup):
+    more = {"setup": setup, "extra": KEEPS_LAST}
+    found, case = extent(outcome, inputs, **more), warm_case(outcome, inputs, **more)
+    outputs = case.check("task", 0).expected.reference
+    assert found.outputs == sum(output.nbytes for output in outputs)
+    assert found.peak > 0
 
 
 @pytest.mark.sample(1)

@@ -25,7 +25,7 @@ from evolve.core.evaluation import Fidelity, Status
 from evolve.core.task import Task
 from evolve.worker.base.faults import SideFault
 from evolve.worker.correctness.cases import LoadedCase
-from evolve.worker.correctness.oracle import PERTURBATIONS
+from evolve.worker.correctness.sensitivity import PERTURBATIONS
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.window import Block, TimedCase
 from evolve.worker.judge.judge import Judge

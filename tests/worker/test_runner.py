@@ -177,6 +177,30 @@ builtins.before = weakref.ref(table)
         runner.load("candidate", source, 20.0, stub=True)
 
 
+def test_nothing_is_left_of_a_model_when_it_is_made_again(launcher):
+    """Of gigabytes of weights there would be no room for both."""
+    source = """
+import weakref
+import torch
+
+class ModelNew(torch.nn.Module):
+    before = None
+
+    def __init__(self):
+        super().__init__()
+        assert ModelNew.before is None or ModelNew.before() is None
+        self.weight = torch.nn.Parameter(torch.ones(1000))
+        ModelNew.before = weakref.ref(self.weight.untyped_storage())
+
+    def forward(self, x):
+        return x + self.weight[: len(x)]
+"""
+    arguments = shared({"init": [], "state": {"weight": torch.ones(1000)}})
+    with loaded(launcher, source, arguments) as runner:
+        runner.call(0, shared([torch.ones(4)]), 20.0)
+        runner.construct(0, 1, arguments, 20.0)
+
+
 def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launcher, tmp_path):
     cache = BuildCache(tmp_path / "builds")
     with launcher.start(CPP) as runner:

@@ -2,6 +2,8 @@
 
 Invariants: what is packed comes back; every storage starts at a multiple of the alignment; what
 lies behind its last byte is NaN in each floating type, for a vector's length and more.
+
+Inputs of gigabytes are not copied to make a buffer of them, unless something else has them too.
 """
 
 import os
@@ -12,7 +14,7 @@ import torch
 
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.memfd import Landing, make_sealed, map_privately
-from evolve.worker.ipc.tensor_buffer import ALIGNMENT, Packed, unpack
+from evolve.worker.ipc.tensor_buffer import ALIGNMENT, Packed, buffer_of, unpack
 
 
 def packed(*tensors):
@@ -44,7 +46,7 @@ def test_views_of_one_storage_share_it():
 
 
 def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
-    fd = make_sealed(4096, lambda view: None)
+    fd = make_sealed(torch.zeros(4096, dtype=torch.uint8))
     assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o400
     os.close(fd)
 
@@ -68,3 +70,55 @@ def test_values_appear_in_a_view_that_was_there_before_them():
     with pytest.raises(PermissionError):
         os.ftruncate(landing.fd, 1)  # what we write to must not go away
     landing.close()
+
+
+def made_of(trees, least):
+    """A buffer, and how many bytes were allocated for it."""
+    allocated = []
+
+    def allocate(size):
+        allocated.append(size)
+        return torch.empty(size, dtype=torch.uint8)
+
+    return buffer_of(trees, allocate, least), sum(allocated)
+
+
+def test_a_lone_large_tensor_becomes_the_buffer_without_a_copy():
+    own = torch.randn(64, 128)
+    values, trees = own.clone(), [[own, own[1:], 2.0]]
+    place = own.data_ptr()
+    del own
+    buffer, allocated = made_of(trees, values.nbytes)
+    assert allocated == 0
+    assert not trees  # or they would hold it
+    whole, part, number = buffer.tree()
+    assert buffer.memory.data_ptr() == place
+    assert (buffer.size, number) == (values.nbytes, 2.0)
+    assert torch.equal(whole, values)
+    assert torch.equal(part, values[1:])
+
+
+def test_what_something_else_holds_is_copied():
+    kept, view = torch.randn(64, 128), torch.randn(64, 128)
+    for holder in (kept, view):
+        trees = [[holder.view(-1) if holder is view else holder]]
+        buffer, allocated = made_of(trees, 1)
+        before = buffer.tree()[0].clone()
+        holder.zero_()
+        assert allocated > holder.nbytes
+        assert torch.equal(buffer.tree()[0], before)
+
+
+@pytest.mark.parametrize("sizes", [(64,), (4096, 4096), (4097,)])
+def test_small_several_and_odd_ones_are_copied_with_guards(sizes):
+    buffer, allocated = made_of([[torch.randn(size) for size in sizes]], 4 * 4096)
+    assert allocated == buffer.size >= sum(4 * size + 4096 for size in sizes)
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 300), (4096,)])
+def test_nothing_stays_of_what_the_memory_held(lengths):
+    made = Packed([[torch.zeros(length, dtype=torch.uint8) for length in lengths]])
+    memory = torch.full((made.size + 5000,), 7, dtype=torch.uint8)
+    made.write(memory)
+    assert not (memory == 7).any()
+    assert int((memory == 0).sum()) == sum(lengths)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from evolve.worker.base import shortage
-from evolve.worker.correctness import oracle
+from evolve.worker.correctness import oracle, reference_runs
 
 
 class Scaled(nn.Module):
@@ -29,15 +29,15 @@ class Dropped(nn.Module):
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every first forward in fp64 finds no memory, as if the inputs were on a full GPU."""
-    forward: Callable[..., Any] = oracle._forward
+    forward: Callable[..., Any] = reference_runs.forward
 
     def once(model: nn.Module, inputs: list[Any], *modes: Any) -> Any:
-        if not any(isinstance(mode, oracle._NoDraws) for mode in modes):
+        if not any(isinstance(mode, reference_runs._NoDraws) for mode in modes):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return forward(model, inputs, *modes)
 
-    monkeypatch.setattr(oracle, "CPU", torch.device("cpu", 0))  # not where the inputs are
-    monkeypatch.setattr(oracle, "_forward", once)
+    monkeypatch.setattr(reference_runs, "CPU", torch.device("cpu", 0))  # not where the inputs are
+    monkeypatch.setattr(reference_runs, "forward", once)
 
 
 def expected(model: nn.Module, x: torch.Tensor) -> oracle.Expected:

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.task import Task
-from evolve.worker.correctness import compare
-from evolve.worker.correctness import oracle as expected
+from evolve.worker.correctness import compare, sensitivity
 from evolve.worker.correctness import tolerance as blocks
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.reference.seeding import generator
@@ -26,7 +25,9 @@ from tests.worker.judging import task_source
 
 
 def warm(source):
-    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source))
+    device = CpuDevice()
+    device.room = 1 << 40  # as where memory is limited: elsewhere sizes are of no interest
+    return PreparedTasks(device).get(Task(name="probe", source=source))
 
 
 def working_bytes(cases, device=None):
@@ -123,17 +124,17 @@ def test_comparing_in_pieces_finds_a_difference_in_the_last_one(monkeypatch):
 
 
 def test_every_piece_is_perturbed_by_one_step(monkeypatch):
-    monkeypatch.setattr(expected, "_NUDGED_AT_ONCE", 64)
+    monkeypatch.setattr(sensitivity, "_NUDGED_AT_ONCE", 64)
     x = torch.rand(100, 7, dtype=torch.float64) + 1
     moved = x.clone()
-    expected._nudge(moved, generator(0, "sensitivity"), expected.SENSITIVITY_STEP)
-    steps = (moved / x - 1) / expected.SENSITIVITY_STEP
+    sensitivity._nudge(moved, generator(0, "sensitivity"), sensitivity.SENSITIVITY_STEP)
+    steps = (moved / x - 1) / sensitivity.SENSITIVITY_STEP
     assert torch.allclose(steps.abs(), torch.ones_like(steps), rtol=1e-6)
     assert 250 < int((steps > 0).sum()) < 450
 
 
 def test_a_scalar_and_an_empty_tensor_are_perturbed_too():
     scalar, empty = torch.tensor(1.0, dtype=torch.float64), torch.empty(0, 3, dtype=torch.float64)
-    expected._nudge(scalar, generator(0, "sensitivity"), 2.0**-24)
-    expected._nudge(empty, generator(0, "sensitivity"), 2.0**-24)
+    sensitivity._nudge(scalar, generator(0, "sensitivity"), 2.0**-24)
+    sensitivity._nudge(empty, generator(0, "sensitivity"), 2.0**-24)
     assert float(scalar) != 1.0

@@ -10,8 +10,10 @@ from evolve.core.records import RECORDED
 from evolve.store import RunRow
 
 # Nothing here changes the identity of the run: budgets, models (each ticket names its own), the
-# device and sandbox, and trackers.
-MAY_DIFFER = ("termination", "llm", "agent", "device", "cluster", "sandbox", "store", "trackers")
+# device and sandbox, trackers, and the commit of a suite, as long as the task is the same.
+MAY_DIFFER = (
+    "termination", "llm", "agent", "device", "cluster", "sandbox", "store", "trackers", "suite",
+)  # fmt: skip
 KEPT = ("termination", "llm", "agent", "trackers")  # of these, a resume's changes persist
 _TOLD = 3  # settings that a list of runs names
 # Which run it is, and how it began.

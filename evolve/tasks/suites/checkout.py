@@ -107,11 +107,11 @@ def require_fetched(path: Path) -> None:
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that a checkout is at; empty if it is no Git repository."""
-    for root in (folder, *folder.resolve().parents):
-        if (root / ".git").exists():
-            return _head(root / ".git")
-    return ""
+    """The commit that a checkout is at; empty if it is not the root of a Git repository.
+
+    A copy within another repository has a history that says nothing of the suite.
+    """
+    return _head(folder / ".git") if (folder / ".git").exists() else ""
 
 
 def _head(git: Path) -> str:

@@ -15,14 +15,10 @@ from evolve.worker.correctness.effects import (
     initial_state,
     judged_model,
 )
+from evolve.worker.correctness.fp64_truth import Truth, evaluate_truth
 from evolve.worker.correctness.input_families import applicable_families, family_named, transform
-from evolve.worker.correctness.oracle import (
-    Expected,
-    Truth,
-    evaluate_reference,
-    evaluate_truth,
-    expect,
-)
+from evolve.worker.correctness.oracle import Expected, expect
+from evolve.worker.correctness.reference_runs import evaluate_reference
 from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.reference.placing import CPU
 from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file

@@ -18,6 +18,7 @@ from torch import Tensor
 from evolve.core.errors import UsageError
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.cases import LoadedCase
+from evolve.worker.correctness.effects import Effects, judged_model
 from evolve.worker.ipc.pytree import dense_parts, flatten
 from evolve.worker.ipc.tensor_buffer import Outline
 from evolve.worker.reference.parameters import cast_module
@@ -41,26 +42,27 @@ def prepare() -> None:
         importlib.import_module(f"torch.fx.experimental.{name}")
 
 
-def extent_of(case: LoadedCase, inputs: Outline) -> Extent | None:
+def extent_of(case: LoadedCase, inputs: Outline, effects: Effects) -> Extent | None:
     """The extent of a call of the reference, without making it; None if it cannot be told.
 
     What kernels need for themselves, such as the workspace of a convolution, is not seen.
 
     Args:
         case: Of a task that is loaded for this alone: what its module keeps has no values.
-        inputs: Of one call.
+        inputs: Of one call, with the state behind its arguments if a call changes any.
+        effects: Of a call; what it changes counts among the outputs.
     """
     mode: Any = None
     try:
         with task_code(case.task, "its inputs"):
             mode, tree = inputs.without_values(case.place)
-        model = case.constructed(0, mode).requires_grad_(False)
+        model = effects.conditions.apply(case.constructed(0, mode))
         with task_code(case.task, "Model.forward"), mode, torch.no_grad(), seeded(0):
             if case.dtype is not None:
                 cast_module(model, case.dtype)
             given = [*dense_parts(tree), *model.parameters(), *model.buffers()]
             with Alive(given) as alive:
-                outputs = flatten(model(*tree))[0]
+                outputs = flatten(judged_model(model, effects)(*tree))[0]
             return Extent(sum(output.nbytes for output in outputs), alive.most)
     except (
         UsageError
@@ -79,8 +81,10 @@ class Alive(DispatchMode):
         self.most = 0
         self._now = 0
         self._operations = 0
+        # Kept, as a model may let go of some, and what comes in their place would count as given.
+        self._given = [tensor.untyped_storage() for tensor in given]
         # Tensors of each piece of memory.
-        self._holders = Counter(tensor.untyped_storage()._cdata for tensor in given)
+        self._holders = Counter(storage._cdata for storage in self._given)
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         self._operations += 1

@@ -128,7 +128,7 @@ class Device(Protocol):
         ...
 
     def make_buffer(self, trees: list[Any]) -> TensorBuffer:
-        """The trees' tensors in one piece of memory of this process."""
+        """The trees' tensors, taken out of the list, in one piece of memory of this process."""
         ...
 
     def lock_pages(self, sizes: list[int]) -> bool:
@@ -198,6 +198,10 @@ class Device(Protocol):
         Raises:
             EvaluatorUnavailable: it gives another one, or none.
         """
+        ...
+
+    def release(self) -> None:
+        """Give memory back to the driver that is kept for runners to come."""
         ...
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ import torch
 from evolve.worker.ipc.pytree import SPARSE, assembled, components
 
 ALIGNMENT = 256
-_GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
-_GUARD = 0xFF
+GUARD_BYTES = 4096  # behind every storage, NaN in each floating type: reads beyond the end show
+GUARD = 0xFF
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class TensorBuffer:
         found, end = [], 0
         for tree in self.trees:
             end = max(end, _Ends(tree).last)
-            found.append(min(_aligned(end + _GUARD_BYTES), self.size))
+            found.append(min(_aligned(end + GUARD_BYTES), self.size))
         return found
 
 
@@ -94,6 +94,32 @@ class Outline:
             return mode, list(unpack(self.tree, memory))
 
 
+def buffer_of(
+    trees: list[Any], allocate: Callable[[int], torch.Tensor], lone_bytes: int
+) -> TensorBuffer:
+    """Trees, which are taken out of the list, as a buffer.
+
+    A single storage of `lone_bytes` or more stays where it is, and becomes the buffer's memory: its
+    copy would take as much again. It has no guard behind it.
+
+    Args:
+        trees: What it is made of.
+        allocate: Gives memory of so many bytes or more.
+        lone_bytes: See above.
+    """
+    packed = Packed(trees)
+    trees.clear()
+    memory = packed.lone_storage(lone_bytes)
+    if memory is None:
+        memory = allocate(packed.size)
+        packed.write(memory)
+    return TensorBuffer(packed.trees, memory)
+
+
+def _holders(raw: torch.Tensor) -> int:
+    return torch._C._storage_Use_Count(raw.untyped_storage()._cdata)
+
+
 class Packed:
     """Trees, pickled, with the places of their storages: each once however many tensors view it."""
 
@@ -104,10 +130,27 @@ class Packed:
         self.trees = tuple(self._pack(tree) for tree in trees)
 
     def write(self, memory: torch.Tensor) -> None:
-        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between."""
-        memory.fill_(_GUARD)
+        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between.
+
+        Nothing stays of what the memory held: a runner sees all of it.
+        """
+        end = 0
         for offset, storage in self._storages:
-            memory[offset : offset + storage.numel()].copy_(storage)
+            memory[end:offset].fill_(GUARD)
+            end = offset + storage.numel()
+            memory[offset:end].copy_(storage)
+        memory[end:].fill_(GUARD)
+
+    def lone_storage(self, least: int) -> torch.Tensor | None:
+        """The only storage, if it has so many bytes and nothing else holds it.
+
+        Another holder could change its values: a task's file may give the same tensor each time.
+        """
+        if len(self._storages) != 1:
+            return None
+        (_, raw), new = self._storages[0], torch.empty(1)
+        fits = raw.numel() >= least and raw.numel() % ALIGNMENT == 0
+        return raw if fits and _holders(raw) == _holders(new) else None
 
     def _pack(self, tree: Any) -> bytes:
         buffer = io.BytesIO()
@@ -122,7 +165,7 @@ class Packed:
             self._offsets[key] = self.size
             raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
             self._storages.append((self.size, raw))
-            self.size += _aligned(raw.numel() + _GUARD_BYTES)
+            self.size += _aligned(raw.numel() + GUARD_BYTES)
         start = self._offsets[key] + value.storage_offset() * value.element_size()
         return start, value.dtype, tuple(value.shape), tuple(value.stride())
 

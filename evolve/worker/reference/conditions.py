@@ -69,8 +69,17 @@ def write_back(model: nn.Module, names: Sequence[str], values: Sequence[Tensor])
     known = named_state(model)
     for name, value in zip(names, values, strict=True):
         now = known[name].detach()
-        if now.data_ptr() != value.data_ptr() or now.stride() != value.stride():
+        if not _share_memory(now, value):
             value.copy_(now)
+
+
+def _share_memory(some: Tensor, other: Tensor) -> bool:
+    """Whether one is the other; asked of tensors without values too, which have no address."""
+    return (
+        some.untyped_storage()._cdata == other.untyped_storage()._cdata
+        and some.storage_offset() == other.storage_offset()
+        and some.stride() == other.stride()
+    )
 
 
 class Bound(nn.Module):

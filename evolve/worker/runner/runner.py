@@ -222,7 +222,8 @@ class Runner:
     ) -> None:
         arguments = tensor_buffer.unpack(tree, self._access.open(fd, size)) if tree else None
         assert self._make is not None
-        self._models.pop(case, None)  # its memory may be needed
+        for kept in (self._models, self._given):  # their memory may be needed
+            kept.pop(case, None)
         model = self._make(case, seed, arguments, conditions)
         self._models[case] = wrapped(model, conditions)
         self._writes = self._writes or conditions.writes

@@ -15,10 +15,16 @@ Made = TypeVar("Made")
 
 
 class Store:
-    """Things that can be made again, up to a number of bytes; least recently used go first."""
+    """Things that can be made again, up to a number of bytes; least recently used go first.
 
-    def __init__(self, capacity: int) -> None:
+    Args:
+        capacity: That number.
+        release: Lets go of further memory, where it is short.
+    """
+
+    def __init__(self, capacity: int, release: Callable[[], None] = lambda: None) -> None:
         self._capacity = capacity
+        self._release = release
         self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._passing: tuple[tuple[Any, ...], Any] | None = None
@@ -86,12 +92,21 @@ class Store:
         """
         with task_lock:
             try:
-                return make()
+                value = make()
+                self._leave_unused()
+                return value
             except (torch.OutOfMemoryError, UsageError) as error:
                 if not is_short_of_memory(error) or not (self._held or self._passing):
                     raise
             self.let_go()
             return make()
+
+    def _leave_unused(self) -> None:
+        """Torch keeps memory that was freed; runners, and their drivers, may need it."""
+        if torch.cuda.is_initialized():
+            unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            if unused > self._capacity // 2:
+                torch.cuda.empty_cache()
 
     def let_go(self) -> None:
         """Hold nothing any more."""
@@ -100,3 +115,4 @@ class Store:
             self._bytes = 0
             self._passing = None
         torch.cuda.empty_cache()
+        self._release()

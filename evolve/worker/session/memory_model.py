@@ -18,7 +18,9 @@ _JUDGING_SETS = 8
 _EXPECTING_SETS = 6  # more during the computation: moved operands, parts of convolutions
 _PEAKS_EXPECTING = 2  # in fp64
 _COPIES_OF_WEIGHTS = 2  # in float32 or more, while a model is made
+_PACKED_WEIGHTS = 2  # more of a candidate: as parts for tensor cores, and while they are made
 _MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
+_TRUSTED_SHARE = 6  # the same for the reference and a baseline
 _ALWAYS_THERE = 2  # in a round: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
 _CORES_OF_WRITER = 2
@@ -36,14 +38,17 @@ def trusted_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """The same for the reference and for baselines: how much they have alive at once is known.
 
     Twice that, if it is little: workspaces, and a compiled form may go another way. Of
-    gigabytes, three sides of which have to fit beside each other, two tensors more.
+    gigabytes, two tensors more, up to a share of the device: three sides have to fit beside each
+    other. One that runs out of it gets more (`require_more`).
     """
     if not all(case.peak_bytes for case in cases):
         return working_bytes(cases, device)
     outputs = max(case.output_bytes for case in cases)
     generous = max(_WORKING_SETS * outputs, _PEAKS * _peak(cases))
     more = _TENSORS_MORE * max(case.known_bytes for case in cases) + device.pool_bytes
-    return max(min(generous, _peak(cases) + more) + weights_bytes(cases), _least(cases))
+    most = device.total_bytes // _TRUSTED_SHARE or sys.maxsize
+    large = max(min(_peak(cases) + more, most), _peak(cases) + device.pool_bytes)
+    return max(min(generous, large) + weights_bytes(cases), _least(cases))
 
 
 def _working_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
@@ -55,7 +60,7 @@ def _usual_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
     """Of tasks so large that two sides would not fit, the minimum for one call."""
     most = device.total_bytes // _MAX_SHARE or sys.maxsize
     sets = max(max(min(_sets_bytes(case), most), _call_bytes(case)) for case in cases)
-    return sets + weights_bytes(cases)
+    return sets + weights_bytes(cases) + _PACKED_WEIGHTS * _made(cases)
 
 
 def _least(cases: Sequence[PreparedCase]) -> int:
@@ -103,7 +108,11 @@ def _peak(cases: Sequence[PreparedCase]) -> int:
 
 def weights_bytes(cases: Sequence[PreparedCase]) -> int:
     """Bytes of the models of these cases while they are made."""
-    return _COPIES_OF_WEIGHTS * sum(case.made_bytes for case in cases)
+    return _COPIES_OF_WEIGHTS * _made(cases)
+
+
+def _made(cases: Sequence[PreparedCase]) -> int:
+    return sum(case.made_bytes for case in cases)
 
 
 def compiling_bytes(cases: Sequence[PreparedCase], device: Device) -> int:
@@ -223,6 +232,14 @@ def may_record(case: PreparedCase, device: Device, reference_s: float, calls: in
     """Whether a case is worth recording, and memory allows it: a graph keeps its memory."""
     kept = calls * (case.input_bytes + case.output_bytes)
     return device.has_profiler and reference_s < LAUNCH_BOUND_S and 2 * kept < device.block_bytes
+
+
+def keeps_outputs(task: PreparedTask, device: Device, sides: int, outputs: int, plan: Plan) -> bool:
+    """Whether a device has memory for so many outputs beside the processes of all sides."""
+    block, own = largest_block(task, device, plan), block_outputs(task, device, plan)
+    processes = room_for(task.cases, device, sides, block, own, judges=False)
+    kept = 2 * block + outputs * max(case.output_bytes for case in task.timed)
+    return not device.total_bytes or processes + kept <= device.total_bytes
 
 
 def opponents_at_once(task: PreparedTask, device: Device, opponents: int, plan: Plan) -> int:

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,11 +22,12 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
-from evolve.worker.correctness.oracle import Expected, copied, evaluate_reference
+from evolve.worker.correctness.oracle import Expected
 from evolve.worker.correctness.output_sizes import extent_of
+from evolve.worker.correctness.reference_runs import copied, evaluate_reference
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import Layout
-from evolve.worker.ipc.pytree import bytes_of, tensors_of
+from evolve.worker.ipc.pytree import bytes_of, map_tensors, tensors_of
 from evolve.worker.ipc.tensor_buffer import Outline, Packed, TensorBuffer
 from evolve.worker.reference.conditions import Conditions
 from evolve.worker.reference.task_module import task_lock, task_values
@@ -66,7 +67,7 @@ class PreparedCase:
         self,
         index: int,
         case: LoadedCase,
-        spare: LoadedCase,
+        spare: LoadedCase | None,
         device: Device,
         store: Store,
         key: tuple[str, str],
@@ -97,7 +98,7 @@ class PreparedCase:
             first = case.inputs(self._seed("size"))
             packed = Packed([first])
             self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-            extent = extent_of(spare, self.outline)
+            extent = extent_of(spare, self.outline, self.effects) if spare else None
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
@@ -167,8 +168,7 @@ class PreparedCase:
 
     def _check_buffer(self, family: str, number: int) -> TensorBuffer:
         with task_values(self.case.task, "its inputs"):
-            inputs = self.case.inputs(self._seed(family, number), family)
-            return self._device.make_buffer([inputs])
+            return self._device.make_buffer([self.case.inputs(self._seed(family, number), family)])
 
     def _make_check(self, buffer: TensorBuffer, family: str = "task") -> Check:
         start = time.perf_counter()
@@ -316,7 +316,9 @@ class PreparedCase:
     def _one_call(self, number: int, at: int, calls: int) -> TensorBuffer:
         """A copy, or the block if it has no other call: one of large inputs does not stay."""
         block = self.block(number, calls)
-        return block if calls == 1 else self._device.make_buffer([block.tree(at)])
+        if calls == 1:
+            return block
+        return self._device.make_buffer([map_tensors(torch.Tensor.clone, block.tree(at))])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
@@ -364,7 +366,11 @@ class PreparedTask:
         self.loaded = loaded
         self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
         key = (task.revision, purpose)
-        spares = load_task(task, device.place).cases  # for `extent_of`
+        # For `extent_of`, which imports for seconds; a device without a room asks for no sizes
+        # before a call has shown them.
+        spares: Iterable[LoadedCase | None] = [None] * len(loaded.cases)
+        if device.room:
+            spares = load_task(task, device.place).cases
         self.cases = [
             PreparedCase(number, case, spare, device, store, key)
             for number, (case, spare) in enumerate(zip(loaded.cases, spares, strict=True))
@@ -398,7 +404,7 @@ class PreparedTasks:
 
     def __init__(self, device: Device, tasks: int = 4) -> None:
         self._device = device
-        self._store = Store(device.warm_bytes)
+        self._store = Store(device.warm_bytes, device.release)
         self._tasks: OrderedDict[tuple[str, str], PreparedTask] = OrderedDict()
         self._limit = tasks
         self._lock = threading.Lock()

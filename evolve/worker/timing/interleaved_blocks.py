@@ -17,7 +17,7 @@ import math
 import random
 import secrets
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -99,13 +99,20 @@ def with_pages(
         for case in cases
         if case.on_host
         for side in sides
-        if side not in TRUSTED
         for at in case.layouts[side]
-        for _ in range(_TAKEN_OF_CANDIDATE if side == CANDIDATE else _TAKEN_OF_OPPONENT)
+        for _ in range(most_taken([side]))
     ]
     if not sizes or device.lock_pages(rounds * sizes):
         return cases
     return [replace(case, on_host=False) for case in cases]
+
+
+def most_taken(sides: Iterable[str]) -> int:
+    """Outputs of a large case that a round takes of these sides, at most."""
+    return sum(
+        0 if side in TRUSTED else _TAKEN_OF_CANDIDATE if side == CANDIDATE else _TAKEN_OF_OPPONENT
+        for side in sides
+    )
 
 
 @contextlib.contextmanager

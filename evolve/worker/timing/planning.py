@@ -9,11 +9,16 @@ from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.devices.base import Device
 from evolve.worker.devices.window import SLOWEST_S, Layout, TimedCase, size_in_bytes
 from evolve.worker.session.candidate_session import Candidate
-from evolve.worker.session.memory_model import LAUNCH_BOUND_S, block_calls, may_record
+from evolve.worker.session.memory_model import (
+    LAUNCH_BOUND_S,
+    block_calls,
+    keeps_outputs,
+    may_record,
+)
 from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedCase, PreparedTask, usual_number
 from evolve.worker.timing.graph_timing import Measured
-from evolve.worker.timing.interleaved_blocks import PairTimes, variation
+from evolve.worker.timing.interleaved_blocks import PairTimes, most_taken, variation
 from evolve.worker.timing.statistics import CLOSE
 
 _LONG_SHARE = 2 / 3  # of the length that a block is to have: few of those that long will do
@@ -89,7 +94,7 @@ def _planned(
         else device.stack_samples,
         one_by_one=one_by_one,
         limit_s=_limit_s(calls * max(seconds.values())),
-        on_host=_waits_on_host(layouts, device),
+        on_host=_waits_on_host(task, layouts, device, plan),
     )
 
 
@@ -98,10 +103,14 @@ def _limit_s(expected_s: float) -> float:
     return min(SLOWEST_S, max(_LENGTHENED_S, _PATIENCE * expected_s))
 
 
-def _waits_on_host(layouts: Mapping[str, Layout], device: Device) -> bool:
-    """Whether outputs are so large that beside an opponent's memory there may be none for them."""
+def _waits_on_host(
+    task: PreparedTask, layouts: Mapping[str, Layout], device: Device, plan: Plan
+) -> bool:
+    """Whether outputs are so large that beside the sides' memory there may be none for them."""
     largest = max(sum(map(size_in_bytes, layout)) for layout in layouts.values())
-    return len(layouts) > 2 and largest > device.warm_bytes // _LARGE_SHARE
+    if largest <= device.warm_bytes // _LARGE_SHARE:
+        return False
+    return not keeps_outputs(task, device, len(layouts), most_taken(layouts), plan)
 
 
 def lengthened(

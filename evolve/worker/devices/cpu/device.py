@@ -3,6 +3,7 @@
 import mmap
 import os
 import platform
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,25 +15,18 @@ import torch
 from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.evaluation import Status
 from evolve.languages.inline import HEADERS
+from evolve.worker.base import heap
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build import headers
 from evolve.worker.devices.cpu.window import CpuWindow
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc.memfd import Landing, make_sealed
-from evolve.worker.ipc.tensor_buffer import Packed, Shared, TensorBuffer
+from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer, buffer_of
 from evolve.worker.ipc.turns import Turns
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.reference.placing import CPU
 from evolve.worker.sandbox import syscalls
 from evolve.worker.sandbox.mappings import Mapping, mappings_of
-
-# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
-# a kernel; the same for every side of a comparison.
-_MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
 
 
 class CpuDevice:
@@ -75,7 +69,7 @@ class CpuDevice:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.warm_bytes = min(total // 4, 3 << 30)
         self.readable: tuple[str, ...] = (str(headers.folder()),)
-        self.variables = {**_MALLOC, HEADERS: self.readable[0]}
+        self.variables = {**heap.VARIABLES, HEADERS: self.readable[0]}
         self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
         self._elsewhere: WeakSet[RunnerProcess] = WeakSet()
         self._turns: WeakKeyDictionary[RunnerProcess, Turns] = WeakKeyDictionary()
@@ -107,14 +101,11 @@ class CpuDevice:
         return False
 
     def make_buffer(self, trees: list[Any]) -> TensorBuffer:
-        packed = Packed(trees)
-        memory = torch.empty(max(packed.size, mmap.PAGESIZE), dtype=torch.uint8)
-        packed.write(memory)
-        return TensorBuffer(packed.trees, memory)
+        return buffer_of(trees, _bytes, sys.maxsize)
 
     @contextmanager
     def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
-        fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
+        fd = make_sealed(buffer.memory)
         try:
             yield Shared(fd, buffer, buffer.memory)
         finally:
@@ -196,6 +187,9 @@ class CpuDevice:
     def require_health(self) -> None:
         """A processor that has gone bad would not run this either."""
 
+    def release(self) -> None:
+        """Nothing is kept."""
+
     def close(self) -> None:
         """Nothing was put anywhere."""
 
@@ -206,6 +200,10 @@ class CpuDevice:
     def others(self) -> frozenset[int]:
         """Cores are shared by design; a lock keeps timing apart from other work of judges."""
         return frozenset()
+
+
+def _bytes(size: int) -> torch.Tensor:
+    return torch.empty(max(size, mmap.PAGESIZE), dtype=torch.uint8)
 
 
 def _vector_units() -> str:

@@ -28,7 +28,13 @@ from evolve.worker.devices.cuda.window import CudaWindow, keep_to
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc import native
 from evolve.worker.ipc.signals import Signals
-from evolve.worker.ipc.tensor_buffer import Packed, Shared, TensorBuffer
+from evolve.worker.ipc.tensor_buffer import (
+    GUARD,
+    GUARD_BYTES,
+    Shared,
+    TensorBuffer,
+    buffer_of,
+)
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import GATE_BYTES
 from evolve.worker.sandbox import procfs
@@ -38,6 +44,7 @@ _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
 _BLOCK_SHARE = 100
 _REWARD_SHARE = 100
 _ARENAS_SHARE = 16  # kept for runners to come
+_LONE_BYTES = 1 << 30  # inputs that large are not copied to make a buffer of them
 _PIECES_BYTES = 4 << 20  # of outputs, read while the clock runs
 _SPIN_S = 0.2  # for a block to be done, before the judge sleeps
 _WARM_SHARE = 8
@@ -68,6 +75,7 @@ class Lent:
         base: where it says that it maps the pool.
         signals: the page that both see.
         inputs: memory that inputs are copied to; None before the first.
+        guarded: bytes of inputs that have a guard behind them; 0 before the first.
         former: arenas that were too small, which it may still have mapped.
         layouts: trees of inputs that it has made tensors of, with their numbers.
         recorded: the case and the trees of its recording.
@@ -79,6 +87,7 @@ class Lent:
     base: int
     signals: Signals
     inputs: Arena | None = None
+    guarded: int = 0
     former: list[Arena] = field(default_factory=list)
     layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
     recorded: tuple[int, tuple[bytes, ...]] | None = None
@@ -219,10 +228,10 @@ class CudaDevice:
         return "tf32" if allowed == "tf32" and self.capability >= _HAS_TF32 else "ieee"
 
     def make_buffer(self, trees: list[Any]) -> TensorBuffer:
-        packed = Packed(trees)
-        memory = torch.empty(_whole(packed.size), dtype=torch.uint8, device=self.place)
-        packed.write(memory)
-        return TensorBuffer(packed.trees, memory)
+        def allocate(size: int) -> torch.Tensor:
+            return torch.empty(_whole(size), dtype=torch.uint8, device=self.place)
+
+        return buffer_of(trees, allocate, _LONE_BYTES)
 
     def _open_clock(self) -> None:
         """Have the driver ready for windows (`native.c`)."""
@@ -250,14 +259,18 @@ class CudaDevice:
 
     def inputs_of(self, process: RunnerProcess, size: int) -> torch.Tensor:
         """The first `size` bytes of the runner's inputs; it gets more memory if that is less."""
-        lent = self._lent[process]
-        if lent.inputs is None or lent.inputs.size < size + GATE_BYTES:
+        lent, needed = self._lent[process], size + GUARD_BYTES + GATE_BYTES
+        if lent.inputs is None or lent.inputs.size < needed:
             if lent.inputs is not None:
                 lent.former.append(lent.inputs)
-            lent.inputs = self._arenas.take(size + GATE_BYTES)
+            lent.inputs, lent.guarded = self._arenas.take(needed), 0
             lent.layouts.clear()
             lent.recorded = None
             process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
+        if lent.guarded != size:  # a buffer may have none at its end
+            lent.inputs.memory[size : size + GUARD_BYTES].fill_(GUARD)
+            torch.cuda.synchronize()
+            lent.guarded = size
         return lent.inputs.memory[:size]
 
     def lent_to(self, process: RunnerProcess) -> Lent:
@@ -379,8 +392,11 @@ class CudaDevice:
         if answer != self._answer:
             raise EvaluatorUnavailable(f"{self._facts.name} gives wrong answers")
 
-    def close(self) -> None:
+    def release(self) -> None:
         self._arenas.release()
+
+    def close(self) -> None:
+        self.release()
         self._folder.cleanup()
 
     def others(self) -> frozenset[int]:
