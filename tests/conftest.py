@@ -1,10 +1,15 @@
 """Marks of all tests: `gpu` is skipped without a GPU; all but a `sample` of parameters is slow."""
 
 import gc
+import os
 from collections import defaultdict
 from functools import cache
 
 import pytest
+
+# As in a worker's process, before torch is imported: threads that spin while they wait for others
+# take the processor from all that runs beside them, a multiple of what they compute.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 @cache

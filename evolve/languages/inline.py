@@ -18,7 +18,7 @@ from evolve.languages.builds import BuildError, first_errors
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`evolve.worker.build`)."""
 
-_MATTERS = ("-O", "-f", "-m", "-std")  # flags that what is compiled depends on
+_MATTERS = ("-O", "-f", "-m", "-std")  # flags that decide the outcome of a compilation
 
 
 def variant_of(flags: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The task's reference as a part of another module: its `Model`, and only what that needs."""
+"""The task's reference as a part of another module: its `Model`, and only code that it needs."""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _text(module: Module, node: ast.stmt) -> str:
 
 
 def _needed(tree: ast.Module) -> list[ast.stmt]:
-    """The statements that bind what `Model` uses, directly or through others, in order."""
+    """The statements that bind the names `Model` uses, directly or through others, in order."""
     wanted, taken = {"Model"}, set[int]()
     while found := [
         node for node in tree.body if id(node) not in taken and bound_names([node]) & wanted

@@ -13,7 +13,7 @@ REFERENCE = "reference"
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\Z")
 _NAMESPACE = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\s*\(\s*(\w+)")
-_OWN = {"torch": "torch"}  # what the text below imports
+_OWN = {"torch": "torch"}  # imports of the text below
 
 
 def registered(source: str) -> set[str]:
@@ -29,7 +29,7 @@ def registered(source: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table: what calls look like, the program for them, and a remark."""
+    """A line of the table: the form of calls, the program for them, and a remark."""
 
     signature: str
     program: int

@@ -81,7 +81,7 @@ class Alive(DispatchMode):
         self.most = 0
         self._now = 0
         self._operations = 0
-        # Kept, as a model may let go of some, and what comes in their place would count as given.
+        # Kept, as a model may let go of some, and others in their place would count as given.
         self._given = [tensor.untyped_storage() for tensor in given]
         # Tensors of each piece of memory.
         self._holders = Counter(storage._cdata for storage in self._given)

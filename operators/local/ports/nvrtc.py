@@ -29,7 +29,7 @@ _MAX_EACH = 32  # elements of a thread; with more it runs out of registers
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A launch in a program: its lines, and what it is given."""
+    """A launch in a program: its lines and arguments."""
 
     node: ast.Expr
     kernel: str

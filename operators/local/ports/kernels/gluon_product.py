@@ -58,7 +58,7 @@ def read_block(
 
 @gluon.jit
 def write_parts(value, parts, PARTS: gl.constexpr):
-    """Each part is what the ones before it leave over."""
+    """Each part is the remainder of the ones before it."""
     for part in gl.static_range(PARTS):
         rounded = value.to(parts.dtype)
         parts.index(part).store(rounded)
