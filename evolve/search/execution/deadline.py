@@ -1,4 +1,4 @@
-"""A limit on wall time: what may still begin before it, and how late running work may end."""
+"""A limit on wall time: which work may begin before it, and how late running work may end."""
 
 import math
 import time
@@ -17,7 +17,7 @@ class Deadline:
 
     Args:
         search: whose programs are verified.
-        limits: what is kept back for a verification.
+        limits: the time kept back for a verification.
         reserve: how long one takes.
         late_s: how long after the limit running work may end.
 
