@@ -94,8 +94,8 @@ class Expected:
     def wide_budgets(self) -> list[OutputBudget | None]:
         """The error allowed in the end; worked out when it is first asked for.
 
-        How far outputs move when every floating operand, and each result of a running sum, moves by one
-        fp32 rounding: an honest kernel in another order of operations may be off by that much.
+        How far outputs move when every floating operand, and each result of a running sum, moves by
+        one fp32 rounding: an honest kernel in another order of operations may be off by that much.
         If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """
