@@ -2,7 +2,7 @@
 
 Invariants: a new task has room until it is measured; more processes and larger outputs take more;
 a block is as long as its intervals need, in memory that every process has. Three sides of 6 GiB
-each fit into a GPU of 80 GB, and so does what is expected of a candidate beside it.
+each fit into a GPU of 80 GB, and so does the expected outcome of a candidate beside it.
 """
 
 from typing import Any

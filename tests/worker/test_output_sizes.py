@@ -178,3 +178,10 @@ def test_a_task_is_measured_before_anything_is_computed():
     assert case.is_measured
     assert case.output_bytes == KB
     assert case.peak_bytes >= 256 * KB
+
+
+def test_where_memory_has_no_limit_a_call_tells_the_sizes():
+    task = Task(name="probe", source=task_source("(x[:, None] * x).amax(1)", ROW))
+    (case,) = PreparedTasks(CpuDevice()).get(task).cases
+    assert not case.is_measured
+    assert case.output_bytes == KB

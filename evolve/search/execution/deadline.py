@@ -1,4 +1,4 @@
-"""A limit on wall time: work that may still begin before it, and how late running work may end."""
+"""A limit on wall time: which work may begin before it, and how late running work may end."""
 
 import math
 import time

@@ -29,8 +29,8 @@ class Reserve:
 
     Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
     verification follows from the stages of evaluations: its pairs of processes from the usual pair,
-    its checks from the longest, when the task's inputs were made. What is done once, such as a
-    program's build, it finds done.
+    its checks from the longest, when the task's inputs were made. Work that is done
+    once, such as a program's build, it finds done.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ def evaluate_truth(model: nn.Module, inputs: list[Any], reference: list[Tensor])
 def as_truth(
     found: list[Tensor] | str, model: nn.Module, inputs: list[Any], reference: list[Tensor]
 ) -> Truth:
-    """The truth, from the findings of `run_in_fp64`.
+    """The truth, from the result of `run_in_fp64`.
 
     If an operation does not exist in fp64, the best that there is stands in (fp32 for a half
     precision reference, else the native outcome `reference`) and `note` says so.

@@ -94,8 +94,8 @@ class Expected:
     def wide_budgets(self) -> list[OutputBudget | None]:
         """The error allowed in the end; worked out when it is first asked for.
 
-        How far outputs move when every floating operand, and what running sums give, moves by one
-        fp32 rounding: an honest kernel in another order of operations may be off by that much.
+        How far outputs move when every floating operand, and each result of a running sum, moves by
+        one fp32 rounding: an honest kernel in another order of operations may be off by that much.
         If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """
@@ -120,7 +120,7 @@ def expect(
     `changed` names the tensors that it changes, which the model then gives beside its outputs.
 
     Keeps the model and the inputs, which must not change. A forward that changes its model does so
-    to a copy: of each run is expected what the model as it is would give.
+    to a copy: each run is expected to give the outcome of the model as it is.
     """
     exact = run_in_fp64(model, inputs)  # first: it needs the most memory, and all else less
     with ReductionTrace() as trace:

@@ -34,7 +34,7 @@ def copied(model: nn.Module) -> nn.Module:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a reference raises in a type it is not written for; Triton's errors are of its own."""
+    """Errors of a reference in a type that it is not written for; Triton has errors of its own."""
     own = getattr(sys.modules.get("triton.errors"), "TritonError", RuntimeError)
     return (*FAILURES_OF_A_FUNCTION, own)
 
@@ -107,7 +107,7 @@ def in_type(dtype: torch.dtype, tensor: Tensor) -> Tensor:
 
 def forward(model: nn.Module, inputs: list[Any], *modes: DispatchMode) -> list[Tensor]:
     """The outcome of a forward, each of whose operations goes through these, the last first."""
-    # The modes inside: outside they would see what a convolution is made by, and no convolution.
+    # The modes inside: outside they would see a convolution's parts, and no convolution.
     with shortage_told(), seeded(0), ByProducts(), ExitStack() as around:
         for mode in modes:
             around.enter_context(mode)
@@ -116,7 +116,7 @@ def forward(model: nn.Module, inputs: list[Any], *modes: DispatchMode) -> list[T
 
 @contextmanager
 def shortage_told() -> Iterator[None]:
-    """What libraries say in words of their own is told apart from an operation that is missing.
+    """Shortages that libraries report in other words are told apart from a missing operation.
 
     Or for want of memory truth would be of fp32, as coarse as convolutions in TF32, and who is more
     exact would be wrong.

@@ -65,7 +65,7 @@ def moved_blocks(
 
 
 def rounded(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
-    """When parameters, inputs and what running sums give move by one rounding each."""
+    """When parameters, inputs and results of running sums move by one rounding each."""
     with task_code(task, "Model.forward"):
         return where_room_is(partial(_nudged, draws), model, inputs, _Scans(draws))
 
@@ -89,10 +89,10 @@ def cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) 
 
 
 class _Scans(DispatchMode):
-    """In it, what running sums and products give is moved by a rounding.
+    """In it, results of running sums and products are moved by a rounding.
 
     Each is rounded where it stands. Of the difference of two, which a state space model takes the
-    exponential of, that may be far more than what moving the terms between them does.
+    exponential of, that may be far more than moving the terms between them does.
     """
 
     def __init__(self, draws: torch.Generator) -> None:
@@ -107,7 +107,7 @@ class _Scans(DispatchMode):
 
 
 class _Products(DispatchMode):
-    """In it, operands of products and convolutions are moved by what is cut off them."""
+    """In it, operands of products and convolutions are moved as far as cutting moves them."""
 
     def __init__(self, draws: torch.Generator) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
         tensor = components(tensor)[-1]
     if not tensor.numel() or not tensor.dim():
         parts: tuple[Tensor, ...] = (tensor,)
-    else:  # what this takes itself is to stay small beside a tensor of gigabytes
+    else:  # its own memory is to stay small beside a tensor of gigabytes
         rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
         parts = tensor.split(rows)
     for part in parts:

@@ -70,7 +70,7 @@ class Admission:
         """
         try:
             warm = self.warm(task, purpose)
-            if not warm.is_measured:
+            if self._device.room and not warm.is_measured:
                 with self._budget.taken(room_for(warm.cases, self._device, 0)):
                     self._measure(warm)
             amount = room(warm)
