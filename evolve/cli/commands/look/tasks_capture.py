@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
         print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
     if first := next((one.task for one in chosen if one.task), None):
-        print(f"\nSearch: evolve run task=./{first}" if not first.is_absolute() else f"\n{first}")
+        print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
 
 
