@@ -218,9 +218,12 @@ def test_a_module_runs_with_its_relative_imports(tmp_path, monkeypatch):
     (tmp_path / "package" / "train.py").write_text(
         "import sys, torch\nfrom .parts import Tanh\n"
         "assert sys.argv[1:] == ['-v'] and __name__ == '__main__'\nTanh()(torch.randn(999))\n"
+        "model = torch.nn.Sequential(*[torch.nn.Linear(9, 9) for _ in range(9)])\n"
+        "model(torch.randn(9)).sum().backward()\n"
     )
     monkeypatch.chdir(tmp_path)
-    captured(Path("tasks"), "-m", "package.train", "--", "-v")
+    text = captured(Path("tasks"), "--least", "0.001", "-m", "package.train", "--", "-v")
+    assert re.search(r"^Sequential\(Linear\(9, 9\), .*… \[gradients\] +1 ", text, re.MULTILINE)
     assert find_task("tasks/tanh.py").cases[0].name == "999"
 
 
