@@ -67,6 +67,7 @@ GROUPS = {
     "keep": {
         "apply": "put winners back into the script that their tasks are from, and time it",
         "best": "write a run's winner as a standalone file, a torch-op or a suite's answer",
+        "dispatch": "join the best programs of a run's workloads into one, and judge it",
         "db": "backup, prune, size, upgrade, dump, copy",
         "team": "quotas by user and project, and the audit log",
     },
@@ -79,6 +80,7 @@ LONG = {  # work independent of readers of its output; named in messages about a
     "resume": "the run went on",
     "compare": "the first run began",
     "bench": "the first run began",
+    "dispatch": "the set was judged",
     "eval": "there was a verdict",
     "export": "the export was complete; the same command goes on with it",
 }
