@@ -27,7 +27,7 @@ class TicketState(StrEnum):
 
 
 class Judge(NamedTuple):
-    """Under what a verdict is given: equal ones can be compared, and stand for each other."""
+    """The conditions of a verdict: equal ones can be compared, and stand for each other."""
 
     device_class: str
     evaluator_version: str
@@ -69,7 +69,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """One step of a run. `sequence` counts from 0 within the run and is what users see.
+    """One step of a run. `sequence` counts from 0 within the run and is shown to users.
 
     `tunings` of the run's tickets up to this one (itself included) are tunings, and `tuning` says
     whether it is one.
@@ -102,7 +102,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What `Store.prune` removed: evaluations that lost samples or feedback, and bytes of file."""
+    """Removed by `Store.prune`: evaluations that lost samples or feedback, and bytes of file."""
 
     evaluations: int
     bytes: int
@@ -149,9 +149,9 @@ class Credit:
 class Cost:
     """The cost of one operator of one run with one model (`""`: none).
 
-    `tokens` and `usd` are what was charged, calls under way at their reservation; `unpriced` calls
+    `tokens` and `usd` are the charges, calls under way at their reservation; `unpriced` calls
     have an unknown cost, which is not in `usd`. `unknown` calls have no outcome and are charged as
-    reserved. `prompt_tokens` and `completion_tokens` are what endpoints counted.
+    reserved. `prompt_tokens` and `completion_tokens` are as endpoints counted.
     """
 
     run: str

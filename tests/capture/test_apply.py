@@ -130,19 +130,19 @@ def applied(*words: str) -> tuple[int, dict]:
 
 
 @pytest.mark.quiet
-def test_the_gain_of_the_whole_script_has_an_interval(tasks):
-    winner = f"{tasks['transformer'] / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"
+def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
+    """The script spends most of its time on thirty times the same, which its winner does once."""
     script = str(SCRIPTS / "transformer.py")
-    words = ["--winner", winner, "--pairs", "6", script, "--", "--steps", "6", "--tokens", "64"]
-    status, found = applied(*words)
+    own = ["--", "--steps", "3", "--tokens", "64", "--gelus", "30"]
+    captured(tmp_path, "--select", "NewGELU", script, *own)
+    winner = f"{tmp_path / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"
+    status, found = applied("--winner", winner, "--pairs", "6", script, *own)
     (gelu,) = found["winners"]
-    assert status == 0
-    assert (gelu["made"], gelu["agreed"], gelu["fallbacks"]) == (6 * 4, 6 * 4, {})
+    assert (status, gelu["made"], gelu["agreed"], gelu["fallbacks"]) == (0, 12, 12, {})
     ratio, gain = found["gain"]["ratio"], found["gain"]
-    assert 1 < ratio["low"] <= ratio["value"] <= ratio["high"]
-    assert ratio["value"] == pytest.approx(
-        gain["original_ms"]["value"] / gain["patched_ms"]["value"], rel=0.5
-    )
+    assert 1.5 < ratio["low"] <= ratio["value"] <= ratio["high"]
+    medians = gain["original_ms"]["value"] / gain["patched_ms"]["value"]
+    assert ratio["value"] == pytest.approx(medians, rel=0.5)
 
 
 @pytest.mark.gpu

@@ -37,7 +37,7 @@ class Extent:
 
 
 def prepare() -> None:
-    """Import what `extent_of` needs: symbolic shapes, in one to five seconds."""
+    """Import the needs of `extent_of`: symbolic shapes, in one to five seconds."""
     for name in ("symbolic_shapes", "validator"):
         importlib.import_module(f"torch.fx.experimental.{name}")
 
@@ -45,7 +45,7 @@ def prepare() -> None:
 def extent_of(case: LoadedCase, inputs: Outline, effects: Effects) -> Extent | None:
     """The extent of a call of the reference, without making it; None if it cannot be told.
 
-    What kernels need for themselves, such as the workspace of a convolution, is not seen.
+    The needs of kernels themselves, such as the workspace of a convolution, are not seen.
 
     Args:
         case: Of a task that is loaded for this alone: what its module keeps has no values.
@@ -73,7 +73,7 @@ def extent_of(case: LoadedCase, inputs: Outline, effects: Effects) -> Extent | N
 class Alive(DispatchMode):
     """Adds up what operations make, as long as it is referenced. `most` is the most so far.
 
-    Not what is `given`, nor views of that.
+    Not those `given`, nor views of them.
     """
 
     def __init__(self, given: Iterable[Tensor]) -> None:

@@ -51,7 +51,7 @@ kernel = tvm_ffi.cpp.load_inline(
     "captured_new_gelu",
     cpp_sources=SOURCE,
     functions=["new_gelu"],
-    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp", "-fno-trapping-math"],
     extra_ldflags=["-fopenmp"],
 )
 

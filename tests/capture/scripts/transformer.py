@@ -26,11 +26,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--gelus", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = Transformer(Config()).to(options.device).eval()
+    model = Transformer(Config(gelus=options.gelus)).to(options.device).eval()
     with torch.no_grad():
         for _ in range(options.steps):
             model(torch.randint(0, 256, (8, options.tokens), device=options.device))

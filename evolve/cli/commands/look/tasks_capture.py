@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
         print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
     if first := next((one.task for one in chosen if one.task), None):
-        print(f"\nSearch: evolve run task=./{first}" if not first.is_absolute() else f"\n{first}")
+        print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
 
 
@@ -103,7 +103,7 @@ def _table(capture: Capture) -> str:
     header = ("PART", "CALLS", "SHARE", "CEILING", "SHAPES")
     rows = [
         (
-            one_line(_name(one), MAX_WIDTH),
+            _name(one),
             f"{one.calls:,}",
             f"{100 * one.share:.1f} %",
             f"{one.ceiling:.2f}",
@@ -121,8 +121,8 @@ def _table(capture: Capture) -> str:
 
 def _name(one: Share) -> str:
     notes = [*(["compiled"] * one.is_compiled), *(["gradients"] * one.has_gradients)]
-    name = one.part.constructor or one.part.title
-    return f"{name} [{', '.join(notes)}]" if notes else name
+    note = f" [{', '.join(notes)}]" if notes else ""
+    return one_line(one.part.constructor or one.part.title, MAX_WIDTH - len(note)) + note
 
 
 def _shapes(one: Share) -> str:
