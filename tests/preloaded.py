@@ -9,6 +9,7 @@ PACKAGES = "evolve.cli evolve.app evolve.search evolve.store evolve.report opera
 LEFT_OUT = (
     "evolve.report.export.",  # imports torch
     "operators.local.inductor.device_functions",  # imports triton, as the next do
+    "operators.local.ports.kernels.",
     "operators.local.templates.kernels.",
 )
 

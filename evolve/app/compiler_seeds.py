@@ -19,11 +19,13 @@ from evolve.evaluation import PooledEvaluator
 from evolve.report.text import count_text
 from operators.local.compiler_seed import CompilerSeed
 from operators.local.inductor import NotConvertible, convert
+from operators.local.ported_seed import PortedSeed
 from operators.local.seed import Seed
 from operators.local.template_seed import TemplateSeed
 from operators.local.templates import has_products
 
-_KINDS = (CompilerSeed, TemplateSeed)
+_KINDS = (CompilerSeed, TemplateSeed, PortedSeed)
+_REPLACING = {TemplateSeed, PortedSeed}  # of whose programs calls of libraries become kernels
 _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
@@ -131,9 +133,9 @@ def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tupl
         identity, reason = normalised_digest(convert(task.source, task.name, compiled)), ""
     except NotConvertible as error:
         identity, reason = canonical_json([case.code for case in compiled.cases]), str(error)
-    if TemplateSeed in users and has_products(compiled):
+    if _REPLACING & {*users} and has_products(compiled):
         return identity, ""
-    if not reason and CompilerSeed not in users:
+    if not reason and {*users} <= {TemplateSeed}:
         reason = "it calls no library, so there is nothing to replace"
     return identity, reason
 

@@ -62,15 +62,19 @@ def _beyond_interpreter(said: str, source: str) -> str:
 
 
 def _caches(folder: Path | None, may_build: bool) -> Mapping[str, str]:
-    """Triton's own cache: written in the building process, a private copy in all others."""
-    place = Path(folder or "/nonexistent") / "triton"
+    return {"TRITON_CACHE_DIR": kept_folder("triton", folder, may_build)}
+
+
+def kept_folder(name: str, folder: Path | None, may_build: bool) -> str:
+    """A cache of a build: written in the building process, a private copy in all others."""
+    place = Path(folder or "/nonexistent") / name
     if may_build:
         place.mkdir(parents=True, exist_ok=True)
     elif place.is_dir():
         place = private_copy(place)
     else:
         place = Path.cwd()
-    return {"TRITON_CACHE_DIR": str(place)}
+    return str(place)
 
 
 def private_copy(place: Path) -> Path:

@@ -41,8 +41,9 @@ class RewriteFull(Answering):
 class Translate(Answering):
     """Asks for the parent in another language, so that one archive has parents in both.
 
-    `language` is the one to translate into; `auto` draws one that the device runs. A parent is
-    translated into each once. An answer in another language than that is taken as it is.
+    `language` is the one to translate into; `auto` draws one that the device runs and whose
+    packages are installed. A parent is translated into each once. An answer in another language
+    than that is taken as it is.
     """
 
     def propose(self, context: Context) -> ModelRequest | Declined:
@@ -71,7 +72,7 @@ class Translate(Answering):
             return (find_language(self.language),)
         device_class = context.device.get("device_class", "")
         known = timed_on(device_kind_of(device_class)) if device_class else languages().values()
-        return tuple(known)
+        return tuple(one for one in known if not one.missing_package())
 
 
 def _note(language: str) -> str:

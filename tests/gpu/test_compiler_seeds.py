@@ -21,7 +21,7 @@ from evolve.worker.build.inductor import compile_model, settings
 for name in ("yaml", "jinja2"):
     pytest.importorskip(name, reason="the package of operators needs it")
 
-from operators.local.inductor import convert  # noqa: E402
+from operators.local.inductor import PRECISIONS, convert  # noqa: E402
 from operators.local.structure import REWRITES, NotApplicable, TritonProgram  # noqa: E402
 from operators.local.templates import Products  # noqa: E402
 
@@ -121,7 +121,8 @@ class Written:
             torch.testing.assert_close(got, right, rtol=2e-3, atol=2e-4)
 
 
-def written(name, variant):
+def written(name, variant, port=None):
+    """With a port, in its language."""
     reference = REFERENCES[name]
     namespace = {}
     exec(reference.task, namespace)
@@ -132,7 +133,11 @@ def written(name, variant):
     case = compile_model(model, inputs, settings(variant))
     compiled = Compiled(variant, torch.__version__, (replace(case, name="main"),))
     substitute = Products(fused=True) if variant == WHOLE else None
-    return Written(model, inputs, convert(reference.task, name, compiled, substitute))
+    rewrite = None
+    if port:
+        substitute, rewrite = port.products(PRECISIONS), port.rewrite
+    source = convert(reference.task, name, compiled, substitute, rewrite=rewrite)
+    return Written(model, inputs, source)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

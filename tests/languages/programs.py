@@ -3,6 +3,7 @@
 from pathlib import Path
 
 HONEST = Path(__file__).parents[1] / "redteam" / "honest"
+CHEATS = HONEST.with_name("cheats")
 
 
 def honest(name: str) -> str:

@@ -15,6 +15,7 @@ from evolve.languages.cpp import CPP as CPP_LANGUAGE
 from evolve.languages.cuda import CUDA as CUDA_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
+from evolve.languages.helion import HELION as HELION_LANGUAGE
 from evolve.languages.nvrtc import NVRTC as NVRTC_LANGUAGE
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from evolve.languages.syntax import calls
@@ -31,6 +32,11 @@ class TestTriton(LanguageConformance):
 class TestGluon(LanguageConformance):
     language = GLUON_LANGUAGE
     kernel = honest("gpu_gluon_tensor_cores")
+
+
+class TestHelion(LanguageConformance):
+    language = HELION_LANGUAGE
+    kernel = honest("gpu_helion_matmul")
 
 
 class TestNvrtc(LanguageConformance):

@@ -6,6 +6,7 @@ reference. The argument is the device.
 """
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tests.operators import interpreter
+from tests.operators import cuda_emulation, interpreter
 from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED, apart, flat, imported
 from tests.operators.output_code import instance
@@ -76,7 +77,9 @@ def beside_task(case: Mapping[str, Any]) -> float:
 
 def main(device: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
-    if device == "cpu":
+    if os.environ.get("EMULATES_CUDA"):
+        torch.cuda._compile_kernel = cuda_emulation.Kernel
+    elif device == "cpu":
         interpreter.prepare()
     for case in json.load(sys.stdin):
         torch.manual_seed(0)

@@ -4,6 +4,8 @@
 2. A diagnosis finds the document about it first, and every error and bottleneck has one.
 3. What they say of the judge and of Triton's messages is what the code of both says.
 4. They are inside the wheel.
+
+What runs on a GPU only is compiled here.
 """
 
 import importlib.util
@@ -15,10 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from triton.compiler import compile as triton_compile
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
 from evolve.core.evaluation import Status
 from operators.knowledge import Bottleneck, Diagnosis, Evidence, load, rank
 from operators.knowledge.library import SHIPPED
+from tests.operators import nvrtc_library
+from tests.operators.compiling import HOPPER
+from tests.operators.inductor_running import imported
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = load()
@@ -135,6 +143,31 @@ def test_cpp_code_in_the_documents_compiles_and_runs(tmp_path: Path):
         assert not [error for error in pool.map(build_and_run, texts.items()) if error]
 
 
+def descriptor(block: list[int]) -> str:
+    """Of a tensor in bfloat16, as Triton's compiler calls its type."""
+    layout = gl.NVMMASharedLayout.get_default_for(block, gl.bfloat16)
+    return f"tensordesc<bf16{block},{layout!r}>"
+
+
+def test_code_in_gluon_compiles_for_a_gpu_that_is_not_here():
+    module = imported(snippets("python", "gpu")["gluon-kernels-0"])
+    blocks = {"a_desc": [128, 64], "b_desc": [64, 128], "c_desc": [128, 128]}
+    signature = {name: descriptor(block) for name, block in blocks.items()}
+    signature |= {"steps": "i32", "STAGES": "constexpr"}
+    source = GluonASTSource(module.product_kernel, signature, {(4,): 3})
+    ptx = triton_compile(source, target=HOPPER, options={"num_warps": 8}).asm["ptx"]
+    loop = ptx[ptx.index("wgmma.mma_async") :]
+    assert loop.index("wgmma.wait_group") < loop.index("cp.async.bulk.tensor.2d.shared::cta")
+
+
+@pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
+def test_code_for_nvrtc_compiles_for_a_gpu_that_is_not_here(monkeypatch):
+    made = nvrtc_library.use(monkeypatch)
+    compilation, _, _ = snippets("python", "gpu")["nvrtc-kernels-0"].partition("x = torch.randn(")
+    exec(compilation, {})
+    assert [mangled for mangled, _ in made] == ["_Z7softmaxILi256ELi4EEvPKfPfi"]
+
+
 @pytest.mark.slow
 def test_code_that_builds_an_extension_runs(tmp_path: Path):
     texts = snippets("python", "slow")
@@ -220,6 +253,8 @@ def test_every_error_and_every_bottleneck_has_a_document():
         (Diagnosis(category="convolution", device="amd/cdna3"), "convolution-implicit-gemm"),
         (Diagnosis(category="matmul", device="cpu", language="cpp"), "cpu-gemm"),
         (Diagnosis(bottleneck="launch"), "launch-bound"),
+        (Diagnosis(bottleneck="compute", language="gluon"), "gluon-kernels"),
+        (Diagnosis(bottleneck="memory", language="nvrtc"), "nvrtc-kernels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

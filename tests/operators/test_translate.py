@@ -1,9 +1,12 @@
 """Programs in another language: which one is asked for, how often, and what becomes of the answer.
 
-Invariants: a language that the device runs and that the parent is not in, each once for a parent;
+Invariants: a language that the device runs, whose package is installed and that the parent is not
+in, each once for a parent;
 the contract of the prompt is that language's; the archive keeps programs in both where language is
 an axis.
 """
+
+from dataclasses import replace
 
 import pytest
 
@@ -12,19 +15,22 @@ from evolve.core.devices import CUDA
 from evolve.core.model import CallStatus, Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
 from evolve.core.protocols import Declined, Proposal
+from evolve.languages.base import Package
 from evolve.languages.gluon import GLUON
+from evolve.languages.nvrtc import NVRTC
 from evolve.languages.registry import describe, timed_on
 from evolve.languages.triton import TRITON
 from evolve.testing.facts import MemoryFacts
 from evolve.testing.parts import make_context, make_elite
 from operators import Translate
+from operators.llm import rewrite
 from tests.languages.programs import honest
 
 GPU = {"device_class": "cuda: NVIDIA H100"}
 CPU = {"device_class": "cpu: test, 2 cores"}
 PARENT = Program(honest("gpu_triton_split_k"))
 CHILD = Program(honest("gpu_gluon_tensor_cores"))
-OTHERS = {one for one in timed_on(CUDA) if one is not TRITON}
+OTHERS = {one for one in timed_on(CUDA) if one is not TRITON and not one.missing_package()}
 
 
 def context(device: dict[str, str] = GPU, done: tuple[str, ...] = (), ticket: int = 0):
@@ -68,6 +74,13 @@ def test_a_parent_is_translated_into_each_language_once():
 )
 def test_a_language_that_is_named_is_the_only_one(operator):
     assert isinstance(operator.propose(context(done=("gluon",))), Declined)
+
+
+def test_a_language_whose_package_is_missing_is_not_drawn(monkeypatch):
+    package = Package(module="nowhere_to_be_found", distribution="nowhere")
+    lacking = replace(NVRTC, packages=(package,))
+    monkeypatch.setattr(rewrite, "timed_on", lambda kind: [TRITON, GLUON, lacking])
+    assert {asked(Translate(), ticket=ticket).memo["into"] for ticket in range(9)} == {"gluon"}
 
 
 def test_a_device_with_one_language_has_nothing_to_translate_into():

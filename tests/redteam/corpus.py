@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from evolve.core.evaluation import Status
+from evolve.languages.registry import detect_language
 
 HERE = Path(__file__).parent
 HONEST_SCORE = "honest"  # correct, and no faster than an honest kernel
@@ -25,7 +26,7 @@ NOT_CUSTOM = "not_custom"  # correct, but a class of its own that never wins
 ACCEPTED = (*(status.value for status in Status if status is not Status.INFRA),
             HONEST_SCORE, NOT_CUSTOM)  # fmt: skip
 _FIELD = re.compile(r"^(task|fidelity|verdict|device|hole): (.+(?:\n    .+)*)", re.M)
-_TIMED = 5  # entries of a test that `make test` times; `make test-all` times all
+_TIMED = 3  # entries of a test that `make test` times; `make test-all` times all
 _ROWS = re.compile(r"^Rows? ([\d, ]+):")
 
 
@@ -81,6 +82,8 @@ def marked(entries: Iterable[Entry], checked: int | None = None) -> list[Any]:
 
 def _marks(entry: Entry, checked: int | None) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
+    if missing := detect_language(entry.source).missing_package(entry.source):
+        marks.append(pytest.mark.skip(reason=missing))
     if entry.alone or entry.fidelity != "check":
         marks.append(pytest.mark.quiet)
         if entry.device == "cpu":

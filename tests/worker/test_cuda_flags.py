@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.errors import UsageError
+from evolve.worker.base.interpreter import environment
 from evolve.worker.base.nvcc_flags import VARIABLE, add_flags, current
 from tests.worker.serving import ROOT, Worker
 
@@ -32,6 +33,17 @@ def no_flags(monkeypatch):
 def test_headers_and_allowed_flags_are_in_force(tmp_path):
     add_flags([str(tmp_path)], FINE)
     assert current() == " ".join([f"-I{tmp_path}", *FINE])
+
+
+@pytest.mark.parametrize(
+    ("flag", "architecture"), [("-arch=sm_90a", "9.0a"), ("-arch=sm_120f", "12.0f"), ("-O3", "")]
+)
+def test_a_flag_that_names_a_gpu_has_programs_built_for_it_alone(flag, architecture, monkeypatch):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.0 9.0+PTX")  # a container's
+    add_flags([], ["-std=c++20", flag])
+    found = environment({})
+    names = ("TVM_FFI_CUDA_ARCH_LIST", "TORCH_CUDA_ARCH_LIST")
+    assert {found.get(name, "") for name in names} == {architecture}
 
 
 @pytest.mark.parametrize("flag", BAD)

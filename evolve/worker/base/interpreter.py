@@ -87,5 +87,6 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
         # versions of torch have its additions to old ones.
         "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
         **kept,
+        **nvcc_flags.variables(),
         **variables,
     }

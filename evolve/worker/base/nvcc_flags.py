@@ -12,12 +12,14 @@ from pathlib import Path
 from evolve.core.errors import UsageError
 
 VARIABLE = "NVCC_APPEND_FLAGS"
+_ARCHITECTURES = ("TVM_FFI_CUDA_ARCH_LIST", "TORCH_CUDA_ARCH_LIST")  # before the driver is asked
 _ALLOWED = re.compile(
     r"-O[0-3]|--use_fast_math|-use_fast_math|--?lineinfo|-std=c\+\+(?:17|20)"
     r"|--?expt-(?:relaxed-constexpr|extended-lambda)|--?extended-lambda"
     r"|-D\w+(?:=[\w.]+)?|--?maxrregcount=\d+|--?(?:ftz|fmad|prec-div|prec-sqrt)=(?:true|false)"
     r"|--?diag-suppress=[\d,]+|-arch=sm_\d+[af]?|-gencode=arch=compute_\d+[af]?,code=sm_\d+[af]?"
 )
+_ARCH = re.compile(r"(?<!\S)-arch=sm_(\d+)(\d)([af]?)(?!\S)")
 
 
 def add_flags(include: Sequence[str], flags: Sequence[str]) -> None:
@@ -43,3 +45,14 @@ def add_flags(include: Sequence[str], flags: Sequence[str]) -> None:
 def current() -> str:
     """The further options in force."""
     return os.environ.get(VARIABLE, "")
+
+
+def variables() -> dict[str, str]:
+    """Of the processes that build: the GPU that a flag names, for `load_inline` of each package.
+
+    They would have nvcc build for what the driver says too, which is 9.0 for 9.0a, without wgmma.
+    """
+    found = _ARCH.findall(current())
+    return {
+        name: f"{major}.{minor}{kind}" for major, minor, kind in found for name in _ARCHITECTURES
+    }

@@ -6,7 +6,7 @@ text in, text out: whoever has the device compiles (`evolve.core.compiled`).
 """
 
 from operators.local.inductor.products import PRECISIONS, precisions
-from operators.local.inductor.program import Substitute, convert
+from operators.local.inductor.program import Rewrite, Substitute, convert
 from operators.local.inductor.reading import NotConvertible
 
-__all__ = ["PRECISIONS", "NotConvertible", "Substitute", "convert", "precisions"]
+__all__ = ["PRECISIONS", "NotConvertible", "Rewrite", "Substitute", "convert", "precisions"]

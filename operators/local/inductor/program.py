@@ -46,6 +46,9 @@ It is given a case, its code and the names that are taken, to which it adds; the
 answers, by names of their own, have no `launch`: the statements say all.
 """
 
+Rewrite = Callable[[str, Compiled], str]
+"""A program in Triton, and what it was made of, as a program in another language."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -77,6 +80,7 @@ def convert(
     compiled: Compiled,
     substitute: Substitute | None = None,
     precisions: Sequence[str] = PRECISIONS,
+    rewrite: Rewrite | None = None,
 ) -> str:
     """The source of a program.
 
@@ -86,6 +90,7 @@ def convert(
         compiled: its reference as compiled.
         substitute: for calls of vendors' libraries; None leaves them.
         precisions: of `tl.dot` for float32, the default first.
+        rewrite: puts the finished program into another language; None leaves it.
 
     Raises:
         NotConvertible: the program would need Inductor's run time.
@@ -118,6 +123,7 @@ def convert(
     source = "\n\n\n".join(piece for piece in pieces if piece) + "\n"
     if _ONLY_TEMPLATES in source:
         raise NotConvertible("it has operations that only templates stand for")
+    source = rewrite(source, compiled) if rewrite else source
     require_good_names(source, reference, task)
     return source
 
@@ -416,11 +422,11 @@ def _is_constant(argument: Argument) -> bool:
 def _source(argument: Argument) -> str:
     if _is_constant(argument):
         return f"self._{argument.name}"
-    return argument.source if argument.kind is ArgumentKind.INPUT else _attribute(argument.source)
+    return argument.source if argument.kind is ArgumentKind.INPUT else attribute(argument.source)
 
 
-def _attribute(path: str) -> str:
-    """`self.layers[0].weight` of `layers.0.weight`."""
+def attribute(path: str) -> str:
+    """The expression of a parameter by its path: `self.layers[0].weight` of `layers.0.weight`."""
     text = "self"
     for part in path.split("."):
         if part.isdigit():

@@ -3,6 +3,6 @@
 `Products` puts them into a compiled program, in the place of the calls of those libraries.
 """
 
-from operators.local.templates.products import Products, has_products
+from operators.local.templates.products import Products, has_products, is_for_gpu
 
-__all__ = ["Products", "has_products"]
+__all__ = ["Products", "has_products", "is_for_gpu"]

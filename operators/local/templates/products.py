@@ -22,10 +22,15 @@ _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
 _OWN_TUNABLES = 8  # launches that differ; where there are more, all of a family share them
 
 
+def is_for_gpu(compiled: Compiled) -> bool:
+    """Whether the code was written for one."""
+    return any(_GPU in case.code for case in compiled.cases)
+
+
 def has_products(compiled: Compiled) -> bool:
     """Whether the code, written for a GPU, has a call that a template may do."""
     code = "".join(case.code for case in compiled.cases)
-    return _GPU in code and any(call in code for call in CALLS)
+    return is_for_gpu(compiled) and any(call in code for call in CALLS)
 
 
 class Products:
@@ -37,7 +42,8 @@ class Products:
         exact: keys of convolutions for which it is not (`convolution_key`).
         fused: whether pointwise kernels go into the tails of our kernels if possible.
         how: products are computed, if they are large enough: `even`, work cut evenly among programs
-            (stream-K), or `packed`, operands cut into narrower parts beforehand.
+            (stream-K), or `packed`, operands cut into narrower parts beforehand; or a function that
+            makes their launches.
         multiprocessors: of the device.
     """
 

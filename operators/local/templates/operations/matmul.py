@@ -1,7 +1,7 @@
 """Launches for matrix products."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from operators.local.inductor.blocks import Blocks
@@ -16,8 +16,8 @@ _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-How = Literal["", "even", "packed"]
-"""How a product is computed, if it is large enough for that."""
+How = Literal["", "even", "packed"] | Callable[[Matrices], tuple[Launch, ...]]
+"""How a product is computed, if it is large enough for that; or what computes each, of any size."""
 
 
 def launches(
@@ -58,6 +58,8 @@ def launches(
         precisions=precisions,
         multiprocessors=multiprocessors,
     )
+    if callable(how):
+        return how(product)
     if columns == 1:
         return (_vector(product),)
     if rows == 1:

@@ -1,0 +1,80 @@
+"""Compiled references in another language than Triton, as initial programs of a search."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from evolve.core.compiled import VARIANTS, WHOLE, Compiled
+from evolve.core.errors import UsageError
+from evolve.core.program import Program
+from evolve.core.protocols import Context, Declined, Failed, Proposal
+from evolve.core.source.normalise import normalised_digest
+from evolve.core.task import Task
+from operators.local.inductor import NotConvertible, convert, precisions
+from operators.local.ports import PORTS
+from operators.local.templates import has_products, is_for_gpu
+
+
+class PortedSeed:
+    """Proposes each of the run's compiled references, rewritten in a language, once.
+
+    Reductions and pointwise kernels are the compiler's; products of matrices, which it leaves to
+    libraries, are kernels of this project. On a GPU only.
+
+    Args:
+        language: of `PORTS`.
+        variants: settings of the compiler whose code to take, of `VARIANTS`.
+
+    Raises:
+        UsageError: there is no such language or variant.
+    """
+
+    parents = 0
+    is_seed = True
+
+    def __init__(
+        self, language: str = "gluon", variants: Sequence[str] = ("default", "looped", "unsplit")
+    ) -> None:
+        if language not in PORTS:
+            raise UsageError(
+                f"operators.*.language: {language!r} has no seeds; choose of {', '.join(PORTS)}"
+            )
+        unknown = [name for name in variants if name not in VARIANTS or name == WHOLE]
+        if unknown:
+            raise UsageError(
+                f"operators.*.variants: {unknown[0]!r} is none for it; choose of "
+                f"{', '.join(name for name in VARIANTS if name != WHOLE)}"
+            )
+        self.language = language
+        self.variants = tuple(variants)
+
+    def propose(self, context: Context) -> Proposal | Declined | Failed:
+        """The next one; a failure if a kernel cannot be rewritten."""
+        number = context.facts.proposals(context.operator)
+        found = next(islice(self._programs(context.task, context.device), number, None), None)
+        return found or Declined("every compiled reference has been proposed")
+
+    def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
+        """Equal ones once."""
+        seen: set[str] = set()
+        for compiled in task.compiled:
+            if compiled.variant not in self.variants or not is_for_gpu(compiled):
+                continue
+            about = f"variant {compiled.variant}"
+            try:
+                source = self._ported(task, compiled, device)
+            except NotConvertible as error:
+                yield Failed(f"{about} in {self.language}: {error}")
+                continue
+            if (digest := normalised_digest(source)) not in seen:
+                seen.add(digest)
+                yield Proposal(program=Program(source), note=f"{about}, in {self.language}")
+
+    def _ported(self, task: Task, compiled: Compiled, device: Mapping[str, str]) -> str:
+        port, capability = PORTS[self.language], device.get("capability", "")
+        if has_products(compiled) and capability not in ("", port.products_on or capability):
+            raise NotConvertible(
+                f"its products are for GPUs of capability {port.products_on}, and this one has "
+                f"{capability}"
+            )
+        known = precisions(task.accumulation, device.get("arch", ""))
+        return convert(task.source, task.name, compiled, port.products(known), known, port.rewrite)

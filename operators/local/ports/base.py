@@ -1,0 +1,25 @@
+"""A language that Triton programs of the compiler can be rewritten in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from operators.local.inductor import Rewrite, Substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A language, and how its programs are made.
+
+    Attributes:
+        language: its name.
+        products: puts its kernels in the place of calls of vendors' libraries, for these
+            precisions of float32 (the first to begin with).
+        rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
+            be rewritten.
+        products_on: the capability of the GPUs that those run on, as in `9.0`; empty for all.
+    """
+
+    language: str
+    products: Callable[[tuple[str, ...]], Substitute]
+    rewrite: Rewrite
+    products_on: str = ""

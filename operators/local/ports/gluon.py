@@ -1,0 +1,279 @@
+"""Kernels of the compiler, which are Triton, in Gluon.
+
+Both have the same operations on blocks. Gluon has to be told which thread has which elements of a
+block: a kernel gets one layout, and all others follow from it.
+"""
+
+import ast
+import importlib.resources
+import re
+import textwrap
+from functools import cache
+
+from evolve.core.compiled import Compiled
+from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor.addresses import OF_REDUCTION
+from operators.local.inductor.layout import body_text
+from operators.local.ports.base import Port
+from operators.local.ports.blocks import (
+    axis_of,
+    is_column,
+    is_whole_block,
+    lie_in_rows,
+    names_in,
+    sizes_of,
+)
+from operators.local.templates import Products
+from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
+
+_STEP = " " * 4
+_LAYOUT = "layout"
+_SAME = frozenset(  # in both, with the same arguments
+    (
+        *("abs", "associative_scan", "assume", "atomic_add", "cast", "cdiv", "ceil", "constexpr"),
+        *("cos", "device_assert", "erf", "exp", "exp2", "expand_dims", "fdiv", "floor", "fma"),
+        *("load", "log", "log2", "max", "max_constancy", "max_contiguous", "maximum", "min"),
+        *("minimum", "multiple_of", "num_programs", "program_id", "reduce", "rsqrt", "sin"),
+        *("sqrt", "sqrt_rn", "static_assert", "static_range", "store", "sum", "where"),
+        *("zeros_like", "int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
+        *("uint64", "float16", "bfloat16", "float32", "float64", "div_rn"),
+    )
+)
+_IMPORTS = {
+    "import triton.language as tl": "from triton.experimental import gluon\n"
+    "from triton.experimental.gluon import language as gl",
+    "from triton.language.extra import libdevice": "from triton.experimental.gluon.language.extra "
+    "import libdevice",
+}
+_HOPPER = """from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)"""
+_TRITON = re.compile(r"^@triton\.jit\n((?:.*\n)+?)(?=\n\n|\Z)", re.M)
+
+
+def rewritten(source: str, _: Compiled) -> str:
+    """The program in Gluon; its kernels in Gluon stay as they are.
+
+    Raises:
+        NotConvertible: a kernel has an operation or a shape that is not known here.
+    """
+    layouts: set[str] = set()
+
+    def function(found: re.Match[str]) -> str:
+        node = ast.parse(found[1]).body[0]
+        assert isinstance(node, ast.FunctionDef)
+        text, used = _function(node)
+        layouts.update(used)
+        return text
+
+    text = _TRITON.sub(function, source)
+    for old, new in _IMPORTS.items():
+        text = text.replace(old, new)
+    if "warpgroup_mma(" in text:
+        text = text.replace("import language as gl", f"import language as gl\n{_HOPPER}", 1)
+    makers = [text for name, text in functions("gluon_layouts").items() if name in layouts]
+    return _with_makers(text, makers)
+
+
+def _with_makers(source: str, makers: list[str]) -> str:
+    """The program with further functions before its first one of Gluon."""
+    paragraphs = source.split("\n\n\n")
+    first = next(at for at, text in enumerate(paragraphs) if "@gluon." in text)
+    return "\n\n\n".join([*paragraphs[:first], *makers, *paragraphs[first:]])
+
+
+@cache
+def functions(module: str) -> dict[str, str]:
+    """Text of a module's functions of Gluon, by name, in order."""
+    file = importlib.resources.files("operators.local.ports.kernels") / f"{module}.py"
+    text = file.read_text(encoding="utf-8")
+    return {
+        node.name: f"@{ast.unparse(node.decorator_list[0])}\n{ast.get_source_segment(text, node)}"
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
+    """Text of a function, and names of the layouts that it asks for."""
+    blocks = sizes_of(node)
+    writer = _Writer(len(blocks))
+    body = [writer.visit(statement) for statement in node.body]
+    used: set[str] = set()
+    if blocks:
+        maker = "flat_layout"
+        if len(blocks) > 1:
+            maker = "rows_layout" if lie_in_rows(node) else "columns_layout"
+        used.add(maker)
+        text = f"{_LAYOUT}: gl.constexpr = {maker}({', '.join(blocks)}, gl.num_warps())"
+        body.insert(_after_constants(body), ast.parse(text).body[0])
+    elif writer.needs_layout:
+        raise NotConvertible(f"{node.name} makes blocks of its own")
+    arguments = ", ".join(map(ast.unparse, map(writer.visit, node.args.args)))
+    head = f"@gluon.jit\ndef {node.name}({_defaults(node, arguments)}):\n"
+    return f"{head}{_docstring(body)}{body_text(body, _STEP)}\n", used
+
+
+def _defaults(node: ast.FunctionDef, arguments: str) -> str:
+    """The signature; of the compiler's functions only the last parameter has a default."""
+    return f"{arguments}={ast.unparse(node.args.defaults[0])}" if node.args.defaults else arguments
+
+
+def _docstring(body: list[ast.stmt]) -> str:
+    """It is taken out of the body."""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str(text))), *_]:
+            del body[0]
+            return textwrap.indent(f'"""{text}"""\n', _STEP)
+    return ""
+
+
+def _after_constants(body: list[ast.stmt]) -> int:
+    """After statements that give a constant a name, and the docstring."""
+    for at, statement in enumerate(body):
+        match statement:
+            case ast.Assign(value=ast.Constant()) | ast.Expr(value=ast.Constant()):
+                continue
+            case ast.AnnAssign():
+                continue
+        return at
+    return len(body)
+
+
+class _Writer(ast.NodeTransformer):
+    """Operations of Triton's as those of Gluon.
+
+    Args:
+        axes: of the kernel's block; 0 in a function that gets its blocks.
+    """
+
+    def __init__(self, axes: int) -> None:
+        self._axes = axes
+        self._whole: set[str] = set()  # names of what has both axes
+        self.needs_layout = False
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        names = set().union(*map(names_in, node.targets))
+        is_whole = self._is_whole(node.value)
+        self.generic_visit(node)
+        self._whole = self._whole | names if is_whole else self._whole - names
+        return node
+
+    def _is_whole(self, node: ast.expr) -> bool:
+        """Whether a value has an element for each of its block, and was not reduced just now."""
+        if any(is_column(each) for each in ast.walk(node)):
+            return False
+        made = any(is_whole_block(each) for each in ast.walk(node))
+        return made or any(
+            name in self._whole or OF_REDUCTION.search(name) or name == "r0_base"
+            for name in names_in(node)
+        )
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == "tl":
+            if node.attr not in _SAME:
+                raise NotConvertible(f"Gluon has no tl.{node.attr}")
+            return ast.Attribute(ast.Name("gl", ast.Load()), node.attr, node.ctx)
+        self.generic_visit(node)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        axis = axis_of(node)
+        if axis is None:
+            self.generic_visit(node)
+            return node
+        assert isinstance(node.value, ast.Call)
+        first, last = map(ast.unparse, node.value.args)
+        if self._axes == 1:
+            return _expression(f"gl.arange({first}, {last}, layout={_LAYOUT})")
+        of, place = f"gl.SliceLayout({1 - axis}, {_LAYOUT})", (":, None", "None, :")[axis]
+        return _expression(f"gl.arange({first}, {last}, layout={of})[{place}]")
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="tl"), attr=name)):
+                found = self._of_language(name, node)
+                if found is not None:
+                    return found
+            case ast.Call(func=ast.Attribute(value=ast.Call() as made, attr="broadcast_to")):
+                return self._full(made, [ast.unparse(size) for size in node.args])
+        self.generic_visit(node)
+        return node
+
+    def _of_language(self, name: str, node: ast.Call) -> ast.expr | None:
+        """None if it is the same in both."""
+        match name, node.args:
+            case "range", arguments:
+                return _expression(f"range({', '.join(map(self._text, arguments))})")
+            case "sigmoid", [value]:
+                return _expression(f"1.0 / (1.0 + gl.exp(-({self._text(value)})))")
+            case "broadcast_to", [value, ast.List(elts=sizes)]:
+                written = self._text(value)
+                if len(sizes) < 2 or self._is_whole(value):
+                    return _expression(written)
+                shape = ", ".join(map(ast.unparse, sizes))
+                all_of_it = f"gl.full([{shape}], True, gl.int1, layout={_LAYOUT})"
+                return _expression(f"gl.where({all_of_it}, {written}, {written})")
+            case (("full" | "zeros"), [ast.List(elts=sizes), *_]):
+                return self._full(node, [ast.unparse(size) for size in sizes])
+            case (("arange" | "dot" | "reshape" | "cumsum" | "sort"), _):
+                raise NotConvertible(f"tl.{name} in {ast.unparse(node)[:60]}")
+        return None
+
+    def _full(self, node: ast.Call, sizes: list[str]) -> ast.expr:
+        """A block of one value; a number if every block may be made of it."""
+        name = ast.unparse(node.func)
+        value, dtype = ("0", node.args[1]) if name == "tl.zeros" else self._value(node)
+        if set(sizes) == {"1"}:
+            return _expression(f"gl.to_tensor({value}).to({self._text(dtype)})")
+        if len(sizes) != self._axes:
+            self.needs_layout = True
+        shape = f"[{', '.join(sizes)}]"
+        return _expression(f"gl.full({shape}, {value}, {self._text(dtype)}, layout={_LAYOUT})")
+
+    def _value(self, node: ast.Call) -> tuple[str, ast.expr]:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="full"), args=[_, value, dtype]):
+                return self._text(value), dtype
+        raise NotConvertible(f"a block of the values {ast.unparse(node)[:60]}")
+
+    def _text(self, node: ast.expr) -> str:
+        return ast.unparse(self.visit(node))
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _products(precisions: tuple[str, ...]) -> Substitute:
+    def launches(product: Matrices) -> tuple[Launch, ...]:
+        rows, columns, depth = product.shape
+        parts = (2, 3) if "tf32" in product.precisions else (3, 2)
+        return (
+            Launch(
+                kernel="product_kernel",
+                grid=f"({product.grid},)",
+                pointers=product.pointers,
+                constants=dict(product.constants),
+                tunables={
+                    "BLOCK_M": powers(64, 128, rows, 128),
+                    "BLOCK_N": powers(32, 256, columns, 128),
+                    "BLOCK_K": powers(32, 64, depth, 32),
+                    "GROUP_M": one_of(1, 8, first=8),
+                    "PARTS": one_of(1, first=1)
+                    if tuple(product.precisions) == HALF
+                    else one_of(*parts, first=parts[0]),
+                    "num_warps": one_of(4, 8, first=8),
+                },
+                definitions=functions("gluon_product"),
+            ),
+        )
+
+    return Products(precisions, how=launches)
+
+
+GLUON = Port("gluon", _products, rewritten, products_on="9.0")

@@ -1,0 +1,1 @@
+"""Text of kernels and functions that programs get copies of."""

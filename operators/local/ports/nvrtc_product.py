@@ -1,0 +1,87 @@
+"""Launches of the product of matrices in CUDA C++, as programs in Triton write them at first."""
+
+import ast
+import importlib.resources
+from collections.abc import Mapping, Sequence
+
+from operators.local.inductor import NotConvertible, Substitute
+from operators.local.templates import Products
+from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
+
+NAME = "product_kernel"
+_STAND_IN = f'''@triton.jit
+def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
+    """SHAPE is (rows, columns, depth)."""'''
+_PARAMETERS = (
+    *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
+    *("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS", "num_warps"),
+)
+_NONE = "None"
+
+
+def products(precisions: tuple[str, ...]) -> Substitute:
+    """Replaces calls of libraries for products of matrices; as `Port.products`."""
+    return Products(precisions, how=_launches)
+
+
+def _launches(product: Matrices) -> tuple[Launch, ...]:
+    rows, columns, depth = product.shape
+    parts = (2, 3) if "tf32" in product.precisions else (3, 2)
+    is_half = tuple(product.precisions) == HALF
+    return (
+        Launch(
+            kernel=NAME,
+            grid=f"({product.grid},)",
+            pointers=product.pointers,
+            constants=dict(product.constants),
+            tunables={
+                "BLOCK_M": powers(64, 128, rows, 128),
+                "BLOCK_N": powers(64, 128, columns, 64),
+                "BLOCK_K": powers(16, 64, depth, 32),
+                "GROUP_M": one_of(1, 8, first=8),
+                "PARTS": one_of(1, first=1) if is_half else one_of(*parts, first=parts[0]),
+                "num_warps": one_of(4, 8, first=8),
+            },
+            definitions={NAME: _STAND_IN},
+        ),
+    )
+
+
+def is_product(kernel: str) -> bool:
+    """Whether a kernel is this one; Inductor's kernels have other names."""
+    return kernel == NAME
+
+
+def text(kind: str) -> str:
+    """The kernel for operands of a type of C++."""
+    if kind not in ("float", "__half", "__nv_bfloat16"):
+        raise NotConvertible(f"a product of the type {kind}")
+    file = importlib.resources.files("operators.local.ports.kernels") / "product.cu"
+    return f"#include <mma.h>\n\nusing Number = {kind};\n\n{file.read_text('utf-8').strip()}"
+
+
+def template(options: Mapping[str, ast.expr], arguments: Sequence[ast.expr]) -> list[str]:
+    """Expressions of the template's parameters, in order."""
+    has_bias = ast.unparse(arguments[2]) != _NONE
+    found = ["1" if has_bias else "0"]
+    for name in _PARAMETERS:
+        value = options[name]
+        found += map(ast.unparse, value.elts if isinstance(value, ast.Tuple) else [value])
+    return found
+
+
+def arguments(given: Sequence[ast.expr]) -> list[str]:
+    """Of the launch; in the place of a bias that there is not, another pointer."""
+    a, b, bias, out = map(ast.unparse, given)
+    return [a, b, a if bias == _NONE else bias, out]
+
+
+def shared_memory(options: Mapping[str, ast.expr]) -> str:
+    """Bytes, an expression: for parts of both blocks, and no less than what warps store through."""
+    m, n, k, parts, warps = (
+        ast.unparse(options[name])
+        for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "PARTS", "num_warps")
+    )
+    return f"max(2 * {parts} * ({m} * ({k} + 8) + {k} * ({n} + 8)), 1024 * {warps})"

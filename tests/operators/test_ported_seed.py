@@ -1,0 +1,114 @@
+"""The operator that proposes compiled references in another language.
+
+Invariants: each compiled reference for a GPU is proposed once, in the language that is named; one
+that cannot be rewritten, or whose products the GPU cannot run, is a recorded failure; what a task
+allows decides into how many parts a float32 is cut first.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from evolve.core.errors import UsageError
+from evolve.core.protocols import Declined, Failed, Proposal
+from evolve.core.source import tunables
+from evolve.core.task import Task
+from evolve.languages.registry import languages_in
+from operators.local.ported_seed import PortedSeed
+from operators.local.ports import PORTS
+from tests.operators import port_cases, proposing
+from tests.operators.output_code import TASK, compiled, matrix, pointwise, room
+
+LINES = [
+    "with torch.cuda._DeviceGuard(0):",
+    "    " + room("buf0", matrix(80, 90)),
+    "    extern_kernels.mm(a, b, out=buf0)",
+]
+PRODUCT = compiled({"a": matrix(80, 70), "b": matrix(70, 90)}, LINES, "buf0")
+
+
+def task_of(*found, accumulation="ieee") -> Task:
+    return Task(
+        name="t", source=TASK.format(names="a, b"), compiled=found, accumulation=accumulation
+    )
+
+
+def on_gpu(name: str):
+    """A fixture as if it had been compiled for a GPU."""
+    task, found = port_cases.read(name)
+    (case,) = found.cases
+    code = f"# torch.cuda._DeviceGuard(0)\n{case.code}"
+    return Task(
+        name=name, source=task, compiled=(replace(found, cases=(replace(case, code=code),)),)
+    )
+
+
+@pytest.mark.parametrize("language", PORTS)
+def test_a_reference_is_proposed_once_in_the_language_that_is_named(language):
+    for task in (on_gpu("softmax"), task_of(PRODUCT)):
+        proposal = proposing.propose(PortedSeed(language), task)
+        assert isinstance(proposal, Proposal)
+        assert [each.name for each in languages_in(proposal.program.source)] == [language]
+        assert proposal.note == f"variant default, in {language}"
+        assert len(tunables.parse(proposal.program.source)) >= 2
+        assert isinstance(proposing.propose(PortedSeed(language), task, count=1), Declined)
+
+
+@pytest.mark.parametrize("language", PORTS)
+def test_equal_programs_are_proposed_once_and_other_variants_not_at_all(language):
+    task = task_of(PRODUCT, replace(PRODUCT, variant="looped"), replace(PRODUCT, variant="tiled"))
+    assert len([*proposing.proposals(PortedSeed(language), task)]) == 1
+
+
+def test_code_for_the_cpu_is_left_alone():
+    task, found = port_cases.read("softmax")
+    task = Task(name="t", source=task, compiled=(found,))
+    assert isinstance(proposing.propose(PortedSeed(), task), Declined)
+
+
+def test_what_cannot_be_rewritten_is_a_recorded_failure():
+    failed = proposing.propose(PortedSeed("nvrtc"), on_gpu("argmax"))
+    assert isinstance(failed, Failed)
+    assert "is_exceeded" in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("language", "capability", "fits"),
+    [("gluon", "9.0", True), ("gluon", "8.0", False), ("nvrtc", "8.0", True), ("gluon", "", True)],
+)
+def test_products_are_for_gpus_that_run_them(language, capability, fits):
+    known = {"capability": capability} if capability else {}
+    found = proposing.propose(PortedSeed(language), task_of(PRODUCT), **known)
+    assert isinstance(found, Proposal if fits else Failed)
+    if not fits:
+        assert "capability 9.0, and this one has 8.0" in found.reason
+
+
+@pytest.mark.parametrize("language", PORTS)
+@pytest.mark.parametrize(("accumulation", "first"), [("ieee", "3"), ("tf32", "2")])
+def test_a_task_that_allows_tf32_begins_with_fewer_parts(language, accumulation, first):
+    task = task_of(PRODUCT, accumulation=accumulation)
+    proposal = proposing.propose(PortedSeed(language), task)
+    assert f"PRODUCT_PARTS = {first}\n" in proposal.program.source
+
+
+def test_a_language_or_variant_that_is_none_gets_the_known_ones_named():
+    with pytest.raises(UsageError, match="'cuda' has no seeds; choose of gluon, nvrtc"):
+        PortedSeed("cuda")
+    with pytest.raises(UsageError, match="'whole' is none for it; choose of default, products"):
+        PortedSeed("gluon", ["whole"])
+
+
+def test_a_tail_is_a_kernel_of_its_own_in_the_same_language():
+    body = ["x0 = xindex", "tmp0 = tl.load(in_out_ptr0 + (x0), xmask)"]
+    body += ["tmp1 = triton_helpers.maximum(tl.full([1], 0, tl.int32), tmp0)"]
+    body += ["tl.store(in_out_ptr0 + (x0), tmp1, xmask)"]
+    lines = [*LINES, "    triton_poi_fused_relu_0.run(buf0, 7200, stream=s)"]
+    kernels = pointwise("relu", 7200, "in_out_ptr0", body)
+    arguments = {"a": matrix(80, 70), "b": matrix(70, 90)}
+    found = compiled(arguments, lines, "buf0", kernels)
+    for language in PORTS:
+        proposal = proposing.propose(PortedSeed(language), task_of(found))
+        assert isinstance(proposal, Proposal), proposal
+        assert [each.name for each in languages_in(proposal.program.source)] == [language]
+        assert "relu_kernel" in proposal.program.source

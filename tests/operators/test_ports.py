@@ -1,0 +1,173 @@
+"""Programs of the compiler in Gluon and in CUDA C++ for NVRTC.
+
+Invariants:
+- such a program is in that language alone, and computes what its reference does, whatever its
+  tunables are set to;
+- it compiles for an NVIDIA H100, which need not be there;
+- what cannot be rewritten is refused with a reason, never written wrongly.
+
+The fixtures are output code of torch 2.13. What tensor cores of Hopper compute, only a GPU can tell
+(`tests/gpu/test_ports.py`).
+"""
+
+import random
+import re
+
+import pytest
+import torch
+
+from evolve.core.source import tunables
+from evolve.languages.registry import languages_in
+from operators.local.inductor import NotConvertible
+from operators.local.ports import PORTS
+from tests.operators import nvrtc_library, port_cases, ports_running
+from tests.operators.compiling import compiled, launches
+from tests.operators.differences import collected, differences_by
+from tests.operators.inductor_running import imported
+from tests.operators.templates_cases import tolerance
+from tests.operators.templates_running import answers
+
+REDUCTIONS = ("softmax", "layernorm", "softmax_online", "layernorm_looped", "rmsnorm", "gelu_bias")
+OTHERS = ("cross_entropy", "softmax_split", "pooled_batch_norm")
+WITH_PRODUCTS = ("nested_arguments", "matmul_gelu", "attention")
+ONLY_GLUON = ("argmax", "odd_columns", "cumsum")
+
+
+def differences(request, language: str, **environment: str) -> dict[str, float]:
+    names = sorted(collected(request, "name"))
+    return differences_by("ports_running", language, "cpu", *names, **environment)
+
+
+@pytest.fixture(scope="module")
+def gluon(request):
+    return differences(request, "gluon", TRITON_INTERPRET="1")
+
+
+@pytest.fixture(scope="module")
+def nvrtc(request):
+    return differences(request, "nvrtc")
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *ONLY_GLUON))
+def test_a_program_in_gluon_computes_what_its_reference_does(gluon, name):
+    assert gluon[name] < 2e-6
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
+def test_a_program_in_cuda_computes_what_its_reference_does(nvrtc, name):
+    assert nvrtc[name] < 2e-6
+
+
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
+@pytest.mark.parametrize("language", PORTS)
+def test_a_program_is_in_its_language_alone(language, name):
+    source = port_cases.ported(name, language)
+    assert [each.name for each in languages_in(source)] == [language]
+    assert "triton.jit" not in source
+
+
+def instance(source: str, seed: object) -> str:
+    """With tunables drawn at random."""
+    rng = random.Random(str(seed))
+    return tunables.render(source, tunables.parse(source).sample(rng))
+
+
+def ptx_of(source: str, name: str) -> str:
+    task, _ = port_cases.read(name)
+    reference: dict = {}
+    exec(task, reference)
+    arguments = reference["get_init_inputs"]()
+    bound = f"{source}\nProgram = ModelNew\nModelNew = lambda: Program(*{arguments!r})\n"
+    inputs = ports_running.moved(reference["get_inputs"](), "meta")
+    return "\n".join(compiled(each)["ptx"] for each in launches(bound, inputs))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS[:1], *ONLY_GLUON))
+def test_a_program_in_gluon_compiles_for_a_gpu_that_is_not_here(name):
+    assert ".visible .entry" in ptx_of(instance(port_cases.ported(name, "gluon"), name), name)
+
+
+GLUON_PRODUCTS = {case["name"]: case for case in port_cases.products("gluon", 9)}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", GLUON_PRODUCTS)
+def test_a_product_in_gluon_uses_the_tensor_cores_of_warp_groups(name):
+    case = GLUON_PRODUCTS[name]
+    dtypes = (getattr(torch, dtype.removeprefix("torch.")) for dtype in case["dtypes"])
+    inputs = [
+        torch.empty_strided(*view, dtype=dtype, device="meta")
+        for (_, view), dtype in zip(case["tensors"], dtypes, strict=True)
+    ]
+    (launch,) = launches(instance(case["source"], name), inputs)
+    ptx = compiled(launch)["ptx"]
+    assert ptx.index("fence.proxy.async") < ptx.index("wgmma.mma_async.sync.aligned.m64")
+    assert "f32.f16.f16" in ptx if "float16:" in name[:8] else "f32.bf16.bf16" in ptx
+    assert ".local" not in ptx  # no registers are spilled
+
+
+@pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
+def test_a_program_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch):
+    made = nvrtc_library.use(monkeypatch)
+    imported(instance(port_cases.ported(name, "nvrtc"), name))
+    assert made
+    assert all("_kernel" in mangled and code.startswith(b"\x7fELF") for mangled, code in made)
+
+
+NVRTC_PRODUCTS = {case["name"]: case for case in port_cases.products("nvrtc")}
+
+
+@pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", NVRTC_PRODUCTS)
+def test_a_product_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch):
+    made = nvrtc_library.use(monkeypatch)
+    imported(instance(NVRTC_PRODUCTS[name]["source"], name))
+    assert len(made) == 1
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", NVRTC_PRODUCTS)
+def test_a_product_in_cuda_computes_what_torch_does(name):
+    case = NVRTC_PRODUCTS[name]
+    few = {each.name: each.choices[0] for each in tunables.parse(case["source"])}
+    source = tunables.render(case["source"], few | {"PRODUCT_PARTS": 3 if ":" not in name else 1})
+    (off,) = answers([case | {"source": source}], "cpu", EMULATES_CUDA="1").values()
+    assert off < tolerance(name, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "said"),
+    [
+        ("product_linear", "gluon", "tl.arange"),
+        ("product_linear", "nvrtc", "has no blocks of its own"),
+        ("cumsum", "nvrtc", "several values of tl.associative_scan"),
+        ("argmax", "nvrtc", "is_exceeded"),
+    ],
+)
+def test_what_cannot_be_rewritten_is_named(name, language, said):
+    with pytest.raises(NotConvertible, match=re.escape(said)):
+        port_cases.ported(name, language)
+
+
+def test_two_products_of_different_sizes_are_two_instances_of_one_kernel():
+    source = port_cases.ported("attention", "nvrtc")
+    made = re.findall(r"^(product_kernel\w*) = torch\.cuda\._compile_kernel\(", source, re.M)
+    assert made == ["product_kernel", "product_kernel_2"]
+    assert source.count("__global__ void __launch_bounds__") == 1
+    assert all(source.count(f"        {name}(\n") == 1 for name in made)
+
+
+def test_a_name_that_has_a_meaning_in_cuda_is_refused():
+    task, found = port_cases.read("softmax")
+    (case,) = found.cases
+    assert "XBLOCK" in case.code
+    port = PORTS["nvrtc"]
+    code = case.code.replace("tmp0", "double")
+    renamed = port_cases.replace(found, cases=(port_cases.replace(case, code=code),))
+    with pytest.raises(NotConvertible, match="has the name double"):
+        port_cases.convert(task, "t", renamed, rewrite=port.rewrite)
