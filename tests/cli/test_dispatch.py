@@ -5,7 +5,7 @@ Invariants:
    penalty; the weights of the workloads count.
 2. The set is a step of the run, made from the programs in it, judged like any program, and the
    winner only if it beats the best single one in the same processes.
-3. What cannot be a set is said with the reason.
+3. A run without a set is refused with the reason.
 """
 
 import ast

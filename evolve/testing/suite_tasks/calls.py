@@ -66,7 +66,7 @@ def input_groups(
     Args:
         names: of the task's module.
         entry: name of the function.
-        part: `benchmark` for what is to be timed, if it has any of the size; or `tests`.
+        part: `benchmark` for calls to be timed, if it has any of the size; or `tests`.
         most_bytes: of any tensor to be timed.
     """
     folder = Path(names["__file__"]).parent
@@ -296,7 +296,7 @@ def _is_tensors(tree: Any) -> bool:
 
 
 def _kind(tree: Any) -> str:
-    """What two calls have in common if they differ in the values of tensors only."""
+    """A text that is equal for two calls that differ in the values of tensors only."""
     if isinstance(tree, Tensor):
         return f"{tree.dtype}{tuple(tree.shape)}{tree.stride()}"
     if isinstance(tree, list | tuple):

@@ -58,8 +58,8 @@ class Host(TorchFunctionMode):
 def hosted(function: Callable[P, T]) -> Callable[P, T]:
     """The function with `cuda` as the device on which inputs are made, and seeds without effect.
 
-    What it draws depends on the state of the global generators alone, also what it draws from
-    generators of its own.
+    Its draws depend on the state of the global generators alone, also those from generators of
+    its own.
     """
 
     @functools.wraps(function)
