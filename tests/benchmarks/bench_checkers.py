@@ -67,7 +67,7 @@ async def judged(evaluator: LocalEvaluator, task: Task, source: str) -> Evaluati
 async def suites_word(
     evaluator: LocalEvaluator, subject: Subject, root: Path, candidate: str
 ) -> str:
-    """What the suite's checker says: passes, fails, or how the process ended."""
+    """The word of the suite's checker: passes, fails, or how the process ended."""
     call = PROGRAM.format(suite=subject.suite, root=str(root), candidate=candidate)
     child = "".join(
         line for line in CHILD.open(encoding="utf-8") if not line.startswith("from evolve.")

@@ -2,8 +2,8 @@
 
 The text of this module is part of a program that runs in the judge's sandbox
 (`tests.benchmarks.bench_checkers`), where the candidate runs beside the suite's checker as it does
-in the suite. Files of the checkout are executed as they are; `cuda` is the CPU, and what waits for
-a GPU does nothing. A candidate defines `kernel(*tensors)`.
+in the suite. Files of the checkout are executed as they are; `cuda` is the CPU, and functions that
+wait for a GPU do nothing. A candidate defines `kernel(*tensors)`.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ SEPARATOR = "#" * 146  # between an answer and its tests, in KernelBench-X and T
 
 
 def module_at(path, name):
-    """A module of the checkout, which may import what lies beside it."""
+    """A module of the checkout, which may import the modules beside it."""
     sys.path.insert(0, str(Path(path).parent))
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -33,7 +33,7 @@ def module_at(path, name):
 
 
 def packages(**places):
-    """Empty packages in place of those whose `__init__` needs what is not installed."""
+    """Empty packages in place of those whose `__init__` needs missing packages."""
     for name, place in places.items():
         package = types.ModuleType(name.replace("__", "."))
         package.__path__ = [str(place)]

@@ -1,7 +1,7 @@
-"""Other names for what a module defines.
+"""Other names for the definitions of a module.
 
-Invariants: what a module computes stays the same; each global name that it reads is the new one of
-what it defines, and nothing else changes: locals, parameters, attributes, keywords, comments.
+Invariants: a module computes the same as before; each global name that it reads is the new one of
+its definition, and nothing else changes: locals, parameters, attributes, keywords, comments.
 """
 
 import symtable

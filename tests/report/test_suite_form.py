@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from evolve.app.dispatch.module import Row, set_text
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Stage, Status
 from evolve.core.measurement import Interval, Ratio
@@ -144,6 +145,23 @@ def test_a_submission_takes_the_data_of_a_competition():
     module = WINNER.format(arguments="data", result="data[0].sum()")
     answer = executed(suite_files(run_of(task), champion(), module)["submission.py"])
     assert float(answer.custom_kernel((torch.ones(3), torch.empty(1)))) == 3.0
+
+
+def test_a_dispatch_set_leaves_as_one_answer():
+    task = Task(name="gpu_mode:pmpp_v2/sum_py", source="")
+    programs = [
+        WINNER.format(arguments="data", result=f"data[0].sum() * {factor}") for factor in (2, 3)
+    ]
+    rows = [
+        Row(signature=f"(((({size},), torch.float32),),)", program=number, remark="")
+        for number, size in enumerate((4, 8))
+    ]
+    module = set_text(["A set."], programs, rows, "")
+    answer = executed(suite_files(run_of(task), champion(), module)["submission.py"])
+    assert float(answer.custom_kernel((torch.ones(4),))) == 8.0
+    assert float(answer.custom_kernel((torch.ones(8),))) == 24.0
+    with pytest.raises(ValueError, match="no program for calls like"):
+        answer.custom_kernel((torch.ones(5),))
 
 
 @pytest.mark.parametrize("name", ["mine", "kernelbench:1/40", "gpu_mode"])

@@ -53,6 +53,16 @@ def noisy(x, p):
 import torch
 results = [noisy(torch.ones(64), 0.5), noisy(torch.ones(64), 0.0)]
 """
+EMPTY = f"""import torch
+
+def rooted(x, y=None):
+    return x.sqrt() if y is None else (x.sqrt(), y.sqrt())
+
+{DIVIDER}
+import torch
+full, none, bad = torch.rand(64), torch.rand(0), -torch.ones(8)
+results = [rooted(full), rooted(none), rooted(bad), rooted(full, bad), rooted(full, full)]
+"""
 BENCHMARK = """
 from performance_utils import Performance_Metrics, do_bench_config
 from somewhere.scaled import scaled
@@ -64,6 +74,7 @@ class performance_metrics(Performance_Metrics):
 
     def get_input_tensors(self):
         self.input_tensors = []
+        self.output_size = self.call_op(torch.zeros(4) + torch.full((4,), 2.0)).numel()
         for power in range(6, 40):
             self.input_tensors.append(torch.rand(2 ** power, dtype=self.dtype))
 
@@ -102,6 +113,7 @@ def tritonbench(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("tritonbench")
     write(root / "data/TritonBench_T_v1/scaled.py", SCALED)
     write(root / "data/TritonBench_T_v1/noisy.py", NOISY)
+    write(root / "data/TritonBench_T_v1/rooted.py", EMPTY)
     write(root / "data/TritonBench_T_v1/torn.py", "def torn():\n    pass\n")
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
     write(root / "data/TritonBench_T_v1/absent.py", pointer)
@@ -149,6 +161,14 @@ def test_calls_that_are_random_are_left_out(tritonbench: Path):
     assert case.inputs(1)[1] == 0.0
 
 
+def test_calls_without_a_number_to_judge_by_are_left_out(tritonbench: Path):
+    cases = loaded("tritonbench_t:rooted", tritonbench).cases
+    assert [len([x for x in case.inputs(1) if x is not None]) for case in cases] == [1, 2]
+    for case in cases:
+        outcomes = case.reference(case.model(1), case.inputs(1))
+        assert all(one.isfinite().all() and one.numel() for one in outcomes)
+
+
 def test_files_that_are_not_of_the_form_are_named(tritonbench: Path):
     with pytest.raises(UsageError, match=r"torn\.py has 0 dividers"):
         find_task("tritonbench_t:torn", checkout=tritonbench)
@@ -160,7 +180,7 @@ def test_files_that_are_not_of_the_form_are_named(tritonbench: Path):
 
 def test_difficulty_is_the_level_and_the_commit_is_known(tritonbench: Path):
     levels = {p.label: p.level for p in suite_problems("tritonbench_t", path=str(tritonbench))}
-    assert levels == {"absent": "", "noisy": "1", "scaled": "3", "torn": ""}
+    assert levels == {"absent": "", "noisy": "1", "rooted": "", "scaled": "3", "torn": ""}
     (only,) = suite_problems("tritonbench_t", path=str(tritonbench), levels=["3"])
     assert only.spec == "tritonbench_t:scaled"
     assert suite_commit("tritonbench_t", str(tritonbench)) == "ab" * 20

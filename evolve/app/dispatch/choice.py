@@ -102,7 +102,7 @@ def _mean(one: Contender, workloads: Sequence[Workload]) -> float:
 
 
 def _gain(chosen: Sequence[Contender], other: Contender, workloads: Sequence[Workload]) -> float:
-    """What another program adds to the log of the weighted geometric mean."""
+    """The gain in the log of the weighted geometric mean by another program."""
     total = math.fsum(workload.weight for workload in workloads)
     gains = 0.0
     for workload in workloads:

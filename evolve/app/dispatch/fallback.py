@@ -1,4 +1,4 @@
-"""The task's reference as a part of another module: its `Model`, and only code that it needs."""
+"""The reference as a part of another module: its `Model`, and only the definitions it needs."""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _text(module: Module, node: ast.stmt) -> str:
 
 
 def _needed(tree: ast.Module) -> list[ast.stmt]:
-    """The statements that bind the names `Model` uses, directly or through others, in order."""
+    """The statements that bind the names that `Model` uses, directly or not, in order."""
     wanted, taken = {"Model"}, set[int]()
     while found := [
         node for node in tree.body if id(node) not in taken and bound_names([node]) & wanted
@@ -56,7 +56,7 @@ def _set_by_cases(task: Task) -> set[str]:
 
 
 def _is_foreign(node: ast.stmt, task: Task) -> bool:
-    """Whether a statement imports this package, or reads what lies beside the task's file."""
+    """Whether a statement imports this package, or reads a file beside the task's."""
     beside = {path.partition("/")[0].removesuffix(".py") for path in task.files}
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     return "__file__" in names or bool({*_roots(node)} & ({_PACKAGE, ""} | beside))

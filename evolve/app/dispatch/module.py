@@ -13,7 +13,7 @@ REFERENCE = "reference"
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\Z")
 _NAMESPACE = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\s*\(\s*(\w+)")
-_OWN = {"torch": "torch"}  # imports of the text below
+_OWN = {"torch": "torch"}  # imported by the text below
 
 
 def registered(source: str) -> set[str]:
@@ -29,7 +29,7 @@ def registered(source: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table: the form of calls, the program for them, and a remark."""
+    """A line of the table: the signature of calls, the program for them, and a remark."""
 
     signature: str
     program: int
@@ -115,7 +115,7 @@ def _suffix(name: str, texts: Sequence[str]) -> str:
 
 _DISPATCH = '''
 def _signature(values):
-    """What the choice looks at: shape and dtype of tensors, the type of other values."""
+    """Shape and dtype of tensors, the type of other values: the choice depends on no more."""
     return tuple(
         (value.shape, value.dtype)
         if isinstance(value, torch.Tensor)

@@ -19,8 +19,8 @@ def defined(source: str) -> dict[str, str]:
     """Names that a module binds at its top level.
 
     Returns:
-        By name the full name of what it imports under it, empty if it binds the name in any other
-        way, or to several things.
+        By name the full name of the import that it stands for, empty if the module binds the name
+        in any other way, or to several things.
     """
     found: dict[str, str] = {}
     for name, full in _bound(Module(source).tree.body):
@@ -191,7 +191,7 @@ def _(
 
 
 def _attributes(module: Module, statement: ast.stmt) -> Iterator[int]:
-    """Where a statement of a class names what it binds."""
+    """The offsets of names that a statement of a class binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield _name_span(module, statement)[0]
         return

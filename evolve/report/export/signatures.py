@@ -1,4 +1,4 @@
-"""What the calls of a task's cases look like: shapes and dtypes, as a dispatch set tells them."""
+"""The signatures of calls in a task's cases: shapes and dtypes, as a dispatch set has them."""
 
 from typing import Any
 

@@ -66,7 +66,7 @@ def input_groups(
     Args:
         names: of the task's module.
         entry: name of the function.
-        part: `benchmark` for what is to be timed, if it has any of the size; or `tests`.
+        part: `benchmark` for calls to be timed, if it has any of the size; or `tests`.
         most_bytes: of any tensor to be timed.
     """
     folder = Path(names["__file__"]).parent
@@ -114,13 +114,14 @@ def calls_to_time(
         benchmark: file of the benchmark.
         most_bytes: of any tensor that it makes, and that a call makes of them.
     """
-    given = {**names, entry: _capture, "Performance_Metrics": _Metrics, "__name__": "benchmark"}
+    given = {**names, "Performance_Metrics": _Metrics, "__name__": "benchmark"}
     with as_program(), Host(most_bytes):
         exec(_compiled(benchmark), given)
         # A suite's runner gives the type, so it is given here.
         metrics = given["performance_metrics"](dtype=torch.float32)
         with contextlib.suppress(TooLarge):
             metrics.get_input_tensors()
+        given[entry] = _capture
         calls = [_captured(metrics, tensors) for tensors in metrics.input_tensors]
     function, known = names[entry], _known(names)
     found = [call for call in calls if call is not None and _fits(function, call, most_bytes)]
@@ -141,7 +142,8 @@ def _spread(found: list[_Call], most: int) -> list[_Call]:
 class _Recorder:
     """A function that keeps the arguments of its calls, as they were before the call.
 
-    It leaves out calls that neither give tensors nor write to some, and those that are random.
+    It leaves out calls that neither give tensors nor write to some, those that are random, and
+    those whose outcome has a tensor without a finite number.
     """
 
     def __init__(self, function: Callable[..., Any], known: dict[str, bool]) -> None:
@@ -245,7 +247,7 @@ def _is_there(module: str) -> bool:
 
 
 def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) -> bool:
-    """Whether two calls on the same arguments give the same."""
+    """Whether two calls on the same arguments give the same, with numbers to judge by."""
     kind = _kind(call)
     if kind not in known:
         results = []
@@ -253,7 +255,7 @@ def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) 
             args, kwargs = _copied(call)
             result = function(*args, **kwargs)
             results.append((args, kwargs) if result is None else result)
-        known[kind] = _is_same(*results)
+        known[kind] = _is_same(*results) and _has_numbers(results[0])
     return known[kind]
 
 
@@ -263,6 +265,11 @@ def _is_same(some: Any, own: Any) -> bool:
         bool(((one == other) | ((one != one) & (other != other))).all())
         for _, one, other in pairs(some, own)
     )
+
+
+def _has_numbers(tree: Any) -> bool:
+    """Whether each tensor has a finite element."""
+    return all(bool(own.isfinite().any()) for _, own, _ in pairs(tree, tree))
 
 
 def _copied(tree: Any) -> Any:
@@ -289,7 +296,7 @@ def _is_tensors(tree: Any) -> bool:
 
 
 def _kind(tree: Any) -> str:
-    """What two calls have in common if they differ in the values of tensors only."""
+    """A text that is equal for two calls that differ in the values of tensors only."""
     if isinstance(tree, Tensor):
         return f"{tree.dtype}{tuple(tree.shape)}{tree.stride()}"
     if isinstance(tree, list | tuple):

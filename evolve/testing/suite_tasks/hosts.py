@@ -41,7 +41,8 @@ class Host(TorchFunctionMode):
             return args[0].to(self._place)
         args = tuple(map(self._here, args))
         if self._most_bytes is not None and getattr(func, "__name__", "") in _FACTORIES:
-            size = func(*args, **{**kwargs, "device": "meta", "generator": None, "out": None})
+            drawn = {"generator": None} if "generator" in kwargs else {}  # `zeros` takes none
+            size = func(*args, **{**kwargs, **drawn, "device": "meta", "out": None})
             if size.nbytes > self._most_bytes:
                 raise TooLarge
         made = func(*args, **kwargs)
@@ -57,8 +58,8 @@ class Host(TorchFunctionMode):
 def hosted(function: Callable[P, T]) -> Callable[P, T]:
     """The function with `cuda` as the device on which inputs are made, and seeds without effect.
 
-    What it draws depends on the state of the global generators alone, also what it draws from
-    generators of its own.
+    Its draws depend on the state of the global generators alone, also those from generators of
+    its own.
     """
 
     @functools.wraps(function)

@@ -17,7 +17,7 @@ _EXACT = (0.0, 0.0)
 
 
 def completes() -> Check:
-    """TritonBench compares what two programs print, and its tests print nothing."""
+    """TritonBench compares the text that two programs print, and its tests print nothing."""
     return lambda *_: _RIGHT
 
 
@@ -121,7 +121,7 @@ def matched(
 
 
 def own(check_implementation: Callable[..., Any]) -> Check:
-    """GPU MODE: what the problem's own checker says about the input and the output."""
+    """GPU MODE: the verdict of the problem's own checker on the input and the output."""
 
     def check(output: Any, reference: Any, inputs: list[Any]) -> tuple[bool, str]:
         del reference

@@ -113,7 +113,7 @@ def _custom(
     axes: Mapping[str, int],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the definition's own function makes, if it has one."""
+    """The inputs that the definition's own function makes, if it has one."""
     entry = definition.get("custom_inputs_entrypoint")
     if not entry:
         return {}
