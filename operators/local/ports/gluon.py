@@ -225,11 +225,9 @@ class _Writer(ast.NodeTransformer):
         return None
 
     def _full(self, node: ast.Call, sizes: list[str]) -> ast.expr:
-        """A block of one value; a number if every block may be made of it."""
+        """A block of one value."""
         name = ast.unparse(node.func)
         value, dtype = ("0", node.args[1]) if name == "tl.zeros" else self._value(node)
-        if set(sizes) == {"1"}:
-            return _expression(f"gl.to_tensor({value}).to({self._text(dtype)})")
         if len(sizes) != self._axes:
             self.needs_layout = True
         shape = f"[{', '.join(sizes)}]"
