@@ -327,6 +327,8 @@ class CudaKernel:
                 return Text(found.text, len(sizes) == self._axes or found.is_whole)
             case (("full" | "zeros"), [ast.List(elts=sizes), *given]):
                 return self._full(sizes, given)
+            case "full", [ast.Attribute(attr="shape"), value, _]:
+                return self._of(value)
         raise NotConvertible(f"the call {ast.unparse(node)[:60]}")
 
     def _reduced(self, value: ast.expr, join: str) -> Text:
