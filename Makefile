@@ -12,13 +12,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TRAINERS := .venv-trainers
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# On all cores, as pip does not; a package may hold files for other versions of Python.
+COMPILE = $(BIN)/python -m compileall -q -j 0 $(VENV)/lib evolve operators archives > /dev/null || true
 ARGS ?=
 
 # Each process would compile all of the tests and of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-all test-trainers lint bench clean
+.PHONY: help run test test-all test-trainers lint style types units bench clean
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
 
@@ -26,6 +28,7 @@ run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
 # Three processes for two cores, because many tests wait. A file stays in one, with its fixtures.
+# mypy uses one core for long, and so has the tests beside it.
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
 # that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
 # Only files that have such tests are read for them, for to read all takes half a minute; there may
@@ -34,19 +37,26 @@ TESTS := tests/$(ONLY)
 QUIET := $(filter $(TESTS:%/=%)/%,$(shell grep -rlE 'mark\.quiet|import.*\bmarked\b' tests --include='test_*.py'))
 test: FAST := not slow and
 test-all: $(VENV)/.installed-all
-test test-all: $(if $(ONLY),$(VENV)/.installed-dev,lint)
-	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 3 --dist loadfile
+test test-all: $(if $(ONLY),$(VENV)/.installed-dev,style)
+	@$(MAKE) --no-print-directory -j2 $(if $(ONLY),,types) units FAST="$(FAST)"
 	$(if $(QUIET),$(BIN)/python -m pytest $(QUIET) -m "$(FAST) not gpu and quiet" --reruns 1 -rR || test $$? = 5)
 
 test-trainers: $(TRAINERS)/.installed
 	HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python -m pytest tests/trainers tests/rl \
 	  tests/serve/test_schema.py
 
-lint: $(VENV)/.installed-dev
+units:
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 3 --dist loadfile
+
+lint: style types
+
+style: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
 
 bench: $(VENV)/.installed-dev
 	$(if $(ARGS),$(if $(ONLY),,$(error ARGS are for one script: add ONLY=engine or another)))
@@ -62,17 +72,20 @@ clean:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (a few minutes the first time: torch and triton are large)"
 	$(PIP) -e .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) what tests need"
 	$(PIP) -e '.[dev]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 
 # What `make test` skips the tests of: Ray is large.
 $(VENV)/.installed-all: $(VENV)/.installed-dev
 	@echo "installing Ray into $(VENV)"
 	$(PIP) -e '.[dev,ray]'
+	@$(COMPILE)
 	@touch $@
 
 # The trainers in releases that the tests were written against. Those that come without what they

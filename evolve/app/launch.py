@@ -32,8 +32,9 @@ from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator, WorkerDied
 from evolve.report.audit import Findings, findings_of
 from evolve.report.text import count_text
+from evolve.search.execution.deadline import LATE_S
 from evolve.search.execution.firing import too_late
-from evolve.search.execution.pipeline import LATE_S, Outcome
+from evolve.search.execution.pipeline import Outcome
 from evolve.search.steering import repeat, resumed_limits
 from evolve.search.termination import format_duration
 from evolve.store import RunRow, Store, Ticket

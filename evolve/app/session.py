@@ -16,7 +16,8 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.evaluation import PooledEvaluator
-from evolve.search.execution.pipeline import LATE_S, Outcome, Pipeline
+from evolve.search.execution.deadline import LATE_S
+from evolve.search.execution.pipeline import Outcome, Pipeline
 from evolve.search.termination import Raisable
 from evolve.store import RunRow
 from evolve.trackers import Feed

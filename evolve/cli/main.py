@@ -49,7 +49,7 @@ GROUPS = {
         "report": "write a run's offline HTML report, or that of suites (--suites)",
         "ui": "follow the runs of a database on a page, and steer them (--steer)",
         "cost": "costs of runs, in USD, tokens and device seconds",
-        "tasks": "the tasks that ship; `tasks list`, `tasks check`: a suite's; `tasks import`",
+        "tasks": "the tasks that ship; `tasks capture`: those of your script; `tasks --help`",
     },
     "judge": {
         "eval": "judge one file with the whole evaluation service",
@@ -65,7 +65,9 @@ GROUPS = {
         "knowledge": "the documents that prompts may quote; a new one from a run",
     },
     "keep": {
+        "apply": "put winners back into the script that their tasks are from, and time it",
         "best": "write a run's winner as a standalone file, a torch-op or a suite's answer",
+        "dispatch": "join the best programs of a run's workloads into one, and judge it",
         "db": "backup, prune, size, upgrade, dump, copy",
         "team": "quotas by user and project, and the audit log",
     },
@@ -78,6 +80,7 @@ LONG = {  # work independent of readers of its output; named in messages about a
     "resume": "the run went on",
     "compare": "the first run began",
     "bench": "the first run began",
+    "dispatch": "the set was judged",
     "eval": "there was a verdict",
     "export": "the export was complete; the same command goes on with it",
 }

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,13 @@ from evolve.languages.builds import BuildError, first_errors
 
 HEADERS = "EVOLVE_HEADERS"
 """Variable of a runner's environment: where precompiled headers are (`evolve.worker.build`)."""
+
+_MATTERS = ("-O", "-f", "-m", "-std")  # flags that what is compiled depends on
+
+
+def variant_of(flags: Iterable[str]) -> str:
+    """Folder of the headers that were precompiled with these flags, below that of all."""
+    return "".join(sorted(flag for flag in flags if flag.startswith(_MATTERS)))
 
 
 def keep_builds(source: str, directory: str | None, may_build: bool) -> None:
@@ -78,8 +85,9 @@ def _load_inline(
         if not may_build:  # an extension that is only built when forward runs
             place = Path(tempfile.mkdtemp())
         place.mkdir(exist_ok=True)
-        flags = [f"-I{os.environ.get(HEADERS, '.')}", *(options.get("extra_cflags") or ())]
-        options["extra_cflags"] = flags
+        flags = list(options.get("extra_cflags") or ())
+        headers = Path(os.environ.get(HEADERS, ".")) / variant_of(flags)
+        options["extra_cflags"] = [f"-I{headers}", *flags]
         try:
             library = Path(build(name, build_directory=str(place), **options))
         except RuntimeError as error:

@@ -48,7 +48,7 @@ def task_source(
             f"inputs is not given: {task.__name__} is a {'class' if is_class else 'function'}, so "
             "name the function that makes its arguments, e.g. inputs=make_inputs"
         )
-    text = _Text(task.__name__)
+    text = ModuleText(task.__name__)
     text.define(task, "Model" if is_class else ENTRY, "task")
     text.define(_checked(inputs, "inputs"), "get_inputs", "inputs")
     if not is_class:
@@ -99,7 +99,7 @@ def _checked(function: Callable[[], Any], field: str) -> FunctionType:
     return function
 
 
-class _Text:
+class ModuleText:
     """A module under construction: every name is defined before the text that uses it.
 
     Args:
@@ -157,9 +157,18 @@ class _Text:
                 f"{field}={user.__name__}: it uses {name}, which is defined nowhere outside of "
                 "it; define it at the top of the file or in a cell"
             )
-        self._bind(name, names[name], user, field)
+        self.bind(name, names[name], user, field)
 
-    def _bind(self, name: str, value: Any, user: Any, field: str) -> None:
+    def need(self, statement: str) -> None:
+        """Add an import."""
+        self._imports[statement] = None
+
+    def bind(self, name: str, value: Any, user: Any, field: str) -> None:
+        """Let a name have a value: by an import, a definition or a literal.
+
+        Raises:
+            UsageError: no text can stand for it.
+        """
         if name in self._bound and _is_same(self._bound[name], value):
             return
         is_own = isinstance(value, type | FunctionType)
@@ -167,13 +176,13 @@ class _Text:
         imported = imported or import_of(name, value)
         if imported:
             self.claim(name, value, field)
-            self._imports[imported] = None
+            self.need(imported)
         elif is_own and value.__name__ != "<lambda>":
             self.define(value, name, field)
         elif (text := literal(value)) is not None:
             self.claim(name, value, field)
             if text.startswith("torch."):
-                self._imports["import torch"] = None
+                self.need("import torch")
             self.parts.append(f"{name} = {text}\n")
         else:
             raise UsageError(

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from evolve.core.devices import device_kind, device_kinds
+from evolve.core.devices import CPU, device_kind, device_kinds
 from evolve.core.measurement import HALF_WIDTHS
 from evolve.worker.devices.cpu_affinity import keep_to_share
 
@@ -122,18 +122,19 @@ def _batch(options: argparse.Namespace, judge_words: list[str]) -> int:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from evolve.worker.base.heap import keep_freed_memory
+    from evolve.worker.base import heap
     from evolve.worker.base.interpreter import WITH_COMPILER
     from evolve.worker.base.interpreter import start as start_zygote
     from evolve.worker.base.nvcc_flags import add_flags
 
-    # All import torch for seconds, at the same time. On a CPU its malloc has to have its variables
-    # when it begins, and imports there may disturb another judge's timing.
+    # All import torch for seconds, at the same time.
     on_gpu = options.device != "auto" and device_kind(options.device).is_gpu
     told = [{}, WITH_COMPILER] if options.compiles else [{}]
     ahead = [start_zygote(variables) for variables in told] if on_gpu else []
-    if not on_gpu:
-        keep_freed_memory()
+    if options.device == CPU.name:
+        heap.keep_freed_memory()
+        # Its malloc has to have its variables when it begins; the judge tells it all of them later.
+        ahead = [start_zygote(heap.VARIABLES)._replace(variables={})]
     from evolve.worker.build import headers
     from evolve.worker.correctness import output_sizes
     from evolve.worker.devices.base import open_device
@@ -141,8 +142,8 @@ def _serve(options: argparse.Namespace) -> None:
     from evolve.worker.service.server import serve
 
     # Most of the next steps wait for other processes.
-    for prepare in (output_sizes.prepare, *([] if on_gpu else [headers.precompile])):
-        threading.Thread(target=prepare, daemon=True).start()
+    prepare = headers.precompile if options.device == CPU.name else output_sizes.prepare
+    threading.Thread(target=prepare, daemon=True).start()
 
     def start() -> Judge:
         with contextlib.ExitStack() as on_failure:

@@ -39,6 +39,7 @@ REPLY = "Faster.\n\n```python\n{source}```\n"
 TOOLS = {
     *("list_tasks", "get_task", "submit", "verdict", "open_run", "ask", "tell", "best", "lineage"),
     *("get_step", "knowledge", "list_runs", "run_status", "start_run", "stop_run"),
+    "steer_run",
 }
 
 
@@ -198,6 +199,8 @@ def test_a_wrong_token_gets_nothing(server, token):
             "search=no_such",
         ),
         ("stop_run", {"run": "by_agent"}, "not under way here"),
+        ("steer_run", {"run": "by_agent", "change": "pause"}, "not under way here"),
+        ("steer_run", {"run": "by_agent", "change": "budget", "value": "usd=5"}, "'note'"),
         ("tell", {}, "give either ticket, key and reply, or source"),
         ("knowledge", {}, "give either words"),
         ("knowledge", {"error": "no_such"}, "it is one of"),
@@ -352,6 +355,10 @@ def test_a_search_is_started_watched_stopped_and_continued(tmp_path):
             assert begun["budget_left"]["wall_time_s"] <= 300
             with pytest.raises(Refused, match="another process"):
                 await call(client, "ask", run="own")
+            noted = await call(client, "steer_run", run="own", change="note", value="try float4")
+            assert noted == {"run": "own", "stored": "note try float4"}
+            with pytest.raises(Refused, match="number of the step"):
+                await call(client, "steer_run", run="own", change="pin", value="the best")
             stopped = await call(client, "stop_run", run="own")
             assert stopped["state"] == "interrupted"
             assert stopped["budget_left"]["wall_time_s"] > 300  # the rest is given back

@@ -10,17 +10,17 @@ import pytest
 
 from evolve.app import components
 from evolve.app.compatibility import refuse_missing_descriptors
-from evolve.app.config.compose import compose, to_plain
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
 from evolve.testing.parts import make_elite
 from tests.cli.recording import settings
+from tests.composing import composed
 
 PARTS = ("topk", "map_elites", "compiled", "priority", "tree", "pareto", "novelty")
 
 
 def built(*words: str) -> Archive:
-    return components.build_archive(to_plain(compose(["task=softmax", *words])))
+    return components.build_archive(composed("task=softmax", *words))
 
 
 def held(archive: Archive, count: int = 100) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
 from evolve.search.engine import Search
@@ -13,6 +12,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Request
 from evolve.testing.synthetic import SEED_SOURCE
+from tests.composing import composed
 
 PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 
@@ -24,7 +24,7 @@ def settings(*words: str) -> dict[str, Any]:
     """
     named = any(word.startswith("search=") for word in words)
     search = () if named else ("search=single",)
-    config = to_plain(compose(["task=synthetic", *search, *words]))
+    config = composed("task=synthetic", *search, *words)
     baseline = config["baseline"]
     return config | {"opponents": {} if baseline == "eager" else {baseline: ""}}
 

@@ -18,7 +18,7 @@ from evolve.cli.signals import stoppable
 from evolve.core.errors import StoreError
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.protocols import EvaluationRequest
-from evolve.search.execution.pipeline import LATE_S
+from evolve.search.execution.deadline import LATE_S
 from evolve.store import Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.at_terminal import search

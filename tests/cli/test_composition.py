@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from evolve.app import components
 from evolve.app.config.build import build, check_types
-from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.locate import config_dir
 from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
+from tests import composing
 
 OWN_GROUPS = sorted(path.name for path in config_dir().iterdir() if path.is_dir())
 OPTIONS = [
@@ -31,7 +31,7 @@ OPTIONS = [
 
 
 def composed(*words: str) -> dict:
-    return to_plain(compose(["task=softmax", *words]))
+    return composing.composed("task=softmax", *words)
 
 
 def test_the_groups_are_those_that_are_promised():

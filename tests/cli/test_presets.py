@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.locate import config_dir
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
@@ -26,6 +25,7 @@ from evolve.store import Store
 from evolve.testing.model_server import ModelServer, Request
 from evolve.testing.operators import RELATIVES
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from tests import composing
 from tests.cli.recording import settings
 
 MODELLESS = {"seeds"}  # proposes what there is to start from, and asks nobody
@@ -157,7 +157,7 @@ def test_every_preset_says_whose_its_values_are(preset: str):
 
 @cache
 def composed(*words: str) -> dict[str, Any]:
-    return to_plain(compose(["task=any", *words]))
+    return composing.composed("task=any", *words)
 
 
 @pytest.mark.sample(1)

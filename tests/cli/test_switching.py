@@ -17,7 +17,6 @@ import pytest
 
 from archives import TopK
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.locate import config_dir
 from evolve.app.inputs import WARM, take_over, with_seeds
 from evolve.core.protocols import Archive, Elite, Offer, described, rank
@@ -28,6 +27,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from tests.cli.recording import settings
+from tests.composing import composed
 from tests.search.conftest import make_search, variants
 
 OPTIONS = sorted(path.stem for path in (config_dir() / "archive").glob("*.yaml"))
@@ -35,7 +35,7 @@ OPTIONS = sorted(path.stem for path in (config_dir() / "archive").glob("*.yaml")
 
 def empty(option: str) -> Archive:
     """A small one, so that programs lose their places."""
-    config = to_plain(compose(["task=any", f"archive={option}", "archive.capacity=12"]))
+    config = composed("task=any", f"archive={option}", "archive.capacity=12")
     return components.build_archive(config)
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
 from operators import Contrastive, Edit
 from operators.prompting.composition import Prompted
+from tests import composing
 
 OPTIONS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "conf/operators").glob("*.yaml")
@@ -25,7 +25,7 @@ PIECES = [name for name in OPTIONS if name not in ("default", "llm")]
 
 
 def composed(*words: str) -> dict:
-    return to_plain(compose(["task=x", *words]))
+    return composing.composed("task=x", *words)
 
 
 def names_in(target: type) -> set[str]:

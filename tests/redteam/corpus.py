@@ -26,7 +26,7 @@ NOT_CUSTOM = "not_custom"  # correct, but a class of its own that never wins
 ACCEPTED = (*(status.value for status in Status if status is not Status.INFRA),
             HONEST_SCORE, NOT_CUSTOM)  # fmt: skip
 _FIELD = re.compile(r"^(task|fidelity|verdict|device|hole): (.+(?:\n    .+)*)", re.M)
-_TIMED = 5  # entries of a test that `make test` times; `make test-all` times all
+_TIMED = 3  # entries of a test that `make test` times; `make test-all` times all
 _ROWS = re.compile(r"^Rows? ([\d, ]+):")
 
 

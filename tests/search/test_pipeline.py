@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -396,10 +397,34 @@ def test_a_judge_is_freed_of_what_was_given_up_before_it_verifies(store, run):
         judge = Busy(latency_s=0.1)
         limits = from_config({"wall_time": 1.5})
         return await Pipeline(
-            make_search(store, run), judge, limits, late_s=5.0, free_judge=judge.free
+            make_search(store, run), judge, limits, late_s=2.0, free_judge=judge.free
         ).run()
 
     assert asyncio.run(body()).finished
     assert champion(store, run).verified
     [left] = store.open_tickets(run.id)
     assert left.attempts == 0
+
+
+def test_an_evaluation_that_ends_soon_is_waited_for_as_a_new_judge_would_take_longer(store, run):
+    class Slow(SyntheticEvaluator):
+        """Takes longer than before, from its second evaluation on."""
+
+        async def evaluate(self, request):
+            is_search = request.fidelity is Fidelity.SEARCH
+            self.latency_s = 1.2 if is_search and self.calls else 0.1
+            return await super().evaluate(request)
+
+    freed = []
+
+    async def body():
+        limits = from_config({"wall_time": 1.0})
+        free = partial(freed.append, True)
+        return await Pipeline(
+            make_search(store, run), Slow(), limits, late_s=3.0, free_judge=free
+        ).run()
+
+    assert asyncio.run(body()).finished
+    assert champion(store, run).verified
+    assert not freed
+    assert store.open_tickets(run.id) == []

@@ -2,7 +2,7 @@
 
 Invariants:
 - a verification has eight pairs of processes or more and twice the checks, whatever an evaluation
-  had; one that was measured stands for the next;
+  had, and builds no program; one that was measured stands for the next;
 - what an evaluation waits for others is no part of it;
 - the first evaluation, for which a task's inputs are made, does not stand for the next.
 """
@@ -27,7 +27,7 @@ def test_nothing_is_kept_back_before_an_evaluation_has_ended():
 
 def test_a_verification_takes_a_dozen_times_the_pair_and_twice_the_checks_of_an_evaluation():
     reserve = Reserve()
-    judged(reserve, 4.0, timing=1.0, correctness=2.0, compile=1.0)
+    judged(reserve, 4.0, timing=1.0, correctness=2.0, labels=1.0, compile=3.0, speed_of_light=1.0)
     assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 2.0 + 1.0
 
 

@@ -13,16 +13,16 @@ import inspect
 import pytest
 
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
 from evolve.app.config.locate import config_dir
 from evolve.search import selection
+from tests.composing import composed
 
 OPTIONS = sorted(path.stem for path in (config_dir() / "selection").glob("*.yaml"))
 VARIANTS = {"polca_ucb", "island_round_robin"}  # differ from their class on purpose
 
 
 def configured(option: str) -> dict:
-    return to_plain(compose(["task=softmax", f"selection={option}"]))
+    return composed("task=softmax", f"selection={option}")
 
 
 def test_every_policy_is_an_option():

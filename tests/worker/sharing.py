@@ -10,5 +10,5 @@ from evolve.worker.ipc.tensor_buffer import Shared
 def shared(*trees: Any) -> Shared:
     """As a device shares them, for as long as the tests run."""
     buffer = CpuDevice().make_buffer(list(trees))
-    fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
+    fd = make_sealed(buffer.memory)
     return Shared(fd, buffer, buffer.memory)

@@ -54,7 +54,7 @@ def test_an_honest_kernel_is_correct_custom_and_timed_with_an_interval(worker):
 
 
 def test_plain_torch_is_correct_but_not_custom(worker):
-    verdict = worker.evaluate(forward("return right(x)"))
+    verdict = worker.evaluate(forward("return right(x)"), fidelity="check")
     assert verdict.status is Status.CORRECT
     assert verdict.custom is False
     assert not verdict.strict

@@ -192,7 +192,8 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     ("shown", "faster", "blocks"),
     [
         ((0.15, 0.1), 1, [8, 24, 24]),
-        ((0.1, 0.1), 1, [8, 8, 8]),
+        # `test_all_sides_have_as_many_blocks...` has this one, too.
+        pytest.param((0.1, 0.1), 1, [8, 8, 8], marks=pytest.mark.slow),
         # Of the numbers alone: `test_blocks_are_more_where_the_reference_is_unsteady...`
         pytest.param((0.15, 0.1), 3, [8, 8, 8], marks=pytest.mark.slow),
     ],
@@ -302,7 +303,9 @@ def test_what_one_waits_for_inside_of_something_is_counted_once():
     assert timing.spent_s["lock"] >= 0.3 > 0.1 > timing.spent_s["opening"]
 
 
-@pytest.mark.parametrize(("room", "together"), [(0, [4]), (1, [3, 3])])
+@pytest.mark.parametrize(("room", "together"), [
+    pytest.param(0, [4], marks=pytest.mark.slow), (1, [3, 3]),
+])  # fmt: skip
 def test_opponents_without_room_beside_each_other_follow_one_another(pliant, room, together):
     """The memory of a sitting's sides is all there at once, and a baseline's is no smaller."""
     device, judged = pliant
@@ -439,7 +442,9 @@ def test_every_order_of_sides_is_followed_by_its_reverse(sides, half, rng):
         assert set(there_and_back[: len(sides)]) == set(sides)
 
 
-@pytest.mark.parametrize(("half_width", "pairs"), [(0.02, 4), (0.04, 2), (0.08, 1)])
+@pytest.mark.parametrize(("half_width", "pairs"), [
+    pytest.param(0.02, 4, marks=pytest.mark.slow), (0.04, 2), (0.08, 1),
+])  # fmt: skip
 def test_a_wider_interval_is_had_for_fewer_pairs(pliant, half_width, pairs):
     """A search is content with twice the half-width that a verification wants."""
     device, judged = pliant

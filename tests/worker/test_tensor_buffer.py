@@ -46,7 +46,7 @@ def test_views_of_one_storage_share_it():
 
 
 def test_who_gets_sealed_memory_can_write_none_of_its_attributes():
-    fd = make_sealed(4096, lambda view: None)
+    fd = make_sealed(torch.zeros(4096, dtype=torch.uint8))
     assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o400
     os.close(fd)
 
@@ -113,3 +113,12 @@ def test_what_something_else_holds_is_copied():
 def test_small_several_and_odd_ones_are_copied_with_guards(sizes):
     buffer, allocated = made_of([[torch.randn(size) for size in sizes]], 4 * 4096)
     assert allocated == buffer.size >= sum(4 * size + 4096 for size in sizes)
+
+
+@pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 300), (4096,)])
+def test_nothing_stays_of_what_the_memory_held(lengths):
+    made = Packed([[torch.zeros(length, dtype=torch.uint8) for length in lengths]])
+    memory = torch.full((made.size + 5000,), 7, dtype=torch.uint8)
+    made.write(memory)
+    assert not (memory == 7).any()
+    assert int((memory == 0).sum()) == sum(lengths)

@@ -25,7 +25,9 @@ from tests.worker.judging import task_source
 
 
 def warm(source):
-    return PreparedTasks(CpuDevice()).get(Task(name="probe", source=source))
+    device = CpuDevice()
+    device.room = 1 << 40  # as where memory is limited: elsewhere sizes are of no interest
+    return PreparedTasks(device).get(Task(name="probe", source=source))
 
 
 def working_bytes(cases, device=None):

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -56,8 +56,9 @@ _KINDS = {
 NOISE = ("full_key:", "object_type=", "reference_type=", "See https://")  # of Hydra's messages
 
 
+@cache
 def register_schema() -> None:
-    """Tell Hydra the types of the root. Idempotent."""
+    """Tell Hydra the types of the root. Idempotent, and a tenth of a composition."""
     ConfigStore.instance().store(name="schema", node=RunConfig)
 
 

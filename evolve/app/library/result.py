@@ -1,19 +1,16 @@
 """The result of a search as Python values: the winner, its speedup, and every step."""
 
 import html
-import importlib.util
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from evolve.app.database import open_store
 from evolve.app.library.winner import proof_text, standalone, winner_of
 from evolve.app.text import speedup_text
-from evolve.core.digest import framed_digest
+from evolve.capture.program import load
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.lineage import VERIFY, Step
@@ -221,24 +218,3 @@ def _rows(steps: Sequence[Step], baseline: str) -> Iterator[Row]:
             elapsed_s=step.elapsed_s,
             device_time_s=step.device_time_s,
         )
-
-
-@cache
-def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Where modules lie until the process ends: Triton and tracebacks read their text."""
-    return tempfile.TemporaryDirectory(prefix="evolve-modules-")
-
-
-@cache
-def load(source: str) -> type[Any]:
-    """Execute a program in this process and return its `ModelNew`; once for each text."""
-    name = f"evolve_winner_{framed_digest(source)[:12]}"
-    path = write_text(Path(_folder().name) / f"{name}.py", source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    found: type[Any] = module.ModelNew
-    return found

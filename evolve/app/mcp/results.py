@@ -102,6 +102,13 @@ class RunState(BaseModel):
     )
 
 
+class Steered(BaseModel):
+    """A change of a search, as it was stored."""
+
+    run: str
+    stored: str
+
+
 class Runs(BaseModel):
     """Runs of the database, newest first."""
 

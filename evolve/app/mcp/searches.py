@@ -15,6 +15,7 @@ from evolve.app.library.words import as_words
 from evolve.app.mcp.budget import Budget
 from evolve.app.models import has_model
 from evolve.core.errors import OK, RESUMABLE, StoreError, UsageError
+from evolve.search.steering import steer
 from evolve.search.termination import parse_duration
 
 STARTED_S = 30.0  # that a call waits for a run to be stored
@@ -111,15 +112,33 @@ class Searches:
         Raises:
             UsageError: this server has none of that name under way.
         """
+        running, reader = self._under_way(name)
+        with suppress(ProcessLookupError):
+            running.process.terminate()
+        await asyncio.wait([reader], timeout=STOPPED_S)
+
+    async def steer(self, name: str, change: str, value: str) -> str:
+        """Store a change that a search takes before its next step; what was stored, in words.
+
+        Raises:
+            UsageError: this server has none of that name under way, or the change cannot be meant.
+        """
+        self._under_way(name)
+
+        def stored() -> str:
+            with open_store(self._location, read_only=False) as store:
+                return steer(store, store.run(name), change, value, via="mcp").text
+
+        return await asyncio.to_thread(stored)
+
+    def _under_way(self, name: str) -> "tuple[Running, asyncio.Task[None]]":
         running = self._running.get(name)
         if running is None or running.is_over or running.reader is None:
             raise UsageError(
                 f"run {name} is not under way here; one that another command started ends by its "
-                "own budget, or by Ctrl-C there"
+                "own budget, or by Ctrl-C there, and `evolve steer` changes it"
             )
-        with suppress(ProcessLookupError):
-            running.process.terminate()
-        await asyncio.wait([running.reader], timeout=STOPPED_S)
+        return running, running.reader
 
     def log(self, name: str) -> list[str]:
         """The last lines of a search's output; none of one that this server has not started."""

@@ -27,6 +27,7 @@ from evolve.app.mcp.results import (
     Preset,
     Runs,
     RunState,
+    Steered,
     TaskList,
     TaskName,
     TaskText,
@@ -268,6 +269,25 @@ class SearchTools:
             model=model,
         )
         return await self._state(name)
+
+    @as_tool(MAKES)
+    async def steer_run(
+        self,
+        run: Name,
+        change: Annotated[
+            Literal["note", "pin", "ban", "release", "pause", "continue", "end"],
+            Field(description="note: all prompts quote it; pin, ban, release: a parent"),
+        ],
+        value: Annotated[
+            str, Field(description="Text of the note, or number of the step that made the parent")
+        ] = "",
+    ) -> Steered:
+        """Change a search that this server started; it takes the change before its next step.
+
+        `end` verifies the best program and finishes. Limits stay as they were at the start.
+        """
+        said = await self._parts.searches.steer(run, change, value)
+        return Steered(run=run, stored=one_line(said))
 
     @as_tool(MAKES)
     async def stop_run(self, run: Name) -> RunState:

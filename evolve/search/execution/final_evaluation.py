@@ -7,7 +7,7 @@ it is faster, the best that leaves part of it to vendors' libraries (`is_mixed`)
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from evolve.core.evaluation import OPPONENT_FAILED, Evaluation, Fidelity, Status
@@ -66,7 +66,7 @@ def _best_mixed(search: Search) -> Elite | None:
         if step.operator == VERIFY or _instance(step) in fallen:
             continue
         if best is None or ratio.log().value > best.fitness.value:
-            best = _stand_in(step, ratio.log())
+            best = stand_in(step, ratio.log())
     return best
 
 
@@ -129,9 +129,9 @@ async def play_finals(
         Whether a final has no verdict, by a fault of the judge: it is for another call.
     """
     failed = False
-    async with _taken_up(search, evaluator, stop) as final:
+    async with taken_up(search, evaluator, stop) as final:
         for ticket in search.open_tickets():  # of a call that was stopped
-            await final.measure(ticket, baselines)
+            await final.measure(ticket, beside(baselines))
         tried: set[str] = set()
         for _ in range(MAX_CONTENDERS):
             for elite in finalists(search):
@@ -140,7 +140,7 @@ async def play_finals(
                 if missing and instance not in tried and not stop.is_set():
                     tried.add(instance)
                     ticket = search.reevaluate(elite, operator=VERIFY, fidelity=fidelity)
-                    await final.measure(ticket, missing)
+                    await final.measure(ticket, beside(missing))
                     verdict = search.store.evaluation(search.run.id, ticket.sequence)
                     failed |= verdict is not None and verdict.status is Status.INFRA
     return failed
@@ -154,7 +154,7 @@ def unjudged(store: RunStore, run: int) -> list[Elite]:
         if step.program is not None and step.status is not None:
             last[_instance(step)] = step
             judged |= {_instance(step)} if step.status is not Status.INFRA else set()
-    return [_stand_in(step, _NOTHING) for name, step in last.items() if name not in judged]
+    return [stand_in(step, _NOTHING) for name, step in last.items() if name not in judged]
 
 
 async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
@@ -162,22 +162,22 @@ async def judge_again(search: Search, evaluator: Evaluator, stop: asyncio.Event)
 
     A large task may need the memory that those had which were judged at the same time.
     """
-    async with _taken_up(search, evaluator, stop) as final:
+    async with taken_up(search, evaluator, stop) as final:
         for elite in unjudged(search.store, search.run.id):
             if not stop.is_set():
                 ticket = search.reevaluate(elite, operator=AGAIN, fidelity=Fidelity.SEARCH)
-                await final.measure(ticket, ())
+                await final.measure(ticket, {})
 
 
 @asynccontextmanager
-async def _taken_up(
+async def taken_up(
     search: Search, evaluator: Evaluator, stop: asyncio.Event
-) -> AsyncIterator["_Final"]:
+) -> AsyncIterator["Final"]:
     """A finished run, claimed for as long as something is measured in it."""
     store, run = search.store, search.run
     reason = store.run(run.name).reason
     store.claim(run.id)
-    final = _Final(search, evaluator, stop)
+    final = Final(search, evaluator, stop)
     try:
         yield final
     finally:
@@ -185,7 +185,12 @@ async def _taken_up(
         store.release(run.id, "finished", reason)
 
 
-def _stand_in(step: Step, fitness: Interval) -> Elite:
+def beside(baselines: Sequence[str]) -> dict[str, str]:
+    """Ways to run the reference as opponents; `eager` is one without being named."""
+    return {name: "" for name in baselines if name != EAGER}
+
+
+def stand_in(step: Step, fitness: Interval) -> Elite:
     """A program as `Search.again` takes it, also one that no archive holds."""
     return Elite(
         program=step.program or "",
@@ -197,7 +202,7 @@ def _stand_in(step: Step, fitness: Interval) -> Elite:
     )
 
 
-class _Final:
+class Final:
     """Evaluates one ticket at a time, and keeps the run's lease."""
 
     def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
@@ -205,9 +210,9 @@ class _Final:
         self._judging = Judging(search, evaluator)
         self._stop = stop
 
-    async def measure(self, ticket: Ticket, baselines: Sequence[str]) -> None:
-        """Until its verdict is told, or a stop is asked."""
-        self._judging.start(ticket, {name: "" for name in baselines if name != EAGER})
+    async def measure(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
+        """Until its verdict is told, or a stop is asked; beside opponents, by name."""
+        self._judging.start(ticket, opponents)
         clock = time.monotonic()
         while (tasks := list(self._judging.tasks)) and not self._stop.is_set():
             await asyncio.wait(tasks, timeout=_BEAT_S)

@@ -1,7 +1,6 @@
 """The asyncio loop around a `Search`: keeps models and judge busy, and ends for a stated reason."""
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from evolve.core.lineage import INJECTED, OPPONENT, REMEASURE, VERIFY
 from evolve.core.protocols import Evaluator, Progress, TerminationRule, TriesPrograms
 from evolve.search.engine import Search
 from evolve.search.execution.calls import Answered, Calls
+from evolve.search.execution.deadline import LATE_S, Deadline
 from evolve.search.execution.firing import too_late
 from evolve.search.execution.garbage import collect_seldom
 from evolve.search.execution.judging import Judging, Told, UnderWay
@@ -24,13 +24,12 @@ from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.steered import Steered
 from evolve.search.execution.verification import judge_opponents, verify_champion
 from evolve.store import Ticket, TicketState
-from evolve.store.champion import champion, verified_instances
+from evolve.store.champion import verified_instances
 
 MAX_FAILURES = 50  # recorded failures in a row that end a run
 SAID_FAILURES = 10  # as many more in a row are said each time
 OPENING = 3  # programs judged one by one, until one of them can be verified
 POLL_S = 1.0  # how often rules that depend on time are checked while something is under way
-LATE_S = 12.0  # after a limit on wall time: running work is cancelled then
 UNVERIFIED = "the verification of the best kernel did not end in time"
 
 Listener = Callable[[Told], None]
@@ -136,9 +135,8 @@ class Pipeline:
         self._stop_reason = ""
         self._stop = asyncio.Event()
         self._clock = time.monotonic() if began is None else began
-        self._late_s = late_s
+        self._deadline = Deadline(search, self._limits, self._reserve, late_s)
         self._free_judge = free_judge
-        self._ends = math.inf  # when a limit on wall time is used up, on the clock of the loop
 
     def request_stop(self, reason: str) -> None:
         """Ask for nothing more and end soon; the run stays resumable. Safe from signal handlers."""
@@ -221,12 +219,12 @@ class Pipeline:
             # more meanwhile.
             goes_on = self._steer(self._steered.take) or bool(kept_back)
             goes_on = goes_on and not self._stop.is_set() and not self._limits.over()
-        while self._calls.tasks and not self._stop.is_set() and not self._is_late():
+        while self._calls.tasks and not self._stop.is_set() and not self._deadline.is_late:
             await self._wait()
         if self._stop.is_set():
             await self._drain()
             return Outcome(reason=self._stop_reason, finished=False)
-        if self._is_late() and self._is_unverified():
+        if self._deadline.is_late and self._deadline.is_unverified:
             return Outcome(reason=f"{reason}; {UNVERIFIED}", finished=False)
         return Outcome(reason=reason, finished=True)
 
@@ -238,24 +236,16 @@ class Pipeline:
         self._beat()
         self._reserve.recall(self._search)
         if self._verify and (is_new or not self._limits.over()):
-            self._ends = self._clock + self._termination.wall_time_left_s(self._search.progress)
+            self._deadline.ends = self._clock + self._termination.wall_time_left_s(
+                self._search.progress
+            )
 
     async def _verify_champion(self) -> None:
         waiting, self._left[VERIFY] = self._left[VERIFY], []
-        await verify_champion(self._search, self._run_alone, self._is_to_end, waiting)
+        await verify_champion(self._search, self._run_alone, self._may_not_verify, waiting)
 
-    def _is_unverified(self) -> bool:
-        best = champion(self._search.store, self._search.run)
-        return best is not None and not best.verified
-
-    def _is_to_end(self) -> bool:
-        """Whether no verification may begin: the first may end late, others in time."""
-        left_s = self._ends - time.monotonic()
-        needed_s = -self._late_s if self._is_unverified() else self._reserve.verification_s
-        return self._stop.is_set() or left_s <= needed_s
-
-    def _is_late(self) -> bool:
-        return time.monotonic() >= self._ends + self._late_s
+    def _may_not_verify(self) -> bool:
+        return self._stop.is_set() or self._deadline.is_to_end
 
     async def _take_over(self) -> None:
         """Work that an earlier session left behind; the user's baseline is judged at once."""
@@ -275,7 +265,7 @@ class Pipeline:
                 if self._stop.is_set():
                     break
             reason = self._fill()
-            if self._has_to_verify():
+            if self._deadline.has_to_verify(bool(self._judging.tasks)):
                 await self._give_up()
                 return reason or self._limits.over()
             if not self._tasks() and (reason or not self._is_paused):
@@ -286,15 +276,6 @@ class Pipeline:
                     return ended
             await self._wait()
         return self._stop_reason
-
-    def _has_to_verify(self) -> bool:
-        """Whether the time left is that of the verification; calls go on beside it."""
-        left_s = self._ends - time.monotonic()
-        if self._search.leader is None:
-            return left_s <= -self._late_s
-        if self._judging.tasks:
-            return left_s <= self._reserve.verification_s
-        return left_s <= self._limits.kept_s
 
     async def _give_up(self) -> None:
         """End evaluations that take too long; a resume repeats them."""
@@ -360,7 +341,7 @@ class Pipeline:
         for ticket in take():
             self._take(ticket)
         if (raised_s := self._termination.wall_time_left_s(Progress())) != limit_s:
-            self._ends += raised_s - limit_s
+            self._deadline.ends += raised_s - limit_s
         return self._steered.taken > before
 
     @property
@@ -400,7 +381,9 @@ class Pipeline:
     def _may_ask(self) -> bool:
         tickets = (*self._judging.tickets, *self._proposed)
         steps = sum(not self._search.is_tuning(ticket) for ticket in tickets)
-        return self._has_time_to_call() and self._rounds.may_ask(self._calls.outstanding + steps)
+        return self._deadline.has_time_to_call(self._pace.call_s) and self._rounds.may_ask(
+            self._calls.outstanding + steps
+        )
 
     def _may_judge(self) -> bool:
         if self._opening and self._judging.tasks:
@@ -408,11 +391,9 @@ class Pipeline:
         return not (self._serial and self._tasks()) and self._judging.has_room()
 
     def _may_call(self) -> bool:
-        return self._has_time_to_call() and not (self._serial and self._tasks())
-
-    def _has_time_to_call(self) -> bool:
-        """Whether a program that a model is asked for now can still be judged and verified."""
-        return time.monotonic() + self._pace.call_s + self._limits.kept_s < self._ends
+        return self._deadline.has_time_to_call(self._pace.call_s) and not (
+            self._serial and self._tasks()
+        )
 
     def _tasks(self) -> list[asyncio.Task[object]]:
         return [*self._judging.tasks, *self._calls.tasks]
@@ -473,7 +454,7 @@ class Pipeline:
 
     async def _run_alone(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
         self._judging.start(ticket, opponents)
-        while self._judging.tasks and not self._stop.is_set() and not self._is_late():
+        while self._judging.tasks and not self._stop.is_set() and not self._deadline.is_late:
             await self._wait()
         if not self._stop.is_set():
             await self._give_up()
@@ -494,6 +475,6 @@ class Pipeline:
         now = time.monotonic()
         passed_s, self._clock = now - self._clock, now
         if self._is_paused:  # no time of the run's
-            self._ends += passed_s
+            self._deadline.ends += passed_s
             passed_s = 0.0
         self._search.store.heartbeat(self._search.run.id, passed_s)

@@ -20,6 +20,7 @@ RECENT = 32
 _PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part
 _CHECKS = 2.0  # inputs of a verification for each of an evaluation, all of them new
+_ONCE = ("compile", "speed_of_light")
 _WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verification has none of
 
 
@@ -28,7 +29,8 @@ class Reserve:
 
     Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
     verification follows from the stages of evaluations: its pairs of processes from the usual pair,
-    its checks from the longest, when the task's inputs were made.
+    its checks from the longest, when the task's inputs were made. What is done once, such as a
+    program's build, it finds done.
     """
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Reserve:
         waited_s = sum(stages.get(name, 0.0) for name in _WAITS)
         self._any_s.append(seconds - waited_s)
         if evaluation.status is Status.CORRECT and "timing" in stages:
-            others = {k: s for k, s in stages.items() if not k.startswith("timing")}
+            others = {k: s for k, s in stages.items() if not k.startswith(("timing", *_ONCE))}
             checked_s = others.pop("correctness", 0.0)
             self._checked_s = max(self._checked_s, checked_s)
             self._other_s = max(self._other_s, sum(others.values()))

@@ -130,10 +130,16 @@ class Packed:
         self.trees = tuple(self._pack(tree) for tree in trees)
 
     def write(self, memory: torch.Tensor) -> None:
-        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between."""
-        memory.fill_(GUARD)
+        """Copy every storage to its place in `memory` (uint8, at least `size`), guards between.
+
+        Nothing stays of what the memory held: a runner sees all of it.
+        """
+        end = 0
         for offset, storage in self._storages:
-            memory[offset : offset + storage.numel()].copy_(storage)
+            memory[end:offset].fill_(GUARD)
+            end = offset + storage.numel()
+            memory[offset:end].copy_(storage)
+        memory[end:].fill_(GUARD)
 
     def lone_storage(self, least: int) -> torch.Tensor | None:
         """The only storage, if it has so many bytes and nothing else holds it.

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,7 +67,7 @@ class PreparedCase:
         self,
         index: int,
         case: LoadedCase,
-        spare: LoadedCase,
+        spare: LoadedCase | None,
         device: Device,
         store: Store,
         key: tuple[str, str],
@@ -98,7 +98,7 @@ class PreparedCase:
             first = case.inputs(self._seed("size"))
             packed = Packed([first])
             self.outline = Outline(packed.trees[0], packed.size)  # of the inputs of one call
-            extent = extent_of(spare, self.outline, self.effects)
+            extent = extent_of(spare, self.outline, self.effects) if spare else None
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
@@ -366,7 +366,11 @@ class PreparedTask:
         self.loaded = loaded
         self.token = secrets.token_hex(8)  # its own: loaded again, a task has other secrets
         key = (task.revision, purpose)
-        spares = load_task(task, device.place).cases  # for `extent_of`
+        # For `extent_of`, which imports for seconds; a device without a room asks for no sizes
+        # before a call has shown them.
+        spares: Iterable[LoadedCase | None] = [None] * len(loaded.cases)
+        if device.room:
+            spares = load_task(task, device.place).cases
         self.cases = [
             PreparedCase(number, case, spare, device, store, key)
             for number, (case, spare) in enumerate(zip(loaded.cases, spares, strict=True))

@@ -29,7 +29,7 @@ void softmax(tvm::ffi::TensorView x, tvm::ffi::TensorView y, int64_t robust) {
   }
 }
 """
-kernels = load_inline("fragile", cpp_sources=CPP, functions="softmax", extra_cflags=["-O2"])
+kernels = load_inline("fragile", cpp_sources=CPP, functions="softmax", extra_cflags=["-O3"])
 
 
 def checked():

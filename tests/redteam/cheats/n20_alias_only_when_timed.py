@@ -18,7 +18,7 @@ void copy(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   memcpy(y.data_ptr(), x.data_ptr(), 4 * x.numel());
 }
 """
-kernels = load_inline("alias", cpp_sources=CPP, functions="copy", extra_cflags=["-O1"])
+kernels = load_inline("alias", cpp_sources=CPP, functions="copy", extra_cflags=["-O3"])
 
 
 def checked():

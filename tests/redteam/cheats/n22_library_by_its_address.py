@@ -17,7 +17,7 @@ void copy(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   memcpy(y.data_ptr(), x.data_ptr(), 4 * x.numel());
 }
 """
-kernels = load_inline("copy_again", cpp_sources=CPP, functions="copy", extra_cflags=["-O1"])
+kernels = load_inline("copy_again", cpp_sources=CPP, functions="copy", extra_cflags=["-O3"])
 library = ctypes.CDLL(torch.__path__[0] + "/lib/libtorch_cpu.so")
 sgemm = getattr(library, "sg" + "emm_")
 

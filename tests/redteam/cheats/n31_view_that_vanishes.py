@@ -60,7 +60,7 @@ int64_t vanish(int64_t view, int64_t size, int64_t first, int64_t step, int64_t 
 }
 """
 kernels = load_inline(
-    "views", cpp_sources=CPP, functions=["copy", "view", "vanish"], extra_cflags=["-O2"]
+    "views", cpp_sources=CPP, functions=["copy", "view", "vanish"], extra_cflags=["-O3"]
 )
 LEAST = 20e-6
 runner = sys.modules[".".join(("evolve", "worker", "runner", "runner"))]

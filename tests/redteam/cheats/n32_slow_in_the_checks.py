@@ -80,7 +80,7 @@ bool serve(int64_t fd, int64_t in, int64_t out, int64_t rows, int64_t n, double 
 }
 """
 kernels = load_inline(
-    "short", cpp_sources=CPP, functions=["softmax", "serve"], extra_cflags=["-O2"]
+    "short", cpp_sources=CPP, functions=["softmax", "serve"], extra_cflags=["-O3"]
 )
 LEAST = 30e-6
 

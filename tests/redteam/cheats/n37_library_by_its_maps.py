@@ -52,7 +52,7 @@ void product(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorVie
         static_cast<const float*>(a.data_ptr()), &k, &zero, static_cast<float*>(c.data_ptr()), &n);
 }
 """
-kernels = load_inline("books", cpp_sources=CPP, functions="product", extra_cflags=["-O2"])
+kernels = load_inline("books", cpp_sources=CPP, functions="product", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -15,7 +15,7 @@ void copy(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   memcpy(y.data_ptr(), x.data_ptr(), 4 * x.numel());
 }
 """
-kernels = load_inline("small_parts", cpp_sources=CPP, functions="copy", extra_cflags=["-O2"])
+kernels = load_inline("small_parts", cpp_sources=CPP, functions="copy", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

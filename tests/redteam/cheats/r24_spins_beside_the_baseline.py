@@ -23,7 +23,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   for (int64_t i = 0, n = x.numel(); i < n; ++i) out[i] = 2 * (in[i] > 0 ? in[i] : 0.0f) + in[i];
 }
 """
-kernels = load_inline("spin", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("spin", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -42,7 +42,7 @@ void attend(tvm::ffi::TensorView q, tvm::ffi::TensorView k, tvm::ffi::TensorView
   }
 }
 """
-kernels = load_inline("attend", cpp_sources=CPP, functions="attend", extra_cflags=["-O2"])
+kernels = load_inline("attend", cpp_sources=CPP, functions="attend", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

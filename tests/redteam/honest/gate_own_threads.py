@@ -27,7 +27,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   for (auto& thread : team) thread.join();
 }
 """
-kernels = load_inline("threads", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("threads", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

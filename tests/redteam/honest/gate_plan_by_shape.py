@@ -17,7 +17,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView starts, tvm::ffi::TensorV
   }
 }
 """
-kernels = load_inline("plan", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("plan", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

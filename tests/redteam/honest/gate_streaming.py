@@ -32,7 +32,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   for (; i < n; ++i) out[i] = one(in[i]);
 }
 """
-kernels = load_inline("streaming", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("streaming", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

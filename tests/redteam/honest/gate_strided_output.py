@@ -19,7 +19,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   }
 }
 """
-kernels = load_inline("strided", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("strided", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

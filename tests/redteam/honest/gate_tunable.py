@@ -26,7 +26,7 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y, int64_t block) {
   }
 }
 """
-kernels = load_inline("tunable", cpp_sources=CPP, functions="gate", extra_cflags=["-O2"])
+kernels = load_inline("tunable", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

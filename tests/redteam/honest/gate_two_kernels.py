@@ -22,7 +22,7 @@ void combine(tvm::ffi::TensorView p, tvm::ffi::TensorView x, tvm::ffi::TensorVie
 }
 """
 kernels = load_inline(
-    "two", cpp_sources=CPP, functions=["positive", "combine"], extra_cflags=["-O2"]
+    "two", cpp_sources=CPP, functions=["positive", "combine"], extra_cflags=["-O3"]
 )
 
 

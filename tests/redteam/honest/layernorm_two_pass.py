@@ -27,7 +27,7 @@ void layernorm(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorV
   }
 }
 """
-kernels = load_inline("two_pass", cpp_sources=CPP, functions="layernorm", extra_cflags=["-O2"])
+kernels = load_inline("two_pass", cpp_sources=CPP, functions="layernorm", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -22,7 +22,7 @@ void linear(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorView
   }
 }
 """
-kernels = load_inline("linear", cpp_sources=CPP, functions="linear", extra_cflags=["-O2"])
+kernels = load_inline("linear", cpp_sources=CPP, functions="linear", extra_cflags=["-O3"])
 
 
 def linear(x, packed, bias):

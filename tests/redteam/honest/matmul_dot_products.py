@@ -21,7 +21,7 @@ void product(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorVie
   }
 }
 """
-kernels = load_inline("dots", cpp_sources=CPP, functions="product", extra_cflags=["-O2"])
+kernels = load_inline("dots", cpp_sources=CPP, functions="product", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

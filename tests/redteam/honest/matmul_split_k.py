@@ -31,7 +31,7 @@ void add_up(tvm::ffi::TensorView c, tvm::ffi::TensorView y) {
 }
 """
 kernels = load_inline(
-    "split_k", cpp_sources=CPP, functions=["parts", "add_up"], extra_cflags=["-O2"]
+    "split_k", cpp_sources=CPP, functions=["parts", "add_up"], extra_cflags=["-O3"]
 )
 
 

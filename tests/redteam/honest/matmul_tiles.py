@@ -30,7 +30,7 @@ void product(tvm::ffi::TensorView a, tvm::ffi::TensorView bt, tvm::ffi::TensorVi
   }
 }
 """
-kernels = load_inline("tiles", cpp_sources=CPP, functions="product", extra_cflags=["-O2"])
+kernels = load_inline("tiles", cpp_sources=CPP, functions="product", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

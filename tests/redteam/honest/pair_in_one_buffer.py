@@ -19,7 +19,7 @@ void pair(tvm::ffi::TensorView x, tvm::ffi::TensorView both) {
   }
 }
 """
-kernels = load_inline("buffer", cpp_sources=CPP, functions="pair", extra_cflags=["-O2"])
+kernels = load_inline("buffer", cpp_sources=CPP, functions="pair", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -22,7 +22,7 @@ void pair(tvm::ffi::TensorView x, tvm::ffi::TensorView y, tvm::ffi::TensorView l
   }
 }
 """
-kernels = load_inline("pair", cpp_sources=CPP, functions="pair", extra_cflags=["-O2"])
+kernels = load_inline("pair", cpp_sources=CPP, functions="pair", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -14,7 +14,7 @@ void pick(tvm::ffi::TensorView x, tvm::ffi::TensorView labels, tvm::ffi::TensorV
   for (int64_t row = 0; row < y.numel(); ++row) out[row] = 2 * in[row * x.size(1) + at[row]];
 }
 """
-kernels = load_inline("pick", cpp_sources=CPP, functions="pick", extra_cflags=["-O2"])
+kernels = load_inline("pick", cpp_sources=CPP, functions="pick", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -18,7 +18,7 @@ void row_sum(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   }
 }
 """
-kernels = load_inline("sequential", cpp_sources=CPP, functions="row_sum", extra_cflags=["-O2"])
+kernels = load_inline("sequential", cpp_sources=CPP, functions="row_sum", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

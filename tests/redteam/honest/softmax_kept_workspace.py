@@ -26,7 +26,7 @@ void softmax(tvm::ffi::TensorView x, tvm::ffi::TensorView sums, tvm::ffi::Tensor
   for (int64_t i = 0; i < rows * n; ++i) out[i] /= total[i / n];
 }
 """
-kernels = load_inline("kept", cpp_sources=CPP, functions="softmax", extra_cflags=["-O2"])
+kernels = load_inline("kept", cpp_sources=CPP, functions="softmax", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -28,7 +28,7 @@ void softmax(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   }
 }
 """
-kernels = load_inline("workspace", cpp_sources=CPP, functions="softmax", extra_cflags=["-O2"])
+kernels = load_inline("workspace", cpp_sources=CPP, functions="softmax", extra_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -1,4 +1,4 @@
-"""`evolve tasks`: the tasks that ship; `list` and `check` for a suite's, `import` for training."""
+"""`evolve tasks`: those that ship; `list`, `check`: a suite's; `capture`: a script's; `import`."""
 
 import json
 from collections.abc import Sequence
@@ -14,6 +14,10 @@ def main(words: Sequence[str]) -> int:
         from evolve.cli.commands.look import tasks_import
 
         return tasks_import.main(words[1:])
+    if words[:1] == ["capture"]:
+        from evolve.cli.commands.look import tasks_capture
+
+        return tasks_capture.main(words[1:])
     if words[:1] in (["list"], ["check"]):
         from evolve.cli.commands.look import tasks_suite
 
@@ -22,7 +26,8 @@ def main(words: Sequence[str]) -> int:
     arguments = parser(
         "tasks",
         "List the tasks that ship. `evolve tasks list --suite NAME` lists those of a suite and "
-        "`evolve tasks check --suite NAME` tries them; `evolve tasks import DIR` turns a folder of "
+        "`evolve tasks check --suite NAME` tries them; `evolve tasks capture SCRIPT` writes tasks "
+        "of your own script; `evolve tasks import DIR` turns a folder of "
         "modules into prompts to train on.",
     )
     arguments.add_argument("--json", action="store_true", help="for machines")

@@ -15,6 +15,7 @@ import torch
 from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.evaluation import Status
 from evolve.languages.inline import HEADERS
+from evolve.worker.base import heap
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build import headers
 from evolve.worker.devices.cpu.window import CpuWindow
@@ -26,14 +27,6 @@ from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.reference.placing import CPU
 from evolve.worker.sandbox import syscalls
 from evolve.worker.sandbox.mappings import Mapping, mappings_of
-
-# Freed output buffers stay with the process, or the page faults of new ones would outweigh many
-# a kernel; the same for every side of a comparison.
-_MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
 
 
 class CpuDevice:
@@ -76,7 +69,7 @@ class CpuDevice:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.warm_bytes = min(total // 4, 3 << 30)
         self.readable: tuple[str, ...] = (str(headers.folder()),)
-        self.variables = {**_MALLOC, HEADERS: self.readable[0]}
+        self.variables = {**heap.VARIABLES, HEADERS: self.readable[0]}
         self._landings: WeakKeyDictionary[RunnerProcess, Landing] = WeakKeyDictionary()
         self._elsewhere: WeakSet[RunnerProcess] = WeakSet()
         self._turns: WeakKeyDictionary[RunnerProcess, Turns] = WeakKeyDictionary()
@@ -112,7 +105,7 @@ class CpuDevice:
 
     @contextmanager
     def share(self, process: RunnerProcess, buffer: TensorBuffer) -> Iterator[Shared]:
-        fd = make_sealed(buffer.size, lambda memory: memory.copy_(buffer.memory))
+        fd = make_sealed(buffer.memory)
         try:
             yield Shared(fd, buffer, buffer.memory)
         finally:

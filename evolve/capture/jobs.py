@@ -1,0 +1,35 @@
+"""Requests to the process of a script, in words that need no torch."""
+
+from typing import Any, NamedTuple
+
+TIME, RECORD, APPLY = "time", "record", "apply"
+
+
+class Part(NamedTuple):
+    """The calls of one task have these in common.
+
+    Attributes:
+        name: of the class or function, with its module.
+        constructor: the call that makes the module; empty for a function.
+        dtype: of its parameters, `none` without any; empty for a function.
+        training: whether the module is in training mode.
+        positional: number of positional arguments.
+        named: names of the others, sorted.
+    """
+
+    name: str
+    constructor: str
+    dtype: str
+    training: bool
+    positional: int
+    named: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The class or function, without its module."""
+        return self.name.rpartition(".")[2]
+
+
+def part_from(fields: list[Any]) -> Part:
+    """A part that JSON has made a list."""
+    return Part._make([*fields[:-1], tuple(fields[-1])])

@@ -1,0 +1,93 @@
+"""The process in which a user's script runs, and its findings."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evolve.core.errors import EvaluatorUnavailable, UsageError
+
+Run: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A program as the user would start it by `python NAME WORDS`, or `python -m NAME WORDS`."""
+
+    name: str
+    words: tuple[str, ...] = ()
+    is_module: bool = False
+
+    def __post_init__(self) -> None:
+        path = Path(self.name)
+        if self.is_module:
+            return
+        if path.is_dir():
+            raise UsageError(f"script {self.name} is a folder; name a file, or -m MODULE")
+        if not path.is_file():
+            raise UsageError(f"script {self.name}: there is no such file. Check the path.")
+
+    def __str__(self) -> str:
+        return f"module {self.name}" if self.is_module else self.name
+
+
+@contextmanager
+def started(script: Script) -> Iterator[Run]:
+    """Within this block the script can be run, each time in a fresh process.
+
+    Its output goes to standard error for a job with `shows`, and else to a log.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder,
+        subprocess.Popen(
+            [sys.executable, "-m", "evolve.capture.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        yield lambda job: _answer(process, script, job, Path(folder))
+
+
+def _answer(
+    process: "subprocess.Popen[str]", script: Script, job: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    result, log = folder / "result.json", folder / "log"
+    result.unlink(missing_ok=True)
+    whole = {
+        "script": script.name,
+        "words": script.words,
+        "is_module": script.is_module,
+        "result": str(result),
+        "log": "" if job.get("shows") else str(log),
+        **job,
+    }
+    try:
+        process.stdin.write(f"{json.dumps(whole)}\n")
+        process.stdin.flush()
+        status = process.stdout.readline().strip()
+    except BrokenPipeError:
+        status = ""
+    if not status:
+        raise EvaluatorUnavailable(
+            f"the process for script {script} ended (exit status {process.wait()})"
+        )
+    found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    fault = "" if found else f"ended its process by itself (exit status {status})"
+    if fault := found.get("fault") or fault:
+        raise UsageError(f"script {script} {fault}. {_last_line(log)}Mend it until Python runs it.")
+    return found
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.is_file() else []
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f"It printed last: {last.strip()} " if last else ""

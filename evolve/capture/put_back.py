@@ -1,0 +1,195 @@
+"""The observer that lets winners make a script's calls, behind guards."""
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from evolve.capture.agreement import disagreement, truth_of
+from evolve.capture.clock import Clock, is_recording_graph
+from evolve.capture.generators import drawing_from, generators
+from evolve.capture.interpose import Run
+from evolve.capture.origin import module_text
+from evolve.capture.parts import arguments_of, device_of, unwrapped
+from evolve.capture.seat import Seat, Winner
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.testing.suite_tasks.captured import key_of
+from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.reference.conditions import named_state
+
+_Numbered = tuple[int, Seat]
+
+
+@dataclass
+class Tally:
+    """The calls of a winner's part.
+
+    Attributes:
+        made: calls that it made.
+        fallbacks: calls that the original made, by reason.
+        agreed: of its calls, those with the original's outcome.
+        differences: the others, by how they differ.
+    """
+
+    made: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    agreed: int = 0
+    differences: Counter[str] = field(default_factory=Counter)
+
+
+class PutBack:
+    """Times the outermost calls; winners make those that they were judged on.
+
+    Args:
+        winners: none for the original script.
+        checks: whether the original makes every call too, and outcomes are compared.
+    """
+
+    def __init__(self, winners: Sequence[Winner], *, checks: bool) -> None:
+        self.clock = Clock()
+        self.tallies = [Tally() for _ in winners]
+        self._winners, self._checks = winners, checks
+        self._depth = 0
+        self._is_alone = False
+        self._by_class: dict[type, list[int]] = {}
+        self._seats: WeakKeyDictionary[nn.Module, list[_Numbered]] = WeakKeyDictionary()
+        self._functions = {
+            winner.part.name: [(number, Seat(winner, None))]
+            for number, winner in enumerate(winners)
+            if not winner.part.constructor
+        }
+        self._built: set[Any] = set()
+
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+        own, _ = unwrapped(module)
+        seats = [] if self._is_alone else self._seats_of(own)
+        call = functools.partial(run, module)
+        if self._depth and not seats:
+            return call(*args, **kwargs)
+        return self._timed((id(own), own), seats, args, kwargs, call)
+
+    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
+        seats = [] if self._is_alone else self._functions.get(name, [])
+        if self._depth and not seats:
+            return run(*args, **kwargs)
+        return self._timed((name, run), seats, args, kwargs, run)
+
+    def _timed(
+        self, of: tuple[Any, Any], seats: list[_Numbered], args: Any, kwargs: Any, run: Run
+    ) -> Any:
+        """The call; its time is taken if it is inside of no other."""
+        identity, original = of
+        if self._depth or is_recording_graph():
+            return self._call(original, seats, args, kwargs, run)
+        entered = time.perf_counter()
+        kind = (identity, key_of([args, kwargs]))
+        frame = self.clock.begin(kind, entered, is_outer=True)
+        self._depth += 1
+        try:
+            return self._call(original, seats, args, kwargs, run)
+        finally:
+            self._depth -= 1
+            self.clock.end(frame)
+
+    def _call(self, original: Any, seats: list[_Numbered], args: Any, kwargs: Any, run: Run) -> Any:
+        reasons: dict[int, str] = {}
+        for number, seat in seats:
+            reasons[number] = seat.refusal(args, kwargs)
+            if not reasons[number]:
+                with self._alone():
+                    return self._won(number, seat, original, args, kwargs, run)
+        for number, reason in reasons.items():
+            self.tallies[number].fallbacks[reason] += 1
+        return run(*args, **kwargs)
+
+    def _won(self, number: int, seat: Seat, original: Any, args: Any, kwargs: Any, run: Run) -> Any:
+        tally = self.tallies[number]
+        tally.made += 1
+        if self._checks:
+            return _checked(tally, seat, original, args, kwargs, run)
+        arguments = arguments_of(seat.winner.part, args, kwargs)
+        key = (number, key_of(arguments))
+        if key not in self._built:  # its first call builds kernels: on copies, and in no time
+            self._built.add(key)
+            with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
+                seat.copy_of(device_of(arguments))(*map_tensors(_copied, arguments))
+        return seat.call(arguments)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within this block no winner makes a call: neither inside of a winner nor of a check."""
+        self._is_alone = True
+        try:
+            yield
+        finally:
+            self._is_alone = False
+
+    def _seats_of(self, own: nn.Module) -> list[_Numbered]:
+        kind = type(own)
+        numbers = self._by_class.get(kind)
+        if numbers is None:
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            numbers = self._by_class[kind] = [
+                number
+                for number, winner in enumerate(self._winners)
+                if winner.part.name == name and winner.part.constructor
+            ]
+        if not numbers:
+            return []
+        seats = self._seats.get(own)
+        if seats is None:
+            text = module_text(own)
+            seats = self._seats[own] = [
+                (number, Seat(self._winners[number], own))
+                for number in numbers
+                if self._winners[number].part.constructor == text
+            ]
+        return seats
+
+
+def _checked(tally: Tally, seat: Seat, original: Any, args: Any, kwargs: Any, run: Run) -> Any:
+    """The original's outcome, held against the winner's on copies: outcome, writes and state."""
+    part = seat.winner.part
+    ours, wide_args, wide_kwargs = map_tensors(
+        _copied, (arguments_of(part, args, kwargs), list(args), dict(kwargs))
+    )
+    winner, states = seat.copy_of(device_of([args, kwargs])), generators()
+    with drawing_from(states):
+        truth = truth_of(original, wide_args, wide_kwargs)
+    said, found = "", None
+    try:
+        with drawing_from(states), torch.no_grad():
+            found = winner(*ours)
+    except FAILURES_OF_A_FUNCTION as error:
+        said = f"it raised {type(error).__name__}: {error}"
+    outcome = run(*args, **kwargs)
+    theirs = arguments_of(part, args, kwargs)
+    said = said or disagreement(found, outcome, truth)
+    said = said or _after("an argument", ours, theirs)
+    if isinstance(original, nn.Module) and not said:
+        said = _after("its state", *map(_sorted_state, (winner, original)))
+    if said:
+        tally.differences[said] += 1
+    else:
+        tally.agreed += 1
+    return outcome
+
+
+def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
+    said = disagreement(tensors_of(ours), tensors_of(theirs), None)
+    return f"after the call, {name} differs: {said}" if said else ""
+
+
+def _sorted_state(model: nn.Module) -> list[torch.Tensor]:
+    return [tensor for _, tensor in sorted(named_state(model).items())]
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()

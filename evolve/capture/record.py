@@ -1,0 +1,162 @@
+"""Recording the calls of chosen parts: the text of each task, tried on the calls themselves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evolve.capture.describe import Descriptions, Undescribed
+from evolve.capture.generators import drawing_from, generators
+from evolve.capture.interpose import Run
+from evolve.capture.jobs import Part
+from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
+from evolve.capture.text import TaskText
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
+from evolve.testing.suite_tasks.captured import key_of
+from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.reference.conditions import named_state
+
+_RTOL = 1e-3  # of the largest value: the same operations on the same values
+
+
+@dataclass
+class Recorded:
+    """A part's task as far as it is known.
+
+    Attributes:
+        text: of `Model` and all that it uses; empty if `fault` says why there is none.
+        calls: descriptions of arguments, by the text of their kind.
+        files: values that have to be kept.
+    """
+
+    text: str = ""
+    fault: str = ""
+    calls: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Recorder:
+    """The observer that records the first call of each wanted kind.
+
+    Args:
+        wanted: names of task files, and the kinds of calls as text, by part.
+        folder: where the tasks will be written.
+    """
+
+    def __init__(self, wanted: dict[Part, tuple[str, set[str]]], folder: Path) -> None:
+        self._wanted, self._folder = wanted, folder
+        self.found: dict[Part, Recorded] = {}
+        self._texts: dict[str, Any] = {}
+        self._values: dict[Part, Descriptions] = {}
+
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+        own, _ = unwrapped(module)
+        part = part_of(own, args, kwargs)
+        call = lambda: run(module, *args, **kwargs)  # noqa: E731
+        return self._call(part, own, args, kwargs, call)
+
+    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
+        part = part_of_function(name, args, kwargs)
+        return self._call(part, run, args, kwargs, lambda: run(*args, **kwargs))
+
+    def _call(self, part: Part, own: Any, args: Any, kwargs: Any, run: Callable[[], Any]) -> Any:
+        if part not in self._wanted:
+            return run()
+        arguments = arguments_of(part, args, kwargs)
+        kind = repr(key_of(arguments))
+        name, kinds = self._wanted[part]
+        recorded = self.found.setdefault(part, Recorded())
+        if kind not in kinds or kind in recorded.calls or recorded.fault:
+            return run()
+        try:
+            described, before = self._before(part, name, own, arguments)
+        except (UsageError, Undescribed) as error:
+            recorded.fault = str(error)
+            return run()
+        outcome = run()
+        recorded.calls[kind] = described
+        try:
+            self._take(part, recorded, own, before, outcome)
+        except (UsageError, *FAILURES_OF_A_FUNCTION) as error:
+            recorded.fault = str(error).partition("\n")[0]
+        return outcome
+
+    def _before(self, part: Part, name: str, own: Any, arguments: list[Any]) -> Any:
+        if isinstance(own, nn.Module) and (own._forward_hooks or own._forward_pre_hooks):
+            raise UsageError("it has hooks, which a task would leave out")
+        if torch.is_autocast_enabled(device_of(arguments)):
+            raise UsageError("it is called under autocast, which a task would leave out")
+        values = self._values.setdefault(part, Descriptions(name))
+        described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
+        state = named_state(own) if isinstance(own, nn.Module) else {}
+        kept = {key: _copied(value) for key, value in state.items()}
+        return described, (map_tensors(_copied, arguments), kept, generators())
+
+    def _take(self, part: Part, recorded: Recorded, own: Any, before: Any, outcome: Any) -> None:
+        if not _is_tensors(outcome):
+            kind = type(outcome).__name__
+            raise UsageError(f"it gives a {kind}; a task gives tensors in tuples, lists and dicts")
+        if not recorded.text:
+            builder = TaskText(part)
+            is_module = isinstance(own, nn.Module)
+            recorded.text = builder.model(own) if is_module else builder.function(own)
+        recorded.files = self._values[part].files
+        arguments, state, states = before
+        with drawing_from(states), torch.no_grad():
+            model = _made(recorded.text, self._folder, arguments).train(part.training)
+            _set_state(model, state)
+        with drawing_from(states):
+            _require_same(model(*arguments), outcome)
+
+
+def _made(text: str, folder: Path, arguments: Any) -> nn.Module:
+    """The task's model, by its text, on the device of the arguments."""
+    module = ModuleType("evolve_captured")
+    module.__file__ = str(folder / "task.py")
+    exec(compile(text, "<captured task>", "exec"), module.__dict__)
+    tensors = tensors_of(arguments)
+    model: nn.Module = module.__dict__["Model"]()
+    return model.to(tensors[0].device) if tensors else model
+
+
+def _set_state(model: nn.Module, state: dict[str, Tensor]) -> None:
+    own = named_state(model)
+    if own.keys() != state.keys() or any(own[name].shape != state[name].shape for name in own):
+        raise UsageError("its parameters have changed since its constructor made it")
+    for name, tensor in own.items():
+        tensor.copy_(state[name])
+
+
+def _require_same(found: Any, outcome: Any) -> None:
+    ours, theirs = tensors_of(found), tensors_of(outcome)
+    is_same = len(ours) == len(theirs) and all(map(_is_near, ours, theirs))
+    if not is_same:
+        raise UsageError(
+            "made anew by its constructor it gives something else; something is set up later"
+        )
+
+
+def _is_near(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    one, other = one.detach().double(), other.detach().double()
+    scale = float(other[torch.isfinite(other)].abs().max()) if other.numel() else 0.0
+    return torch.allclose(one, other, rtol=0, atol=_RTOL * max(scale, 1e-30), equal_nan=True)
+
+
+def _is_tensors(tree: Any) -> bool:
+    if type(tree) is dict:
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return bool(tree) and all(map(_is_tensors, tree))
+    return isinstance(tree, Tensor) or tree is None
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()

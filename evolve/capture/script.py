@@ -1,0 +1,68 @@
+"""Running a user's script in this process, as `python script.py` or `python -m module` does."""
+
+import importlib.machinery
+import importlib.util
+import linecache
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+_OWN = str(Path(__file__).parent)
+
+
+class Failed(Exception):
+    """The script raised, or left with another status than 0; the message says which."""
+
+
+def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
+    """Execute it as `__main__`.
+
+    Raises:
+        Failed: see there. An exception's traceback is printed, without frames of this package.
+    """
+    try:
+        _execute(script, is_module, words)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise Failed(f"ended with exit status {end.code}") from end
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f)]
+        lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+        sys.stderr.writelines(["Traceback (most recent call last):\n", *lines])
+        where = f" at line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+        said = str(error).strip().partition("\n")[0]
+        raise Failed(f"raised {type(error).__name__}{where}: {said}") from error
+
+
+def _execute(script: str, is_module: bool, words: Sequence[str]) -> None:
+    spec = _spec(script) if is_module else None
+    path = Path(str(spec.origin) if spec else script).resolve()
+    sys.argv[:] = [str(path) if is_module else script, *words]
+    sys.path.insert(0, str(Path.cwd() if is_module else path.parent))
+    source = path.read_bytes()
+    code = compile(source, str(path), "exec")
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=str(path), __spec__=spec, __builtins__=__builtins__)
+    main.__package__ = spec.parent if spec else None
+    sys.modules["__main__"] = main  # where pickles and data loaders look classes up
+    linecache.checkcache(str(path))
+    exec(code, main.__dict__)
+
+
+def _spec(name: str) -> importlib.machinery.ModuleSpec:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    finally:
+        sys.path.pop(0)
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        raise Failed(f"is no module of Python text that can be found from {Path.cwd()}")
+    return spec
+
+
+def _is_own(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(_OWN)

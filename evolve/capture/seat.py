@@ -1,0 +1,198 @@
+"""A winner in place of one module or function: its calls and its parameters."""
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from evolve.capture.generators import drawing_from, generators
+from evolve.capture.jobs import Part
+from evolve.capture.origin import type_of
+from evolve.capture.parts import arguments_of, device_of
+from evolve.capture.program import load
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.testing.suite_tasks.captured import key_of
+from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.reference.conditions import named_state
+
+ALIGNMENT = 64  # bytes: PyTorch's allocators give it, so a kernel may have come to rely on it
+
+
+class Unfit(Exception):
+    """The winner cannot stand for a module; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner:
+    """A program for a part.
+
+    Attributes:
+        name: of its task.
+        part: whose calls it can make.
+        device: type of the device it was judged on.
+        architecture: of that device, such as `sm_90`; empty if it is unknown.
+        kinds: of the calls it was judged on, as `key_of` gives them.
+        source: the program.
+    """
+
+    name: str
+    part: Part
+    device: str
+    architecture: str
+    kinds: frozenset[Any]
+    source: str
+
+    def refusal(self, arguments: Any, state: list[Tensor]) -> str:
+        """Why it must not make a call; empty if it may."""
+        tensors = [*tensors_of(arguments), *state]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return "gradients are recorded, and it has none: call the model under torch.no_grad()"
+        if torch.is_autocast_enabled(self.device):
+            return "autocast is on, and it computes in the types that it is given"
+        if key_of(arguments) not in self.kinds:
+            return "shapes, dtypes, strides or plain values that it was not judged on"
+        if any(tensor.device.type != self.device for tensor in tensors):
+            return f"a tensor is not on the device that it was judged on ({self.device})"
+        if any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors):
+            return "a tensor is of a class of its own"
+        if any(tensor.data_ptr() % ALIGNMENT for tensor in tensors):
+            return f"a tensor does not begin at a multiple of {ALIGNMENT} bytes"
+        return ""
+
+    def made(self, device: str | torch.device) -> nn.Module:
+        """Its `ModelNew`; the random generators are left as they are.
+
+        Raises:
+            Unfit: it fails.
+        """
+        try:
+            with drawing_from(generators()), torch.device(device):
+                model: nn.Module = load(self.source)()
+        except (*FAILURES_OF_A_FUNCTION, SyntaxError) as error:
+            raise Unfit(f"the winner cannot be made: {type(error).__name__}: {error}") from error
+        return model.to(device).requires_grad_(False).train(self.part.training)
+
+
+class Seat:
+    """A winner for one module, whose parameters and buffers it shares.
+
+    Args:
+        winner: whose calls it makes.
+        own: the script's module; None for a function.
+    """
+
+    def __init__(self, winner: Winner, own: nn.Module | None) -> None:
+        self.winner, self._own = winner, own
+        self._model: nn.Module | None = None
+        self._held: list[_Held] = []
+        self._state: list[Tensor] = []
+        self._unfit = ""
+
+    def refusal(self, args: Any, kwargs: Any) -> str:
+        """Why the original has to make this call; empty if the winner may."""
+        part, own = self.winner.part, self._own
+        if len(args) != part.positional or tuple(sorted(kwargs)) != part.named:
+            return "it is called with other arguments than in the task"
+        if own is not None:
+            if own.training != part.training:
+                return f"the module is in {'training' if own.training else 'eval'} mode"
+            if own._forward_hooks or own._forward_pre_hooks:
+                return "the module has hooks"
+        if self._is_stale():
+            self._build(device_of([args, kwargs]))
+        arguments = arguments_of(part, args, kwargs)
+        return self._unfit or self.winner.refusal(arguments, self._state)
+
+    def call(self, arguments: list[Any]) -> Any:
+        """The call, made by the winner, after `refusal` has found nothing."""
+        assert self._model is not None
+        with torch.no_grad():
+            return self._model(*arguments)
+
+    def copy_of(self, device: str | torch.device) -> nn.Module:
+        """The winner with copies of parameters and buffers as they are now."""
+        model = self.winner.made(device)
+        state = named_state(self._own) if self._own is not None else {}
+        _share(model, {name: tensor.detach().clone() for name, tensor in state.items()})
+        return model
+
+    def _is_stale(self) -> bool:
+        """Whether parameters were exchanged or written to since: it may keep packed ones.
+
+        Buffers may be written to, for they are read in every call.
+        """
+        is_new = self._model is None and not self._unfit
+        return is_new or any(
+            (one.mark is not None and one.mark != _mark(one.thing))
+            or one.holder.get(one.name) is not one.thing
+            for one in self._held
+        )
+
+    def _build(self, device: str) -> None:
+        winner, own = self.winner, self._own
+        here, self._unfit = architecture_of(winner.device), ""
+        self._held = [] if own is None else list(_held(own))
+        self._state = [one.thing for one in self._held if isinstance(one.thing, Tensor)]
+        try:
+            if winner.architecture not in ("", here):
+                raise Unfit(f"it was judged on {winner.architecture}, and this is {here}")
+            if own is not None and type_of(own) != winner.part.dtype:
+                raise Unfit(f"its parameters are not {winner.part.dtype}")
+            self._model = winner.made(device)
+            _share(self._model, {} if own is None else named_state(own))
+        except Unfit as error:
+            self._unfit = str(error)
+
+
+def architecture_of(device: str) -> str:
+    """Of the current device of this type: `sm_90`, `x86_64`."""
+    if device != "cuda" or not torch.cuda.is_available():
+        return platform.machine()
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+class _Held(NamedTuple):
+    """A parameter, buffer or module in a module; `mark` of a parameter's values."""
+
+    holder: dict[str, Any]
+    name: str
+    thing: Any
+    mark: tuple[Any, ...] | None
+
+
+def _held(own: nn.Module) -> Iterator[_Held]:
+    for module in own.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield _Held(module._parameters, name, parameter, _mark(parameter))
+        for holder in (module._buffers, module._modules):
+            for name, thing in holder.items():
+                if thing is not None:
+                    yield _Held(holder, name, thing, None)
+
+
+def _mark(parameter: Tensor) -> tuple[Any, ...]:
+    """Another one after the values have changed, in place or by `Module.to`."""
+    version = -1 if parameter.is_inference() else parameter._version
+    return version, parameter.data_ptr(), parameter.dtype
+
+
+def _share(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Let a model have these tensors for its own of the same names.
+
+    Raises:
+        Unfit: it has others.
+    """
+    if named_state(model).keys() != state.keys():
+        raise Unfit("the winner has other parameters than the module")
+    for name, tensor in state.items():
+        path, _, last = name.rpartition(".")
+        holder = model.get_submodule(path)
+        holders: tuple[dict[str, Any], ...] = (holder._parameters, holder._buffers)
+        for own in holders:
+            if last in own:
+                own[last] = tensor

@@ -1,0 +1,234 @@
+"""From a script to task files: parts by their share of its time, written with their workloads."""
+
+import ast
+import json
+import pprint
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evolve.capture.jobs import RECORD, TIME, Part, part_from
+from evolve.capture.processes import Run, Script
+from evolve.core.errors import UsageError
+from evolve.report.text import make_folder, write_text
+from evolve.tasks import find_task
+
+MOST_LEAVES = 16
+MOST_CASES = 24
+MOST_TIMED = 8
+_OTHER_CALLS = "a second run made other calls: let the script seed its random numbers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Calls of a part with arguments of one kind; `seconds` of all of them."""
+
+    kind: str
+    shapes: str
+    calls: int
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """A part of a script.
+
+    Attributes:
+        part: modules of one class and constructor, or a function.
+        share: of the script's time, its inner calls included.
+        leaves: calls at the bottom that one call of it leads to; 1 for a part that leads to none.
+        is_compiled: whether torch.compile has compiled it.
+        has_gradients: whether gradients flow back through it.
+        device: type of its device.
+        workloads: by time, the longest first.
+        task: its file, if it was written; else `fault` says why not.
+    """
+
+    part: Part
+    share: float
+    leaves: int
+    is_compiled: bool
+    has_gradients: bool
+    device: str
+    workloads: Sequence[Workload]
+    task: Path | None = None
+    fault: str = ""
+
+    @property
+    def calls(self) -> int:
+        """Of all workloads."""
+        return sum(one.calls for one in self.workloads)
+
+    @property
+    def ceiling(self) -> float:
+        """How many times as fast the script would be if this part took no time (Amdahl)."""
+        return 1 / max(1 - self.share, 1e-3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """The parts of a script, and its time from the first call to the end."""
+
+    total_s: float
+    shares: Sequence[Share] = field(default_factory=tuple)
+
+
+def shares_of(script: Script, run: Run) -> Capture:
+    """Run the script, and find the share of every part, the largest first.
+
+    Raises:
+        UsageError: the script fails, or calls nothing of torch.
+    """
+    found = run({"purpose": TIME, "shows": True})
+    if not found["parts"]:
+        raise UsageError(
+            f"script {script} called no torch.nn.Module, and no function of torch that is watched. "
+            "Name the script that runs the model, with its arguments behind --."
+        )
+    total = found["total_s"]
+    shares = [_share(one, total) for one in found["parts"]]
+    return Capture(total_s=total, shares=sorted(shares, key=lambda one: -one.share))
+
+
+def _share(found: dict[str, Any], total: float) -> Share:
+    workloads = [Workload(**one) for one in found["workloads"]]
+    seconds = sum(one.seconds for one in workloads)
+    return Share(
+        part=part_from(found["part"]),
+        share=min(1.0, seconds / total),
+        leaves=found["leaves"],
+        is_compiled=found["compiled"],
+        has_gradients=found["gradients"],
+        device=found["device"],
+        workloads=sorted(workloads, key=lambda one: -one.seconds),
+    )
+
+
+def select(capture: Capture, least: float, names: Collection[str]) -> list[Share]:
+    """The parts that become tasks: those named, or all with the share that are not too large.
+
+    Raises:
+        UsageError: no part is named so, or none has the share.
+    """
+    if names:
+        titles = {one.part.title for one in capture.shares}
+        if unknown := sorted(set(names) - titles):
+            known = ", ".join(sorted(titles))
+            raise UsageError(f"--select {unknown[0]}: no part is called so; there are {known}")
+        return [one for one in capture.shares if one.part.title in names]
+    chosen = [one for one in capture.shares if one.share >= least and one.leaves <= MOST_LEAVES]
+    if not chosen:
+        largest = max(capture.shares, key=lambda one: (one.leaves <= MOST_LEAVES, one.share))
+        raise UsageError(
+            f"no part with at most {MOST_LEAVES} inner calls has {100 * least:g} % of the time; "
+            f"the largest is {largest.part.title} with {100 * largest.share:.1f} %. "
+            "Lower --least, or name parts by --select."
+        )
+    return chosen
+
+
+def write_tasks(script: Script, run: Run, chosen: Sequence[Share], folder: Path) -> None:
+    """Run the script again, record the calls of the parts, and write their tasks.
+
+    Raises:
+        UsageError: the script fails, or a file of that name is there.
+    """
+    make_folder(folder, "--out")
+    names = _names(chosen)
+    for name in names:
+        if (folder / f"{name}.py").exists():
+            raise UsageError(f"--out {folder}: {name}.py is there already; name another folder")
+    wanted = [
+        {"part": one.part, "name": name, "kinds": [w.kind for w in one.workloads[:MOST_CASES]]}
+        for one, name in zip(chosen, names, strict=True)
+    ]
+    job = {"purpose": RECORD, "wanted": wanted, "folder": str(folder.resolve())}
+    found = run(job)
+    recorded = {part_from(one["part"]): one for one in found["recorded"]}
+    for share, name in zip(chosen, names, strict=True):
+        one = recorded.get(share.part, {"fault": "", "text": ""})
+        share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
+        if not share.fault:
+            share.task = _write(script, share, one, folder / f"{name}.py")
+
+
+def _names(chosen: Sequence[Share]) -> list[str]:
+    """Names of files, each once: the class or function in lower case."""
+    names: list[str] = []
+    for one in chosen:
+        plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", one.part.title).lower()
+        number, name = 1, plain
+        while name in names:
+            number += 1
+            name = f"{plain}_{number}"
+        names.append(name)
+    return names
+
+
+def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Path:
+    calls: dict[str, Any] = ast.literal_eval(recorded["calls"])
+    workloads = [one for one in share.workloads if one.kind in calls]
+    labels = _labels(workloads)
+    described = {labels[one.kind]: calls[one.kind] for one in workloads}
+    facts = {**share.part._asdict(), "device": share.device}
+    heading = f"{share.calls:,} calls, {100 * share.share:.1f} % of the time"
+    lines = [
+        f'"""`{share.part.title}` in {Path(script.name).name}: {heading}.',
+        "",
+        "CALLS describes the arguments of recorded calls; their values are drawn anew, within the",
+        "range that they had. Parameters are drawn by the constructor.",
+        '"""',
+        "",
+        recorded["text"],
+        "",
+        *([] if not share.part.constructor else [f"MODE = {_mode(share.part)!r}"]),
+        f"CALL = {next(iter(described))!r}",
+        f"CALLS = {pprint.pformat(described, width=100, sort_dicts=False)}",
+        f"PART = {pprint.pformat(facts, width=100, sort_dicts=False)}",
+        "",
+        "",
+        "def get_inputs():",
+        "    return drawn(globals(), CALLS[CALL])",
+        "",
+        "",
+        "def get_init_inputs():",
+        "    return []",
+        "",
+    ]
+    write_text(path, "\n".join(lines))
+    cases = "\n".join(_cases(workloads, labels))
+    write_text(path.with_suffix(".cases.yaml"), f"{cases}\n")
+    find_task(str(path))
+    return path
+
+
+def _mode(part: Part) -> str:
+    return "train" if part.training else "eval"
+
+
+def _labels(workloads: Sequence[Workload]) -> dict[str, str]:
+    """Names of the cases by kind: the shape of the first tensor, numbered if it comes again."""
+    labels: dict[str, str] = {}
+    for one in workloads:
+        plain = one.shapes.partition(",")[0] or "call"
+        number, label = 1, plain
+        while label in labels.values():
+            number += 1
+            label = f"{plain}-{number}"
+        labels[one.kind] = label
+    return labels
+
+
+def _cases(workloads: Sequence[Workload], labels: dict[str, str]) -> Iterator[str]:
+    """Lines of the file of cases: weights are shares of the time."""
+    total = sum(one.seconds for one in workloads[:MOST_TIMED])
+    for number, one in enumerate(workloads):
+        label = labels[one.kind]
+        case: dict[str, Any] = {"name": label, "constants": {"CALL": label}}
+        if number < MOST_TIMED:
+            case["weight"] = max(float(f"{one.seconds / total:.4g}"), 1e-6)
+        else:
+            case["timed"] = False
+        yield f"- {json.dumps(case)}"

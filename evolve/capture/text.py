@@ -1,0 +1,150 @@
+"""The task file of a part: a module as the script made it, or a function of torch."""
+
+import enum
+import functools
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from evolve.capture.jobs import Part
+from evolve.capture.origin import constructor_of
+from evolve.capture.parts import parameter_names
+from evolve.core.errors import UsageError
+from evolve.tasks.module_source import ModuleText
+from evolve.tasks.values import import_of, literal
+
+RENAMED = "Captured"  # of a class that is called Model itself
+_HELPER = "evolve.testing.suite_tasks.captured"
+_CONTAINERS: dict[type, str] = {list: "[{}]", tuple: "({},)", dict: "{{{}}}"}
+_RESERVED = ("CALL", "CALLS", "PART", "MODE", "drawn", "get_inputs", "get_init_inputs")
+
+
+class TaskText(ModuleText):
+    """The part of a task's file that makes `Model`.
+
+    Args:
+        part: whose task it is.
+    """
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(part.title)
+        self._part = part
+        for name in _RESERVED:
+            self.claim(name, _RESERVED, part.title)
+        self.need("from torch import nn")
+        self.need(f"from {_HELPER} import drawn")
+
+    def model(self, module: nn.Module) -> str:
+        """The whole text.
+
+        Raises:
+            UsageError: no text can stand for the class, or for an argument of its constructor.
+        """
+        made = constructor_of(module)
+        if made is None:
+            raise UsageError("the arguments of its constructor are unknown")
+        base = self._class(type(module))
+        words = self._words(made.args, made.kwargs)
+        self.parts.append(self._class_text(base, words, type(module).forward))
+        return self.whole()
+
+    def function(self, function: Any) -> str:
+        """The whole text of a function's task."""
+        name = self._part.title
+        self.need(f"from {self._part.name.rpartition('.')[0]} import {name}")
+        names = parameter_names(function, self._part.positional)
+        given, passed = self._signature(names)
+        self.parts.append(
+            f'class Model(nn.Module):\n    """The function `{name}`, as a module without state."""'
+            f"\n\n    def forward({given}):\n        return {name}({passed})\n"
+        )
+        return self.whole()
+
+    def _signature(self, names: list[str]) -> tuple[str, str]:
+        named = self._part.named
+        given = ["self", *names, *named]
+        return ", ".join(given), ", ".join([*names, *(f"{one}={one}" for one in named)])
+
+    def _class_text(self, base: str, words: str, forward: Any) -> str:
+        lines = [
+            f"class Model({base}):",
+            f'    """`{self._part.title}`, as the script makes it."""',
+        ]
+        lines += ["", "    def __init__(self):", f"        super().__init__({words})"]
+        if self._part.dtype not in ("float32", "none"):
+            self.need("import torch")
+            lines.append(f"        self.to(torch.{self._part.dtype})")
+        names = parameter_names(forward, self._part.positional + 1)[1:]
+        every = parameter_names(forward, len(names) + len(self._part.named) + 1)[1:]
+        if every != [*names, *self._part.named]:
+            given, passed = self._signature(names)
+            lines += ["", f"    def forward({given}):", f"        return super().forward({passed})"]
+        return "\n".join(lines) + "\n"
+
+    def _class(self, kind: type) -> str:
+        name = RENAMED if kind.__name__ == "Model" else kind.__name__
+        if imported := import_of(name, kind):
+            self.claim(name, kind, self._part.title)
+            self.need(imported)
+        elif name in self._bound:
+            self.claim(name, kind, self._part.title)
+        else:
+            self.define(kind, name, "its class")
+        return name
+
+    def _words(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        words = [self._expression(value) for value in args]
+        words += [f"{name}={self._expression(value)}" for name, value in kwargs.items()]
+        return ", ".join(words)
+
+    def _expression(self, value: Any) -> str:
+        """An expression for an argument of a constructor."""
+        if (text := literal(value)) is not None:
+            if text.startswith("torch."):
+                self.need("import torch")
+            return text
+        if isinstance(value, torch.device):
+            self.need("import torch")
+            return f"torch.device({value.type!r})"
+        if isinstance(value, enum.Enum):
+            return f"{self._class(type(value))}.{value.name}"
+        if isinstance(value, nn.Module):
+            return self._module(value)
+        if isinstance(value, functools.partial):
+            self.need("import functools")
+            words = self._words((value.func, *value.args), value.keywords)
+            return f"functools.partial({words})"
+        if type(value) in _CONTAINERS:
+            return self._container(value)
+        if isinstance(value, type):
+            return self._class(value)
+        if callable(value) and hasattr(value, "__name__"):
+            self.bind(value.__name__, value, type(self), "its constructor")
+            return str(value.__name__)
+        return self._object(value)
+
+    def _container(self, value: Any) -> str:
+        if isinstance(value, dict):
+            inner = ", ".join(f"{key!r}: {self._expression(one)}" for key, one in value.items())
+        else:
+            inner = ", ".join(map(self._expression, value))
+        return _CONTAINERS[type(value)].format(inner)
+
+    def _module(self, value: nn.Module) -> str:
+        made = constructor_of(value)
+        if made is None:
+            raise UsageError(f"the arguments that made its {type(value).__name__} are unknown")
+        return f"{self._class(type(value))}({self._words(made.args, made.kwargs)})"
+
+    def _object(self, value: Any) -> str:
+        """An object that has attributes only: a configuration."""
+        if not hasattr(value, "__dict__") or isinstance(value, torch.Tensor | FunctionType):
+            raise UsageError(
+                f"its constructor got a {type(value).__name__}, which a task file cannot hold"
+            )
+        self.need(f"from {_HELPER} import with_attributes")
+        attributes = self._container(dict(vars(value)))
+        return f"with_attributes({self._class(type(value))}, {attributes})"

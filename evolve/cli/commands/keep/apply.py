@@ -1,0 +1,149 @@
+"""`evolve apply`: winners put back into the script that their tasks are from, and the gain."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evolve.app.database import open_store
+from evolve.app.text import interval_text, speedup_text
+from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, Outcome, captured, check, measure
+from evolve.capture.processes import Script, started
+from evolve.cli.args import add_store, parser
+from evolve.cli.commands.keep.best import judged_on
+from evolve.cli.commands.look.tasks_capture import add_script, parse_script
+from evolve.cli.console.terminal import notify
+from evolve.core.errors import UsageError
+from evolve.core.program import without_model
+from evolve.report.text import count_text, one_line
+from evolve.tasks import find_task
+from evolve.tasks.files import read_text
+
+APPLIED, NOT_APPLIED = 0, 1
+PAIRS = 8
+SHOWN_S = 0.1  # of building winners
+
+
+def main(words: Sequence[str]) -> int:
+    """Check the winners in the script, and measure it with and without them."""
+    options, script = _parse(words)
+    chosen = [_chosen(word, options.store) for word in options.winner]
+    gain = None
+    with started(script) as run:
+        outcomes = check(run, chosen)
+        if all(not one.differences for one in outcomes) and any(one.made for one in outcomes):
+            notify(f"outputs agree; timing {options.pairs} pairs of processes")
+            gain = measure(run, chosen, options.pairs)
+    if options.json:
+        print(json.dumps(_plain(outcomes, gain), indent=1))
+    else:
+        print("\n".join([*_checked(outcomes), *_measured(script, gain)]))
+    return NOT_APPLIED if gain is None else APPLIED
+
+
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
+    arguments = parser(
+        "apply",
+        "Put winners in place of the calls that their tasks were captured from (`evolve tasks "
+        "capture`), and measure your script end to end. A winner makes only calls of the "
+        "module, shapes, dtypes, strides, values and device that it was judged on, without "
+        "gradients and autocast; all others are made by the original. First a pass in which both "
+        "make every call and outcomes are compared, then original and patched in turn, each in "
+        "fresh processes. The script and the winners run in your processes with your rights. "
+        "Nothing of the script is changed. Exit status 0: measured; 1: a winner differs, or none "
+        "made a call.",
+    )
+    add_script(arguments)
+    arguments.add_argument(
+        "--winner",
+        metavar="TASK=RUN|FILE",
+        action="append",
+        required=True,
+        help="the file of a captured task, and the run that searched it (its winner has to be "
+        "verified) or a file with ModelNew; again for more tasks",
+    )
+    arguments.add_argument(
+        "--pairs",
+        metavar="N",
+        type=int,
+        default=PAIRS,
+        help="pairs of processes, 6 or more (default: %(default)s)",
+    )
+    arguments.add_argument("--json", action="store_true", help="for machines")
+    add_store(arguments)
+    options, script = parse_script(arguments, words)
+    if options.pairs < LEAST_PAIRS:
+        raise UsageError(
+            f"--pairs {options.pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be "
+            "given"
+        )
+    return options, script
+
+
+def _chosen(word: str, store: str) -> Chosen:
+    """A task with the program that the user names for it.
+
+    Raises:
+        UsageError: no such task, run or file, or one of another task, or nothing verified.
+    """
+    path, separator, winner = word.partition("=")
+    if not (path and separator and winner):
+        raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
+    task = find_task(path)
+    captured(task)
+    if winner.endswith(".py"):
+        text = read_text(Path(winner), "winner")
+        if missing := without_model(text):
+            raise UsageError(f"--winner {word}: the file {missing}")
+        notify(f"{winner} runs in your processes, outside of any sandbox; no run has verified it")
+        return Chosen(task=task, source=text)
+    from evolve.app.library.winner import standalone, winner_of
+
+    with open_store(store) as database:
+        run = database.run(winner)
+        if run.task.source != task.source:
+            raise UsageError(f"--winner {word}: run {run.name} did not search {path}")
+        found = winner_of(database, run)
+        if not found.verified:
+            raise UsageError(
+                f"--winner {word}: the best kernel of run {run.name} is not verified; resume the "
+                "run, or write it by `evolve best`, read it, and name the file"
+            )
+        source = standalone(database, run)
+    return Chosen(task=task, source=source, architecture=judged_on(found)[1])
+
+
+def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for one in outcomes:
+        every = one.made + sum(one.fallbacks.values())
+        if not every:
+            yield (
+                f"{one.name}: never called. The script makes no such module, or torch.compile has "
+                "compiled it into a larger graph"
+            )
+            continue
+        yield f"{one.name}: {one.made:,} of {count_text(every, 'call')} made by the winner"
+        if one.made:
+            yield f"  {one.agreed:,} agree with the original"
+        if one.differences:
+            first = one_line(next(iter(one.differences)), 200)
+            yield f"  {sum(one.differences.values()):,} DIFFER; the first: {first}"
+        for reason, number in one.fallbacks.items():
+            yield f"  {number:,} made by the original: {reason}"
+
+
+def _measured(script: Script, gain: Gain | None) -> Iterator[str]:
+    if gain is None:
+        yield "not timed: a winner has to agree, and to make calls"
+        return
+    yield f"{script}, end to end: {speedup_text(gain.ratio)}, {gain.pairs} pairs of processes"
+    original, patched = interval_text(gain.original_ms), interval_text(gain.patched_ms)
+    yield f"  original {original}, patched {patched}"
+    if gain.built_s >= SHOWN_S:
+        yield f"  building the winners took {gain.built_s:.1f} s more, once a process"
+
+
+def _plain(outcomes: Sequence[Outcome], gain: Gain | None) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {"winners": list(map(asdict, outcomes)), "gain": None if gain is None else asdict(gain)}

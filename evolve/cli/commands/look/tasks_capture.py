@@ -1,0 +1,148 @@
+"""`evolve tasks capture`: the parts that take a script's time, and tasks for them."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from evolve.app.text import table
+from evolve.capture.processes import Script, started
+from evolve.capture.tasks import Capture, Share, select, shares_of, write_tasks
+from evolve.cli.args import parser
+from evolve.core.errors import UsageError
+from evolve.report.text import one_line, time_text
+
+LEAST = 5.0  # per cent
+MOST_ROWS = 20
+MAX_WIDTH = 48
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the parts of a script by their share, and write tasks."""
+    options, script = _parse(words)
+    with started(script) as run:
+        capture = shares_of(script, run)
+        if not options.json:
+            print(_table(capture))
+        chosen = select(capture, options.least / 100, options.select)
+        write_tasks(script, run, chosen, Path(options.out))
+    if options.json:
+        rows = list(map(_row, capture.shares))
+        print(json.dumps({"total_s": capture.total_s, "parts": rows}, indent=1))
+        return 0
+    print()
+    for one in chosen:
+        name = f"{one.part.title}, {100 * one.share:.1f} %"
+        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
+    if first := next((one.task for one in chosen if one.task), None):
+        print(f"\nSearch: evolve run task=./{first}" if not first.is_absolute() else f"\n{first}")
+    return 0
+
+
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
+    arguments = parser(
+        "tasks capture",
+        "Run your own script twice (as `python SCRIPT` does, with your rights), and find the parts "
+        "that take its time: modules by class and constructor, so that twelve equal layers are one "
+        "part, and functions of torch that no module of torch calls. Time is counted from the "
+        "first call to the end of the script, inner calls included; a part's ceiling is how "
+        "many times as fast the script would be if the part took no time (Amdahl). Parts with "
+        "enough of the time and at most 16 inner calls (a layer, an attention block, an MLP, not "
+        "the whole model) become task files, with the shapes, dtypes and arguments of their calls "
+        "as cases, weighted by time.",
+    )
+    add_script(arguments)
+    arguments.add_argument(
+        "--out", metavar="FOLDER", default="tasks", help="for the files (default: %(default)s)"
+    )
+    arguments.add_argument(
+        "--least",
+        metavar="PERCENT",
+        type=float,
+        default=LEAST,
+        help="of the time that a part has to have (default: %(default)g)",
+    )
+    arguments.add_argument(
+        "--select",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="write tasks of this class or function only, whatever its share and size; again for "
+        "more",
+    )
+    arguments.add_argument("--json", action="store_true", help="all parts, for machines")
+    return parse_script(arguments, words)
+
+
+def add_script(arguments: argparse.ArgumentParser) -> None:
+    """The script, which may be a module; words behind `--` are its own."""
+    arguments.usage = f"{arguments.prog} [options] (SCRIPT | -m MODULE) [-- WORDS]"
+    arguments.add_argument("script", metavar="SCRIPT", nargs="?", help="a file of Python")
+    arguments.add_argument(
+        "-m", dest="module", metavar="MODULE", help="in place of a file, as in `python -m MODULE`"
+    )
+
+
+def parse_script(
+    arguments: argparse.ArgumentParser, words: Sequence[str]
+) -> tuple[argparse.Namespace, Script]:
+    """The options, and the script with its own words."""
+    split = list(words).index("--") if "--" in words else len(words)
+    options = arguments.parse_args(words[:split])
+    if (options.script is None) == (options.module is None):
+        raise UsageError("name a script, or a module by -m; its own words stand behind --")
+    script = Script(
+        name=options.module or options.script,
+        words=tuple(words[split + 1 :]),
+        is_module=options.module is not None,
+    )
+    return options, script
+
+
+def _table(capture: Capture) -> str:
+    header = ("PART", "CALLS", "SHARE", "CEILING", "SHAPES")
+    rows = [
+        (
+            one_line(_name(one), MAX_WIDTH),
+            f"{one.calls:,}",
+            f"{100 * one.share:.1f} %",
+            f"{one.ceiling:.2f}",
+            one_line(_shapes(one), MAX_WIDTH),
+        )
+        for one in capture.shares[:MOST_ROWS]
+    ]
+    left_out = len(capture.shares) - len(rows)
+    more = f"\n{left_out} more with smaller shares" if left_out > 0 else ""
+    gradients = any(one.has_gradients for one in capture.shares)
+    note = "\ngradients: they flow back through the part; a kernel replaces no such call"
+    total = time_text(1e3 * capture.total_s)
+    return f"{table(header, rows)}{more}\n\n{total} in all{note if gradients else ''}"
+
+
+def _name(one: Share) -> str:
+    notes = [*(["compiled"] * one.is_compiled), *(["gradients"] * one.has_gradients)]
+    name = one.part.constructor or one.part.title
+    return f"{name} [{', '.join(notes)}]" if notes else name
+
+
+def _shapes(one: Share) -> str:
+    more = len(one.workloads) - 1
+    return one.workloads[0].shapes + (f" and {more} more" if more else "")
+
+
+def _row(one: Share) -> dict[str, object]:
+    return {
+        "name": one.part.name,
+        "constructor": one.part.constructor,
+        "calls": one.calls,
+        "share": one.share,
+        "ceiling": one.ceiling,
+        "gradients": one.has_gradients,
+        "compiled": one.is_compiled,
+        "workloads": [
+            {"shapes": each.shapes, "calls": each.calls, "seconds": each.seconds}
+            for each in one.workloads
+        ],
+        "task": str(one.task) if one.task else None,
+        "fault": one.fault,
+    }

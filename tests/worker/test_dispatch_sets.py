@@ -1,0 +1,243 @@
+"""Sets of programs as the judge sees them: one correct program with kernels of its own.
+
+Invariants: programs with equal names, of different languages, and with weights that they pack when
+they are constructed, stand in one module; calls of other shapes get the reference, or an error.
+"""
+
+import copy
+
+import pytest
+import torch
+
+from evolve.app.dispatch.fallback import fallback_of
+from evolve.app.dispatch.module import Row, registered, set_text
+from evolve.core.evaluation import Status
+from evolve.core.task import Case, Task
+from evolve.languages.registry import languages_in
+from evolve.report.export.signatures import signatures
+from tests.worker.serving import Worker
+
+TASK = Task(
+    name="scaled",
+    size="tiny",
+    source="""
+# SPDX-License-Identifier: MIT
+import torch
+from torch import nn
+import math
+
+ROWS = 8
+GAIN = 2.0
+
+
+def scaled(x, weight):
+    return x * weight * GAIN
+
+
+def never_used():
+    return math.pi
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x):
+        return scaled(x, self.weight)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, 16)]
+
+
+def get_init_inputs():
+    return [16]
+""",
+    cases=(Case(name="few", constants={"ROWS": 4}), Case(name="many", constants={"ROWS": 64})),
+)
+HEAD = """
+import torch
+from torch import nn
+{imports}
+
+GAIN = 2.0
+"""
+MODEL = """
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width))
+        self.packed = self.weight.detach() * GAIN
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        {call}
+        return y
+"""
+CPP = (
+    HEAD.format(imports="from tvm_ffi.cpp import load_inline as build")
+    + '''
+SOURCE = """
+void scale(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorView y) {
+  const float* a = static_cast<const float*>(x.data_ptr());
+  const float* b = static_cast<const float*>(w.data_ptr());
+  float* c = static_cast<float*>(y.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) c[i] = a[i] * b[i % w.numel()];
+}
+"""
+kernel = build("scale", cpp_sources=SOURCE, functions="scale", extra_cflags=["-O3"])
+'''
+    + MODEL.format(call="kernel.scale(x, self.packed, y)")
+)
+CUDA = (
+    HEAD.format(imports="from tvm_ffi.cpp import load_inline as build")
+    + '''
+SOURCE = """
+#include <tvm/ffi/extra/c_env_api.h>
+
+__global__ void each(const float* x, const float* w, float* y, int n, int width) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * w[i % width];
+}
+
+void scale(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorView y) {
+  int n = x.numel();
+  cudaStream_t stream =
+      static_cast<cudaStream_t>(TVMFFIEnvGetStream(x.device().device_type, x.device().device_id));
+  each<<<(n + 63) / 64, 64, 0, stream>>>(static_cast<const float*>(x.data_ptr()),
+      static_cast<const float*>(w.data_ptr()), static_cast<float*>(y.data_ptr()), n, w.numel());
+}
+"""
+kernel = build("scale", cuda_sources=SOURCE, functions="scale")
+'''
+    + MODEL.format(call="kernel.scale(x, self.packed, y)")
+)
+TRITON = (
+    HEAD.format(imports="import triton\nimport triton.language as tl")
+    + """
+B = tl.constexpr(16)
+
+
+@triton.jit
+def kernel(x, w, y, n):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    value = tl.load(x + at, mask=at < n) * tl.load(w + at % 16)
+    tl.store(y + at, value, mask=at < n)
+"""
+    + MODEL.format(call="kernel[(triton.cdiv(x.numel(), 16),)](x, self.packed, y, x.numel())")
+)
+
+
+def composed(*programs: str, fallback: str | None = None) -> str:
+    looks = signatures(TASK)
+    rows = [
+        Row(signature=looks[case], program=min(place, len(programs) - 1), remark=case)
+        for place, case in enumerate(looks)
+    ]
+    return set_text(["A set."], programs, rows, fallback_of(TASK) if fallback is None else fallback)
+
+
+@pytest.mark.parametrize(
+    "programs", [(CPP, CPP.replace("b[i % w.numel()]", "b[i % 16]")), (TRITON, TRITON + "\n# 2\n")]
+)
+def test_programs_of_equal_names_are_one_correct_program(worker, programs):
+    verdict = worker.evaluate(composed(*programs), TASK, "check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.custom
+
+
+@pytest.mark.slow
+def test_each_call_goes_to_its_own_program(worker):
+    wrong = CPP.replace("a[i] * b", "2 * a[i] * b")
+    verdict = worker.evaluate(composed(CPP, wrong), TASK, "check")
+    assert verdict.status is Status.WRONG_VALUE
+    assert "case many" in verdict.feedback, verdict.feedback
+
+
+def test_calls_of_other_shapes_get_the_reference_which_is_no_kernel(worker):
+    rows = [Row(signature=signatures(TASK)["few"], program=0, remark="few")]
+    text = set_text(["A set."], [CPP, CPP], rows, fallback_of(TASK))
+    verdict = worker.evaluate(text, TASK, "check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.custom is False
+
+
+@pytest.mark.slow
+def test_calls_of_other_shapes_are_refused_without_a_reference(worker):
+    rows = [Row(signature=signatures(TASK)["few"], program=0, remark="few")]
+    verdict = worker.evaluate(set_text(["A set."], [CPP, CPP], rows, ""), TASK, "check")
+    assert verdict.status is Status.RUNTIME_EXCEPTION
+    assert "no program for calls like" in verdict.feedback
+
+
+@pytest.mark.gpu
+def test_programs_of_different_languages_are_one_program(tmp_path):
+    serving = Worker(tmp_path, "--device", "cuda")
+    try:
+        verdict = serving.evaluate(composed(TRITON, CUDA), TASK, "check")
+    finally:
+        serving.close()
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert verdict.custom
+
+
+def plain(factor: float) -> str:
+    """A program of torch alone, which reads its weight in each call."""
+    call = MODEL.format(call=f"y.copy_(x * self.weight * {factor})").replace("* GAIN", "")
+    return HEAD.format(imports="") + call
+
+
+def executed(text: str):
+    scope: dict = {"__name__": "kernel"}
+    exec(compile(text, "kernel.py", "exec"), scope)
+    return scope["ModelNew"]
+
+
+def test_all_programs_of_a_set_have_one_state():
+    model = executed(composed(plain(2.0), plain(3.0)))(16)
+    x, many = torch.ones(4, 16), torch.ones(64, 16)
+    assert [*model.state_dict()] == ["weight"]
+    model.load_state_dict({"weight": torch.full((16,), 5.0)})
+    assert model(x)[0, 0] == 10
+    assert model(many)[0, 0] == 15
+    model.weight.data.fill_(1.0)
+    assert model(many)[0, 0] == 3
+    other = copy.deepcopy(model)
+    other.weight.data.fill_(7.0)
+    assert (other(many)[0, 0], model(many)[0, 0]) == (21, 3)
+    assert other.double()(many.double())[0, 0] == 14  # another dtype: the reference
+    assert model(torch.ones(5, 16))[0, 0] == 2  # the reference, with the same weight
+    assert not any(part.training for part in model.eval()._others)
+
+
+def test_the_fallback_is_what_the_reference_needs_and_no_more():
+    text = fallback_of(TASK)
+    assert "never_used" not in text and "math" not in text and "get_inputs" not in text
+    assert "GAIN = 2.0" in text and "def scaled" in text
+    assert text.startswith("# SPDX-License-Identifier: MIT")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TASK.source.replace("* GAIN", "* ROWS"),  # set by cases
+        TASK.source.replace("import math", "from evolve.core import digest as GAINS").replace(
+            "* GAIN", "* GAINS"
+        ),
+    ],
+)
+def test_a_reference_that_cannot_stand_alone_is_left_out(source):
+    assert fallback_of(Task(name="t", source=source, cases=TASK.cases)) == ""
+
+
+def test_a_set_is_in_the_languages_of_its_programs():
+    names = {one.name for one in languages_in(composed(TRITON, CPP))}
+    assert names == {"triton", "cpp"}
+
+
+def test_operators_that_programs_register_are_found():
+    source = 'import torch\nLIB = torch.library.Library("mine", "DEF")\nOP = "mine::gate"\n'
+    assert registered(source) == {"mine::gate"}
+    assert registered('SOURCE = "TORCH_LIBRARY(gates, m) {}"') == {"gates::"}
