@@ -1,6 +1,6 @@
 """A kernel of the compiler, which is Triton, as CUDA C++.
 
-What is a block in Triton is spread over threads: every thread has some elements of one row
+A block of Triton is spread over threads: every thread has some elements of one row
 (`kernels/blocks.cu`). A name of the kernel is a number of each thread if rows or the whole block
 have one, and `Elements` if each element has one.
 """

@@ -153,7 +153,7 @@ class _Writer(ast.NodeTransformer):
 
     def __init__(self, axes: int) -> None:
         self._axes = axes
-        self._whole: set[str] = set()  # names of what has both axes
+        self._whole: set[str] = set()  # names of values with both axes
         self.needs_layout = False
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:

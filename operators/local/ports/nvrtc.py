@@ -29,7 +29,7 @@ _MAX_EACH = 32  # elements of a thread; with more it runs out of registers
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A launch in a program: its lines, and what it is given."""
+    """A launch in a program: its lines and arguments."""
 
     node: ast.Expr
     kernel: str
@@ -199,7 +199,7 @@ def _lanes(rows: str, columns: str, warps: str) -> str:
 
 
 def _option(launch: _Launch, name: str) -> str:
-    """What a launch says of a parameter; a number is its own."""
+    """The value of a parameter in a launch; a number is its own."""
     return ast.unparse(launch.options[name]) if name in launch.options else name
 
 
