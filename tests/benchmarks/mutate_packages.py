@@ -43,7 +43,7 @@ PACKAGES = {  # source folder, and the folders of its tests
     "store": ("evolve/store", ("store",)),
     "trajectories": ("evolve/trajectories", ("trajectories", "trajectories_export")),
 }
-UNCHANGED = ("operators/local/templates/kernels",)
+UNCHANGED = ("operators/local/ports/kernels", "operators/local/templates/kernels")
 """Source that other suites judge: kernels that only a GPU compiles."""
 
 _OPERATORS = {

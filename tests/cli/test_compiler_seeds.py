@@ -161,6 +161,15 @@ def test_templates_are_counted_on_where_an_operator_of_theirs_is_whatever_it_is_
     assert reasons == []
 
 
+@pytest.mark.parametrize("output", [GPU_PRODUCT, POINTWISE], ids=["product", "pointwise"])
+def test_what_a_ported_seed_can_rewrite_is_kept_for_it(output):
+    config = named(own="ported_seed.PortedSeed")
+    answers = {"default": compiled(*output)}
+    task = Task(name="t", source=REFERENCE.format(names=", ".join(output[0])))
+    assert variants(task, config) == ("default", "looped", "unsplit")
+    assert usable(task, config, answers) == ((answers["default"],), [])
+
+
 @pytest.mark.slow
 def test_a_task_of_one_file_is_searched_without_a_seed_and_without_a_model(tmp_path):
     done = run(tmp_path, TASK)

@@ -28,9 +28,9 @@ from tests.operators.templates_running import answers  # noqa: E402
 
 IN_BOTH = (
     *("softmax", "softmax_long", "softmax_few", "softmax_first", "layernorm", "rmsnorm"),
-    *("batchnorm", "groupnorm", "gelu", "norm", "linear", "attention"),
+    *("batchnorm", "groupnorm", "gelu", "norm", "linear"),
 )
-ONLY_GLUON = ("max", "cumsum")
+ONLY_GLUON = ("cumsum",)
 IN_LANGUAGES = [(name, language) for language in PORTS for name in IN_BOTH]
 IN_LANGUAGES += [(name, "gluon") for name in ONLY_GLUON]
 

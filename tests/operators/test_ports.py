@@ -20,7 +20,8 @@ from evolve.core.source import tunables
 from evolve.languages.registry import languages_in
 from operators.local.inductor import NotConvertible
 from operators.local.ports import PORTS
-from tests.operators import nvrtc_library, port_cases, ports_running
+from operators.local.ports.library import with_library
+from tests.operators import cuda_emulation, nvrtc_library, port_cases, ports_running
 from tests.operators.compiling import compiled, launches
 from tests.operators.differences import collected, differences_by
 from tests.operators.inductor_running import imported
@@ -85,7 +86,7 @@ def ptx_of(source: str, name: str) -> str:
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS[:1], *ONLY_GLUON))
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *ONLY_GLUON))
 def test_a_program_in_gluon_compiles_for_a_gpu_that_is_not_here(name):
     assert ".visible .entry" in ptx_of(instance(port_cases.ported(name, "gluon"), name), name)
 
@@ -171,3 +172,33 @@ def test_a_name_that_has_a_meaning_in_cuda_is_refused():
     renamed = port_cases.replace(found, cases=(port_cases.replace(case, code=code),))
     with pytest.raises(NotConvertible, match="has the name double"):
         port_cases.convert(task, "t", renamed, rewrite=port.rewrite)
+
+
+MOMENTS = """
+template <int LANES, int EACH>
+__global__ void moments_of(const float* x, float* y, int columns) {
+  constexpr Threads<1, LANES, true> threads;
+  auto mean = each<EACH>([&](int) { return 0.0f; });
+  auto squares = mean, weight = mean;
+  for (int start = 0; start < columns; start += LANES * EACH)
+    for (int i = 0; i < EACH; ++i) {
+      const int at = start + i * LANES + threads.lane();
+      if (at >= columns) continue;
+      const auto next = welford_reduce(
+          x[at], mean[i], squares[i], weight[i], start == 0);
+      mean.at[i] = next.a, squares.at[i] = next.b, weight.at[i] = next.c;
+    }
+  const auto all = moments(threads, mean, squares, weight);
+  if (threads.lane() == 0) y[0] = all.a, y[1] = all.b, y[2] = all.c;
+}
+"""
+
+
+def test_moments_of_many_threads_are_those_of_all_values():
+    torch.manual_seed(0)
+    x, y = torch.randn(1000) + 30, torch.empty(3)
+    kernel = cuda_emulation.Kernel(with_library(MOMENTS), "moments_of<64, 2>")
+    kernel(grid=(1, 1, 1), block=(64, 1, 1), args=[x, y, 1000])
+    truth = x.double()
+    expected = torch.stack([truth.mean(), truth.var(correction=0) * 1000, torch.tensor(1000.0)])
+    assert torch.allclose(y.double(), expected, rtol=1e-5)

@@ -50,7 +50,7 @@ def current() -> str:
 def variables() -> dict[str, str]:
     """Of the processes that build: the GPU that a flag names, for `load_inline` of each package.
 
-    They would have nvcc build for what the driver says too, which is 9.0 for 9.0a, without wgmma.
+    They would have nvcc build for the driver's answer too, which is 9.0 for 9.0a, without wgmma.
     """
     found = _ARCH.findall(current())
     return {

@@ -47,7 +47,7 @@ answers, by names of their own, have no `launch`: the statements say all.
 """
 
 Rewrite = Callable[[str, Compiled], str]
-"""A program in Triton, and its source, as a program in another language."""
+"""A program in Triton, and its compiled reference, as a program in another language."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Blocks of the compiler's kernels: their sizes, and in what order their elements lie."""
+"""Blocks of the compiler's kernels: their sizes, and the order of their elements."""
 
 import ast
 from collections.abc import Iterator

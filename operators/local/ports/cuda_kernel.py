@@ -1,6 +1,6 @@
 """A kernel of the compiler, which is Triton, as CUDA C++.
 
-What is a block in Triton is spread over threads: every thread has some elements of one row
+A block of Triton is spread over threads: every thread has some elements of one row
 (`kernels/blocks.cu`). A name of the kernel is a number of each thread if rows or the whole block
 have one, and `Elements` if each element has one.
 """
@@ -327,6 +327,8 @@ class CudaKernel:
                 return Text(found.text, len(sizes) == self._axes or found.is_whole)
             case (("full" | "zeros"), [ast.List(elts=sizes), *given]):
                 return self._full(sizes, given)
+            case "full", [ast.Attribute(attr="shape"), value, _]:
+                return self._of(value)
         raise NotConvertible(f"the call {ast.unparse(node)[:60]}")
 
     def _reduced(self, value: ast.expr, join: str) -> Text:

@@ -220,16 +220,16 @@ class _Writer(ast.NodeTransformer):
                 return _expression(f"gl.where({all_of_it}, {written}, {written})")
             case (("full" | "zeros"), [ast.List(elts=sizes), *_]):
                 return self._full(node, [ast.unparse(size) for size in sizes])
+            case "full", [ast.Attribute(value=like, attr="shape"), value, _]:
+                return _expression(f"gl.full_like({self._text(like)}, {self._text(value)})")
             case (("arange" | "dot" | "reshape" | "cumsum" | "sort"), _):
                 raise NotConvertible(f"tl.{name} in {ast.unparse(node)[:60]}")
         return None
 
     def _full(self, node: ast.Call, sizes: list[str]) -> ast.expr:
-        """A block of one value; a number if every block may be made of it."""
+        """A block of one value."""
         name = ast.unparse(node.func)
         value, dtype = ("0", node.args[1]) if name == "tl.zeros" else self._value(node)
-        if set(sizes) == {"1"}:
-            return _expression(f"gl.to_tensor({value}).to({self._text(dtype)})")
         if len(sizes) != self._axes:
             self.needs_layout = True
         shape = f"[{', '.join(sizes)}]"

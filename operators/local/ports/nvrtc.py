@@ -199,7 +199,7 @@ def _lanes(rows: str, columns: str, warps: str) -> str:
 
 
 def _option(launch: _Launch, name: str) -> str:
-    """What a launch says of a parameter; a number is its own."""
+    """The value of a parameter in a launch; a number is its own."""
     return ast.unparse(launch.options[name]) if name in launch.options else name
 
 

@@ -79,7 +79,7 @@ def arguments(given: Sequence[ast.expr]) -> list[str]:
 
 
 def shared_memory(options: Mapping[str, ast.expr]) -> str:
-    """Bytes, an expression: for parts of both blocks, and no less than what warps store through."""
+    """Bytes, an expression: for parts of both blocks, and no less than warps need to store."""
     m, n, k, parts, warps = (
         ast.unparse(options[name])
         for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "PARTS", "num_warps")

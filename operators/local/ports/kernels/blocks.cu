@@ -69,10 +69,11 @@ __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-
 template <typename T>
 __device__ __forceinline__ T other_lane(T mine, int step, int width) {
   static_assert(sizeof(T) % sizeof(int) == 0, "lanes exchange words");
-  int* words = reinterpret_cast<int*>(&mine);
   const unsigned mask = blockDim.x < 32 ? (1u << blockDim.x) - 1 : ~0u;
-  for (int i = 0; i < static_cast<int>(sizeof(T) / sizeof(int)); ++i)
-    words[i] = __shfl_xor_sync(mask, words[i], step, width);
+  int words[sizeof(T) / sizeof(int)];
+  memcpy(words, &mine, sizeof(T));
+  for (int& word : words) word = __shfl_xor_sync(mask, word, step, width);
+  memcpy(&mine, words, sizeof(T));
   return mine;
 }
 

@@ -1,9 +1,9 @@
 """A product of matrices by the tensor cores of Hopper, in Gluon.
 
 Operands are read to registers, cut into PARTS parts of 16 bits (a float32 into two or three, of
-which each is what the one before leaves over), and multiplied from shared memory by `wgmma`. Of the
+which each is the remainder of the one before), and multiplied from shared memory by `wgmma`. Of the
 products of parts those too small to matter are left out; the others are added from the smallest on,
-and their sum to the total outside, since tensor cores cut off low bits of what they add to.
+and their sum to the total outside, since tensor cores cut off low bits of their sums.
 Constants are those of `matmul_kernel` (`operators.local.templates.kernels.matmul`).
 """
 
@@ -58,7 +58,7 @@ def read_block(
 
 @gluon.jit
 def write_parts(value, parts, PARTS: gl.constexpr):
-    """Each part is the remainder of the ones before it."""
+    """Each part is the remainder of those before it."""
     for part in gl.static_range(PARTS):
         rounded = value.to(parts.dtype)
         parts.index(part).store(rounded)

@@ -17,7 +17,7 @@ _EVEN_SUM = 256
 _TILE = 64
 
 How = Literal["", "even", "packed"] | Callable[[Matrices], tuple[Launch, ...]]
-"""How a product is computed, if it is large enough for that; or what computes each, of any size."""
+"""How a product is computed, if it is large enough for that; or a function for any product."""
 
 
 def launches(
