@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,11 +60,10 @@ class PutBack:
         self._is_alone = False
         self._by_class: dict[type, list[int]] = {}
         self._seats: WeakKeyDictionary[nn.Module, list[_Numbered]] = WeakKeyDictionary()
-        self._functions = {
-            winner.part.name: [(number, Seat(winner, None))]
-            for number, winner in enumerate(winners)
-            if not winner.part.constructor
-        }
+        self._functions: dict[str, list[_Numbered]] = defaultdict(list)
+        for number, winner in enumerate(winners):
+            if not winner.part.constructor:
+                self._functions[winner.part.name].append((number, Seat(winner, None)))
         self._built: set[Any] = set()
 
     def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:

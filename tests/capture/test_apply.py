@@ -129,6 +129,30 @@ def applied(*words: str) -> tuple[int, dict]:
     return status, json.loads(printed.getvalue())
 
 
+BOTH_WAYS = """\
+import torch
+from torch.nn.functional import softmax
+
+x = torch.rand(4, 8)
+with torch.no_grad():
+    softmax(x, dim=-1)
+    softmax(x, -1)
+    softmax(x, -1)
+"""
+
+
+def test_every_task_of_one_function_has_its_winner(tmp_path):
+    (script := tmp_path / "script.py").write_text(BOTH_WAYS)
+    captured(tmp_path, "--select", "softmax", str(script))
+    words = []
+    for name in ("softmax", "softmax_2"):
+        (program := tmp_path / f"{name}_new.py").write_text(own_program(tmp_path / f"{name}.py"))
+        words += ["--winner", f"{tmp_path / name}.py={program}"]
+    status, found = applied(*words, "--pairs", "6", str(script))
+    assert (status, sorted(one["made"] for one in found["winners"])) == (0, [1, 2])
+    assert [one["fallbacks"] for one in found["winners"]] == [{}, {}]
+
+
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""
