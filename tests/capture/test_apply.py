@@ -12,12 +12,14 @@ import contextlib
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import evolve
+from evolve.app.library.winner import winner_of
 from evolve.capture.apply import Chosen, as_json, check
 from evolve.capture.processes import Script, started
 from evolve.cli.main import main
@@ -224,7 +226,7 @@ def stop_before_verification(event):
         raise Enough
 
 
-def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys):
+def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys, monkeypatch):
     folder = tasks["transformer"]
     text = (SCRIPTS / "new_gelu_torch.py").read_text()
     Path("gelu.py").write_text(f"# speedup 1.5\n{text}")
@@ -256,6 +258,18 @@ def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys):
     ):
         assert apply(winner) == USAGE
         assert reason in capsys.readouterr().err
+
+    def of_an_unknown_architecture(store, run):
+        found = winner_of(store, run)
+        evaluation = replace(found.evaluation, device_class="H200", environment={})
+        return replace(found, evaluation=evaluation)
+
+    monkeypatch.setattr("evolve.app.library.winner.winner_of", of_an_unknown_architecture)
+    assert apply(f"{folder / 'new_gelu.py'}=whole") == USAGE
+    said = capsys.readouterr().err
+    assert "H200 does not say which architecture" in said
+    assert "name the file" in said
+    assert "--as" not in said
 
 
 @pytest.mark.parametrize(

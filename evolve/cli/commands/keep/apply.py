@@ -22,6 +22,7 @@ from evolve.tasks.files import read_text
 APPLIED, NOT_APPLIED = 0, 1
 PAIRS = 8
 SHOWN_S = 0.1  # of building winners
+NAME_THE_FILE = "write it by `evolve best`, read it, and name the file"
 
 
 def main(words: Sequence[str]) -> int:
@@ -107,10 +108,10 @@ def _chosen(word: str, store: str) -> Chosen:
         if not found.verified:
             raise UsageError(
                 f"--winner {word}: the best kernel of run {run.name} is not verified; resume the "
-                "run, or write it by `evolve best`, read it, and name the file"
+                f"run, or {NAME_THE_FILE}"
             )
         source = standalone(database, run)
-    return Chosen(task=task, source=source, architecture=judged_on(found)[1])
+    return Chosen(task=task, source=source, architecture=judged_on(found, NAME_THE_FILE)[1])
 
 
 def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
