@@ -2,11 +2,11 @@
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from evolve.capture.jobs import APPLY, Part
+from evolve.capture.jobs import APPLY, Part, Tally
 from evolve.capture.processes import Run
 from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval, Ratio
@@ -16,32 +16,23 @@ LEAST_PAIRS = 6  # of which an interval of ranks covers 95 %
 ALPHA = 0.05
 
 
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A captured task by its name, and the calls that its file describes."""
+
+    name: str
+    part: Part
+    device: str
+    calls: Sequence[Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """A program for a captured task; `architecture` it was judged on, empty if it was not."""
 
-    task: Task
+    task: Captured
     source: str
     architecture: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The calls of a task's part in the checking pass.
-
-    Attributes:
-        name: of the task.
-        made: calls that the winner made.
-        fallbacks: number of calls that the original made, by reason.
-        agreed: of the winner's calls, those with the original's outcome.
-        differences: number of the others, by how they differ.
-    """
-
-    name: str
-    made: int
-    agreed: int
-    fallbacks: Mapping[str, int]
-    differences: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +54,15 @@ class Gain:
     pairs: int
 
 
-def check(run: Run, chosen: Sequence[Chosen]) -> list[Outcome]:
-    """Run the script with every call made by both, and compare.
+def check(run: Run, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
+    """Run the script with every call made by both; names of the tasks with the calls compared.
 
     Raises:
-        UsageError: the script fails, or a task was not captured.
+        UsageError: the script fails.
     """
     found = run({"purpose": APPLY, "winners": as_json(chosen), "checks": True})
-    return [
-        Outcome(name=one.task.name, **tally)
-        for one, tally in zip(chosen, found["tallies"], strict=True)
-    ]
+    pairs = zip(chosen, found["tallies"], strict=True)
+    return [(one.task.name, Tally(**tally)) for one, tally in pairs]
 
 
 def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
@@ -107,15 +96,6 @@ def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """The calls that a captured task's file describes."""
-
-    part: Part
-    device: str
-    calls: list[Any] = field(default_factory=list)
-
-
 def captured(task: Task) -> Captured:
     """The calls that a task was made of.
 
@@ -134,26 +114,19 @@ def captured(task: Task) -> Captured:
         )
     part = values["PART"]
     device = part.pop("device")
-    return Captured(Part(**part), device, list(values["CALLS"].values()))
+    return Captured(task.name, Part(**part), device, list(values["CALLS"].values()))
 
 
 def as_json(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
-    """Programs with the calls of their tasks, for a job.
-
-    Raises:
-        UsageError: a task was not captured.
-    """
-    found = []
-    for one in chosen:
-        facts = captured(one.task)
-        found.append(
-            {
-                "name": one.task.name,
-                "part": facts.part,
-                "device": facts.device,
-                "architecture": one.architecture,
-                "calls": repr(facts.calls),
-                "source": one.source,
-            }
-        )
-    return found
+    """Programs with the calls of their tasks, for a job."""
+    return [
+        {
+            "name": one.task.name,
+            "part": one.task.part,
+            "device": one.task.device,
+            "architecture": one.architecture,
+            "calls": repr(one.task.calls),
+            "source": one.source,
+        }
+        for one in chosen
+    ]

@@ -2,10 +2,9 @@
 
 import functools
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.clock import Clock, is_recording_graph
 from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Run
+from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.seat import Seat, Winner
@@ -25,23 +25,6 @@ from evolve.worker.ipc.pytree import map_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
 
 _Numbered = tuple[int, Seat]
-
-
-@dataclass
-class Tally:
-    """The calls of a winner's part.
-
-    Attributes:
-        made: calls that it made.
-        fallbacks: calls that the original made, by reason.
-        agreed: of its calls, those with the original's outcome.
-        differences: the others, by how they differ.
-    """
-
-    made: int = 0
-    fallbacks: Counter[str] = field(default_factory=Counter)
-    agreed: int = 0
-    differences: Counter[str] = field(default_factory=Counter)
 
 
 class PutBack:

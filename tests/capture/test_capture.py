@@ -6,8 +6,6 @@ Invariants:
 3. A part that a file cannot stand for is named with the reason, and so is a script that fails.
 """
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
@@ -21,30 +19,21 @@ from evolve.cli.main import main
 from evolve.core.errors import USAGE, UsageError
 from evolve.tasks import find_task
 from evolve.worker.correctness.cases import load_task
-
-SCRIPTS = Path(__file__).parent / "scripts"
-
-
-def captured(folder: Path, *words: str) -> str:
-    """The output of `evolve tasks capture`, with tasks in `folder`."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        assert main(["tasks", "capture", "--out", str(folder), *words]) == 0
-    return printed.getvalue()
+from tests.capture.scripts_running import SCRIPTS, capture
 
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("transformer")
     words = ["--least", "0.01", str(SCRIPTS / "transformer.py"), "--", "--steps", "3"]
-    return folder, captured(folder, *words)
+    return folder, capture(folder, *words)
 
 
 @pytest.fixture(scope="module")
 def various(tmp_path_factory):
     folder = tmp_path_factory.mktemp("various")
     script = str(SCRIPTS / "various.py")
-    text = captured(folder, "--json", "--least", "0.0001", script, "--", "--compile")
+    text = capture(folder, "--json", "--least", "0.0001", script, "--", "--compile")
     parts = json.loads(text)["parts"]
     return {one["constructor"]: one for one in parts} | {
         one["name"].rpartition(".")[2]: one for one in parts
@@ -222,7 +211,7 @@ def test_a_module_runs_with_its_relative_imports(tmp_path, monkeypatch):
         "model(torch.randn(9)).sum().backward()\n"
     )
     monkeypatch.chdir(tmp_path)
-    text = captured(Path("tasks"), "--least", "0.001", "-m", "package.train", "--", "-v")
+    text = capture(Path("tasks"), "--least", "0.001", "-m", "package.train", "--", "-v")
     assert re.search(r"^Sequential\(Linear\(9, 9\), .*… \[gradients\] +1 ", text, re.MULTILINE)
     assert find_task("tasks/tanh.py").cases[0].name == "999"
 
