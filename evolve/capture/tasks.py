@@ -2,7 +2,6 @@
 
 import ast
 import json
-import pprint
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from evolve.capture.jobs import RECORD, TIME, Part, part_from
 from evolve.capture.processes import Run, Script
+from evolve.capture.task_file import Captured, file_text
 from evolve.core.errors import UsageError
 from evolve.report.text import make_folder, write_text
 from evolve.tasks import find_task
@@ -171,41 +171,15 @@ def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -
     calls: dict[str, Any] = ast.literal_eval(recorded["calls"])
     workloads = [one for one in share.workloads if one.kind in calls]
     labels = _labels(workloads)
-    described = {labels[one.kind]: calls[one.kind] for one in workloads}
-    facts = {**share.part._asdict(), "device": share.device}
-    heading = f"{share.calls:,} calls, {100 * share.share:.1f} % of the time"
-    lines = [
-        f'"""`{share.part.title}` in {Path(script.name).name}: {heading}.',
-        "",
-        "CALLS describes the arguments of recorded calls; their values are drawn anew, within the",
-        "range that they had. Parameters are drawn by the constructor.",
-        '"""',
-        "",
-        recorded["text"],
-        "",
-        *([] if not share.part.constructor else [f"MODE = {_mode(share.part)!r}"]),
-        f"CALL = {next(iter(described))!r}",
-        f"CALLS = {pprint.pformat(described, width=100, sort_dicts=False)}",
-        f"PART = {pprint.pformat(facts, width=100, sort_dicts=False)}",
-        "",
-        "",
-        "def get_inputs():",
-        "    return drawn(globals(), CALLS[CALL])",
-        "",
-        "",
-        "def get_init_inputs():",
-        "    return []",
-        "",
-    ]
-    write_text(path, "\n".join(lines))
+    arguments = {labels[one.kind]: calls[one.kind] for one in workloads}
+    described = Captured(path.stem, share.part, share.device, arguments)
+    percent = f"{100 * share.share:.1f} % of the time"
+    heading = f"`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}."
+    write_text(path, file_text(heading, recorded["text"], described))
     cases = "\n".join(_cases(workloads, labels))
     write_text(path.with_suffix(".cases.yaml"), f"{cases}\n")
     find_task(str(path))
     return path
-
-
-def _mode(part: Part) -> str:
-    return "train" if part.training else "eval"
 
 
 def _labels(workloads: Sequence[Workload]) -> dict[str, str]:

@@ -20,8 +20,9 @@ import torch
 
 import evolve
 from evolve.app.library.winner import winner_of
-from evolve.capture.apply import Captured, Chosen, as_json, captured, check
+from evolve.capture.apply import Chosen, as_json, check
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import Captured, captured
 from evolve.cli.main import main
 from evolve.core.errors import USAGE
 from evolve.tasks import find_task

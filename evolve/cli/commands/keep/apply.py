@@ -7,9 +7,10 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
-from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, captured, check, measure
+from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, check, measure
 from evolve.capture.jobs import Tally
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured
 from evolve.cli.args import add_store, parser
 from evolve.cli.commands.keep.best import judged_on
 from evolve.cli.commands.look.tasks_capture import add_script, parse_script

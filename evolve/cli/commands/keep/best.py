@@ -142,7 +142,8 @@ def judged_on(winner: "Champion", remedy: str) -> tuple[str, str]:
     found = _CAPABILITY.search(facts.get("capability", evaluation.device_class))
     if found is None:
         raise UsageError(
-            f"the verdict on {evaluation.device_class} does not say which architecture that is; {remedy}"
+            f"the verdict on {evaluation.device_class} does not say which architecture that is; "
+            f"{remedy}"
         )
     return "cuda", f"sm_{found[1]}{found[2]}"
 
