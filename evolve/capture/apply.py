@@ -7,11 +7,11 @@ from itertools import cycle, islice
 from typing import Any
 
 from evolve.capture.jobs import APPLY, Tally
-from evolve.capture.processes import Run
+from evolve.capture.processes import RunScript
 from evolve.capture.task_file import Captured
 from evolve.core.measurement import Interval, Ratio
 
-LEAST_PAIRS = 6  # of which an interval of ranks covers 95 %
+MIN_PAIRS = 6  # of which an interval of ranks covers 95 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Gain:
     pairs: int
 
 
-def check(run: Run, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
+def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
     """Run the script with every call made by both; names of the tasks with the calls compared.
 
     Raises:
@@ -53,8 +53,8 @@ def check(run: Run, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
     return [(one.task.name, Tally(**tally)) for one, tally in pairs]
 
 
-def measure(run: Run, chosen: Sequence[Chosen], pairs: int) -> Gain:
-    """Run the script in fresh processes, original and patched in turn; `LEAST_PAIRS` at least.
+def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int) -> Gain:
+    """Run the script in fresh processes, original and patched in turn; `MIN_PAIRS` at least.
 
     Raises:
         UsageError: the script fails.

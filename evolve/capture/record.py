@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.generators import drawing_from, generators
-from evolve.capture.interpose import Run
+from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
@@ -53,13 +53,13 @@ class Recorder:
         self._texts: dict[str, Any] = {}
         self._values: dict[Part, Descriptions] = {}
 
-    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
         own, _ = unwrapped(module)
         part = part_of(own, args, kwargs)
         call = lambda: run(module, *args, **kwargs)  # noqa: E731
         return self._call(part, own, args, kwargs, call)
 
-    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
+    def function(self, name: str, args: Any, kwargs: Any, run: Original) -> Any:
         part = part_of_function(name, args, kwargs)
         return self._call(part, run, args, kwargs, lambda: run(*args, **kwargs))
 

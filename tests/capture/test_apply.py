@@ -54,7 +54,7 @@ def tasks(tmp_path_factory):
     ):
         folders[name] = tmp_path_factory.mktemp(name)
         script = str(SCRIPTS / f"{name}.py")
-        capture(folders[name], "--least", "0.0001", script, "--", *words)
+        capture(folders[name], "--min-share", "0.0001", script, "--", *words)
     return folders
 
 
@@ -180,7 +180,7 @@ def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
 def test_on_a_gpu_a_winner_is_put_back_into_a_captured_script(tmp_path):
     script = str(SCRIPTS / "transformer.py")
     own = ["--", "--device", "cuda", "--steps", "10"]
-    text = capture(tmp_path, "--least", "0.01", script, *own)
+    text = capture(tmp_path, "--min-share", "0.01", script, *own)
     shares = [float(share) for share in re.findall(r" ([\d.]+) %  ", text)]
     assert shares[0] == max(shares) <= 100
     winner = f"{tmp_path / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"

@@ -25,7 +25,7 @@ from tests.capture.scripts_running import SCRIPTS, capture
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("transformer")
-    words = ["--least", "0.01", str(SCRIPTS / "transformer.py"), "--", "--steps", "3"]
+    words = ["--min-share", "0.01", str(SCRIPTS / "transformer.py"), "--", "--steps", "3"]
     return folder, capture(folder, *words)
 
 
@@ -33,7 +33,7 @@ def transformer(tmp_path_factory):
 def various(tmp_path_factory):
     folder = tmp_path_factory.mktemp("various")
     script = str(SCRIPTS / "various.py")
-    text = capture(folder, "--json", "--least", "0.0001", script, "--", "--compile")
+    text = capture(folder, "--json", "--min-share", "0.0001", script, "--", "--compile")
     parts = json.loads(text)["parts"]
     return {one["constructor"]: one for one in parts} | {
         one["name"].rpartition(".")[2]: one for one in parts
@@ -170,7 +170,7 @@ def test_a_script_that_fails_is_named_with_its_fault(tmp_path):
     with started(script) as run:
         for text, said in BAD.items():
             (tmp_path / "script.py").write_text(text)
-            with pytest.raises(UsageError, match="Mend it") as raised:
+            with pytest.raises(UsageError, match="must exit with status 0") as raised:
                 run({"purpose": "time"})
             assert said in str(raised.value)
 
@@ -211,7 +211,7 @@ def test_a_module_runs_with_its_relative_imports(tmp_path, monkeypatch):
         "model(torch.randn(9)).sum().backward()\n"
     )
     monkeypatch.chdir(tmp_path)
-    text = capture(Path("tasks"), "--least", "0.001", "-m", "package.train", "--", "-v")
+    text = capture(Path("tasks"), "--min-share", "0.001", "-m", "package.train", "--", "-v")
     assert re.search(r"^Sequential\(Linear\(9, 9\), .*… \[gradients\] +1 ", text, re.MULTILINE)
     assert find_task("tasks/tanh.py").cases[0].name == "999"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
-from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, check, measure
+from evolve.capture.apply import MIN_PAIRS, Chosen, Gain, check, measure
 from evolve.capture.jobs import Tally
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
@@ -75,9 +75,9 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
     arguments.add_argument("--json", action="store_true", help="for machines")
     add_store(arguments)
     options, script = parse_script(arguments, words)
-    if options.pairs < LEAST_PAIRS:
+    if options.pairs < MIN_PAIRS:
         raise UsageError(
-            f"--pairs {options.pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be "
+            f"--pairs {options.pairs}: take {MIN_PAIRS} or more, or no interval of 95 % can be "
             "given"
         )
     return options, script

@@ -12,8 +12,8 @@ from evolve.cli.args import parser
 from evolve.core.errors import UsageError
 from evolve.report.text import one_line, time_text
 
-LEAST = 5.0  # per cent
-MOST_ROWS = 20
+MIN_SHARE = 5.0  # per cent
+MAX_ROWS = 20
 MAX_WIDTH = 48
 
 
@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
         capture = shares_of(script, run)
         if not options.json:
             print(_table(capture))
-        chosen = select(capture, options.least / 100, options.select)
+        chosen = select(capture, options.min_share / 100, options.select)
         write_tasks(script, run, chosen, Path(options.out))
     if options.json:
         rows = list(map(_row, capture.shares))
@@ -56,10 +56,10 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "--out", metavar="FOLDER", default="tasks", help="for the files (default: %(default)s)"
     )
     arguments.add_argument(
-        "--least",
+        "--min-share",
         metavar="PERCENT",
         type=float,
-        default=LEAST,
+        default=MIN_SHARE,
         help="of the time that a part has to have (default: %(default)g)",
     )
     arguments.add_argument(
@@ -75,8 +75,8 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
 
 
 def add_script(arguments: argparse.ArgumentParser) -> None:
-    """The script, which may be a module; words behind `--` are its own."""
-    arguments.usage = f"{arguments.prog} [options] (SCRIPT | -m MODULE) [-- WORDS]"
+    """The script, which may be a module; its own arguments come after `--`."""
+    arguments.usage = f"{arguments.prog} [options] (SCRIPT | -m MODULE) [-- ARGUMENTS]"
     arguments.add_argument("script", metavar="SCRIPT", nargs="?", help="a file of Python")
     arguments.add_argument(
         "-m", dest="module", metavar="MODULE", help="in place of a file, as in `python -m MODULE`"
@@ -86,11 +86,11 @@ def add_script(arguments: argparse.ArgumentParser) -> None:
 def parse_script(
     arguments: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[argparse.Namespace, Script]:
-    """The options, and the script with its own words."""
+    """The options, and the script with its own arguments."""
     split = list(words).index("--") if "--" in words else len(words)
     options = arguments.parse_args(words[:split])
     if (options.script is None) == (options.module is None):
-        raise UsageError("name a script, or a module by -m; its own words stand behind --")
+        raise UsageError("name a script, or a module by -m; put the script's arguments after `--`")
     script = Script(
         name=options.module or options.script,
         words=tuple(words[split + 1 :]),
@@ -109,7 +109,7 @@ def _table(capture: Capture) -> str:
             f"{one.ceiling:.2f}",
             one_line(_shapes(one), MAX_WIDTH),
         )
-        for one in capture.shares[:MOST_ROWS]
+        for one in capture.shares[:MAX_ROWS]
     ]
     left_out = len(capture.shares) - len(rows)
     more = f"\n{left_out} more with smaller shares" if left_out > 0 else ""

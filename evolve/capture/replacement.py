@@ -76,7 +76,7 @@ class Winner:
         return model.to(device).requires_grad_(False).train(self.part.training)
 
 
-class Seat:
+class Replacement:
     """A winner for one module, whose parameters and buffers it shares.
 
     Args:
