@@ -6,8 +6,10 @@ of torch has run. Its output goes to the job's `log`, or to standard error.
 """
 
 import atexit
+import contextlib
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import Any
 
 from evolve.capture.job import perform
 from evolve.core.errors import INTERRUPTED
+from evolve.worker.sandbox import syscalls
 
 
 def main() -> int:
     """Answer jobs until there is no other."""
     if sys.path[0] == str(Path.cwd()):
         del sys.path[0]  # of `-m`; a script has its own folder there
+    _end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -36,8 +40,15 @@ def main() -> int:
     return 0
 
 
+def _end_with_parent() -> None:
+    """Let the kernel end this process with the one that started it, however that one ends."""
+    with contextlib.suppress(OSError, AttributeError):  # Linux only
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _become(job: dict[str, Any]) -> None:
     """Perform a job in this forked process, and end it."""
+    _end_with_parent()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if job["log"]:
         log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

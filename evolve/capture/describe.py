@@ -1,5 +1,6 @@
 """The description of a call's arguments (`evolve.testing.suite_tasks.captured`)."""
 
+import ast
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ class Descriptions:
         if type(tree) in (list, tuple):
             return type(tree)(self.of(one, f"{path}[{n}]") for n, one in enumerate(tree))
         if type(tree) is dict:
+            for key in tree:
+                _require_plain(key, path)
             return {"dict": {key: self.of(one, f"{path}[{key!r}]") for key, one in tree.items()}}
         if isinstance(tree, torch.dtype):
             return {"torch": str(tree).removeprefix("torch.")}
@@ -85,13 +88,25 @@ class Descriptions:
         return {"file": name}
 
 
+def _require_plain(key: Any, path: str) -> None:
+    """Raise Undescribed for a key of a dict that is no plain value."""
+    try:
+        is_plain = ast.literal_eval(repr(key)) == key and literal(key) is not None
+    except (ValueError, SyntaxError):
+        is_plain = False
+    if not is_plain:
+        raise Undescribed(f"{path} has a {type(key).__name__} as a key, which a task cannot hold")
+
+
 def _range(tensor: Tensor) -> dict[str, Any]:
     finite = tensor[torch.isfinite(tensor)].double()
     if not len(finite):
         return {"constant": 0.0}
-    low, high = finite.aminmax()
-    numbers = {"low": low, "high": high, "mean": finite.mean(), "std": finite.std(correction=0)}
-    return {name: float(f"{float(value):.4g}") for name, value in numbers.items()}
+    scale = float(finite.abs().max()) or 1.0  # squares of large values are infinite
+    scaled = finite / scale
+    low, high = scaled.aminmax()
+    numbers = {"low": low, "high": high, "mean": scaled.mean(), "std": scaled.std(correction=0)}
+    return {name: float(f"{float(value) * scale:.4g}") for name, value in numbers.items()}
 
 
 def _has_structure(tensor: Tensor) -> bool:

@@ -30,25 +30,58 @@ def interpose(observer: Observer) -> None:
     """
     thread = threading.get_ident()
     original = nn.Module.__call__
+    is_hidden = lambda: threading.get_ident() != thread or _is_transformed()  # noqa: E731
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or threading.get_ident() != thread:
+        if torch.compiler.is_compiling() or is_hidden():
             return original(module, *args, **kwargs)
         return observer.module(module, args, kwargs, original)
 
     nn.Module.__call__ = call  # type: ignore[method-assign]
-    for home, names in FUNCTIONS.items():
-        for name in names:
-            setattr(home, name, _watched(home, name, observer, thread))
+    watched = {
+        (home, name): (getattr(home, name), _watched(home, name, observer, is_hidden))
+        for home, names in FUNCTIONS.items()
+        for name in names
+    }
+    _set(watched, 1)
+    _show_originals_to_script(watched)
 
 
-def _watched(home: Any, name: str, observer: Observer, thread: int) -> Original:
+_Watched = dict[tuple[Any, str], tuple[Original, Original]]
+
+
+def _set(watched: _Watched, which: int) -> None:
+    for (home, name), functions in watched.items():
+        setattr(home, name, functions[which])
+
+
+def _show_originals_to_script(watched: _Watched) -> None:
+    """torch.jit.script reads the text of functions, and knows some of torch's by identity."""
+    script = torch.jit.script
+
+    @functools.wraps(script)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _set(watched, 0)
+        try:
+            return script(*args, **kwargs)
+        finally:
+            _set(watched, 1)
+
+    torch.jit.script = call
+
+
+def _is_transformed() -> bool:
+    """Whether tensors are stand-ins: under torch.jit.trace, torch.vmap, torch.func.grad."""
+    return torch.jit.is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _watched(home: Any, name: str, observer: Observer, is_hidden: Callable[[], bool]) -> Original:
     original: Original = getattr(home, name)
     whole = f"{home.__name__}.{name}"
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or threading.get_ident() != thread:
+        if torch.compiler.is_compiling() or is_hidden():
             return original(*args, **kwargs)
         return observer.function(whole, args, kwargs, original)
 

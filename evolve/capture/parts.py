@@ -3,11 +3,11 @@
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.weak import WeakIdKeyDictionary
 
 from evolve.capture.jobs import Part
 from evolve.capture.origin import module_text, type_of
@@ -29,19 +29,22 @@ FUNCTIONS: dict[Any, tuple[str, ...]] = {
 """Those that are watched where no module of torch calls them."""
 
 
-_constructors: "WeakKeyDictionary[nn.Module, str]" = WeakKeyDictionary()
+_constructors: Any = WeakIdKeyDictionary()  # of modules, which need not be hashable
 
 
 def part_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Part:
-    """The part that a call of a module is of."""
-    constructor = _constructors.get(module)
-    if constructor is None:
-        constructor = _constructors[module] = module_text(module)
+    """The part that a call of a module is of; it raises nothing, whatever the module is."""
     kind = type(module)
+    try:
+        constructor, dtype = _constructors.get(module), type_of(module)
+        if constructor is None:
+            constructor = _constructors[module] = module_text(module)
+    except Exception:  # noqa: BLE001
+        constructor, dtype = f"{kind.__qualname__}(?)", "none"
     return Part(
         f"{kind.__module__}.{kind.__qualname__}",
         constructor,
-        type_of(module),
+        dtype,
         module.training,
         len(args),
         tuple(sorted(kwargs)),
@@ -60,17 +63,24 @@ def arguments_of(part: Part, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
 
 def shapes_text(arguments: Any) -> str:
     """Shapes of the tensors of arguments: `8x128x64, 128x128`."""
-    return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in _tensors(arguments))
+    try:
+        return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in _tensors(arguments))
+    except Exception:  # noqa: BLE001, a nested tensor has no shape
+        return "other"
 
 
 def device_of(arguments: Any) -> str:
     """Type of the device of the first tensor; `cpu` without one."""
-    return next((tensor.device.type for tensor in _tensors(arguments)), "cpu")
+    try:
+        return next((tensor.device.type for tensor in _tensors(arguments)), "cpu")
+    except Exception:  # noqa: BLE001, a container of the user's fails when it is looked at
+        return "cpu"
 
 
 def unwrapped(module: nn.Module) -> tuple[nn.Module, bool]:
     """The user's module, and whether torch.compile has compiled it."""
-    own = module._modules.get("_orig_mod")
+    modules = vars(module).get("_modules")
+    own = modules.get("_orig_mod") if isinstance(modules, dict) else None  # else of TorchScript
     return (own, True) if isinstance(own, nn.Module) else (module, False)
 
 

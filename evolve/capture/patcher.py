@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.clock import Clock, is_recording_graph
@@ -42,7 +42,7 @@ class Patcher:
         self._depth = 0
         self._is_alone = False
         self._by_class: dict[type, list[int]] = {}
-        self._replacements: WeakKeyDictionary[nn.Module, list[_Numbered]] = WeakKeyDictionary()
+        self._replacements: Any = WeakIdKeyDictionary()
         self._functions: dict[str, list[_Numbered]] = defaultdict(list)
         for number, winner in enumerate(winners):
             if not winner.part.constructor:
@@ -140,7 +140,7 @@ class Patcher:
             ]
         if not numbers:
             return []
-        replacements = self._replacements.get(own)
+        replacements: list[_Numbered] | None = self._replacements.get(own)
         if replacements is None:
             text = module_text(own)
             replacements = self._replacements[own] = [

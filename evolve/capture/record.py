@@ -1,5 +1,6 @@
 """Recording the calls of chosen parts: the text of each task, tried on the calls themselves."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
-from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
+from evolve.core.errors import UsageError
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
@@ -77,12 +78,19 @@ class Recorder:
         except (UsageError, Undescribed) as error:
             recorded.fault = str(error)
             return run()
+        except Exception as error:  # noqa: BLE001, of the user's objects: not the script's fault
+            said = str(error).partition("\n")[0]
+            recorded.fault = f"its arguments cannot be described: {type(error).__name__}: {said}"
+            return run()
         outcome = run()
         recorded.calls[kind] = described
         try:
             self._take(part, recorded, own, before, outcome)
-        except (UsageError, *FAILURES_OF_A_FUNCTION) as error:
+        except UsageError as error:
             recorded.fault = str(error).partition("\n")[0]
+        except Exception as error:  # noqa: BLE001, likewise
+            said = str(error).partition("\n")[0]
+            recorded.fault = f"its task cannot be tried: {type(error).__name__}: {said}"
         return outcome
 
     def _before(self, part: Part, name: str, own: Any, arguments: list[Any]) -> Any:
@@ -117,6 +125,7 @@ def _made(text: str, folder: Path, arguments: Any) -> nn.Module:
     """The task's model, by its text, on the device of the arguments."""
     module = ModuleType("evolve_captured")
     module.__file__ = str(folder / "task.py")
+    sys.modules[module.__name__] = module  # where dataclasses look names of annotations up
     exec(compile(text, "<captured task>", "exec"), module.__dict__)
     tensors = tensors_of(arguments)
     model: nn.Module = module.__dict__["Model"]()

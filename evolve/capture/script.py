@@ -3,13 +3,15 @@
 import importlib.machinery
 import importlib.util
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-_OWN = str(Path(__file__).parent)
+_OWN = f"{Path(__file__).parent.parent}/"
+_CALLS = re.compile(r"\b(run|original|exec)\(")  # lines at which the script's own calls are made
 
 
 class Failed(Exception):
@@ -28,6 +30,9 @@ def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
     except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if _is_own(last) and not _CALLS.search(last.line or "") and last.name != "_spec":
+            raise  # a fault of ours, not of the script
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f)]
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)
         sys.stderr.writelines(["Traceback (most recent call last):\n", *lines])
@@ -57,6 +62,10 @@ def _spec(name: str) -> importlib.machinery.ModuleSpec:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # a package above it has imported something else
+        raise Failed(f"cannot be found from {Path.cwd()}: no module named {error.name}") from error
     finally:
         sys.path.pop(0)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):

@@ -1,5 +1,6 @@
 """Shares of a script's time: of every part, with the workloads that its calls have."""
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -121,4 +122,5 @@ def _await_gradients(outcome: Any, facts: _Facts) -> None:
         outcome = list(outcome.values())
     for one in outcome if isinstance(outcome, list | tuple) else [outcome]:
         if isinstance(one, Tensor) and one.requires_grad:
-            one.register_hook(note)
+            with contextlib.suppress(RuntimeError):  # of a class that takes no hooks
+                one.register_hook(note)

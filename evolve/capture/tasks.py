@@ -11,7 +11,7 @@ from typing import Any
 from evolve.capture.jobs import RECORD, TIME, Part, part_from
 from evolve.capture.processes import RunScript, Script
 from evolve.capture.task_file import Captured, file_text
-from evolve.core.errors import UsageError
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.report.text import make_folder, write_text
 from evolve.tasks import find_task
 
@@ -97,7 +97,7 @@ def _share(found: dict[str, Any], total: float) -> Share:
     seconds = sum(one.seconds for one in workloads)
     return Share(
         part=part_from(found["part"]),
-        share=min(1.0, seconds / total),
+        share=min(1.0, seconds / total) if total else 0.0,
         inner_calls=found["inner_calls"],
         is_compiled=found["compiled"],
         has_gradients=found["gradients"],
@@ -138,9 +138,7 @@ def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder:
     """
     make_folder(folder, "--out")
     names = _names(chosen)
-    for name in names:
-        if (folder / f"{name}.py").exists():
-            raise UsageError(f"--out {folder}: {name}.py is there already; name another folder")
+    _require_free(folder, names)
     wanted = [
         {"part": one.part, "name": name, "kinds": [w.kind for w in one.workloads[:MAX_CASES]]}
         for one, name in zip(chosen, names, strict=True)
@@ -152,7 +150,15 @@ def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder:
         one = recorded.get(share.part, {"fault": "", "text": ""})
         share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
         if not share.fault:
-            share.task = _write(script, share, one, folder / f"{name}.py")
+            _try_to_write(script, share, one, folder / f"{name}.py")
+
+
+def _require_free(folder: Path, names: Collection[str]) -> None:
+    """Raise UsageError if a file that a task of these names may consist of is there."""
+    for file in sorted(folder.iterdir()):
+        name, _, rest = file.name.partition(".")
+        if name in names and re.fullmatch(r"py|cases\.yaml|\d+\.pt", rest):
+            raise UsageError(f"--out {folder}: {file.name} is there already; name another folder")
 
 
 def _names(chosen: Sequence[Share]) -> list[str]:
@@ -166,6 +172,16 @@ def _names(chosen: Sequence[Share]) -> list[str]:
             name = f"{plain}_{number}"
         names.append(name)
     return names
+
+
+def _try_to_write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> None:
+    """Write a task; whatever is wrong with it is its own fault, and the others are written."""
+    try:
+        share.task = _write(script, share, recorded, path)
+    except (UsageError, SyntaxError, *FAILURES_OF_A_FUNCTION) as error:
+        share.fault = f"its file cannot be written: {error}"
+        for file in (path, path.with_suffix(".cases.yaml"), *path.parent.glob(f"{path.stem}.*.pt")):
+            file.unlink(missing_ok=True)
 
 
 def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Path:
@@ -198,12 +214,12 @@ def _labels(workloads: Sequence[Workload]) -> dict[str, str]:
 
 def _cases(workloads: Sequence[Workload], labels: dict[str, str]) -> Iterator[str]:
     """Lines of the file of cases: weights are shares of the time."""
-    total = sum(one.seconds for one in workloads[:MAX_TIMED])
+    total = sum(one.seconds for one in workloads[:MAX_TIMED]) or 1.0  # none was timed
     for number, one in enumerate(workloads):
         label = labels[one.kind]
         case: dict[str, Any] = {"name": label, "constants": {"CALL": label}}
         if number < MAX_TIMED:
-            case["weight"] = max(float(f"{one.seconds / total:.4g}"), 1e-6)
+            case["weight"] = max(round(one.seconds / total, 4), 1e-4)  # YAML reads 1e-05 as text
         else:
             case["timed"] = False
         yield f"- {json.dumps(case)}"

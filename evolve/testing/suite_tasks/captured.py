@@ -42,16 +42,32 @@ def drawn(names: MutableMapping[str, Any], described: Any) -> Any:
 
 
 def key_of(tree: Any) -> Any:
-    """Equal for calls that differ in the values of tensors only; hashable."""
+    """Equal for calls that differ in the values of tensors only; hashable.
+
+    It raises nothing: what has no shape, or fails when it is looked at, is `other`.
+    """
+    try:
+        return _key_of(tree)
+    except Exception:  # noqa: BLE001
+        return "other", type(tree).__qualname__
+
+
+def _key_of(tree: Any) -> Any:
     if isinstance(tree, Tensor):
         return tree.dtype, tuple(tree.shape), tree.stride()
     if isinstance(tree, list | tuple):
         return type(tree).__name__, *map(key_of, tree)
     if isinstance(tree, dict):
-        return "dict", *((key, key_of(value)) for key, value in tree.items())
+        return "dict", *((_plain(key), key_of(value)) for key, value in tree.items())
     if isinstance(tree, bool | int | float | str | bytes | torch.dtype) or tree is None:
         return type(tree).__name__, tree
     return "object", type(tree).__qualname__
+
+
+def _plain(key: Any) -> Any:
+    """A key of a dict, if its text is the same in every process."""
+    is_plain = key is None or isinstance(key, bool | int | float | str | bytes | tuple)
+    return key if is_plain else ("object", type(key).__qualname__)
 
 
 def key_of_described(described: Any) -> Any:
@@ -94,7 +110,8 @@ def _values(described: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtyp
     low, high = described["low"], described["high"]
     if "mean" not in described:
         return torch.randint(low, high + 1, shape, dtype=dtype)
-    normal = torch.randn(shape).mul_(described["std"]).add_(described["mean"])
+    drawn_in = torch.float64 if dtype == torch.float64 else torch.float32
+    normal = torch.randn(shape, dtype=drawn_in).mul_(described["std"]).add_(described["mean"])
     return normal.clamp_(low, high).to(dtype)
 
 

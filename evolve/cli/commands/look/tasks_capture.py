@@ -71,7 +71,10 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "more",
     )
     arguments.add_argument("--json", action="store_true", help="all parts, for machines")
-    return parse_script(arguments, words)
+    options, script = parse_script(arguments, words)
+    if not 0 <= options.min_share <= 100:
+        raise UsageError(f"--min-share {options.min_share:g}: name per cent from 0 to 100")
+    return options, script
 
 
 def add_script(arguments: argparse.ArgumentParser) -> None:

@@ -1,0 +1,180 @@
+"""What a script, its values and its surroundings may be without harm to them or to other tasks."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evolve.capture.processes import Script, started
+from evolve.capture.tasks import select, shares_of, write_tasks
+from evolve.cli.main import main
+from evolve.core.errors import USAGE, UsageError
+from evolve.tasks import find_task
+from evolve.worker.correctness.cases import load_task
+
+
+def captured(folder, text, *names):
+    """Parts by title, and the folder of their tasks, of a script with this text."""
+    (folder / "script.py").write_text(text)
+    script = Script(name=str(folder / "script.py"))
+    with started(script) as run:
+        shares = select(shares_of(script, run), 0, names)
+        write_tasks(script, run, shares, folder / "tasks")
+    return {one.part.title: one for one in shares}
+
+
+@pytest.mark.parametrize("name", ["tanh.py", "tanh.cases.yaml", "tanh.0.pt", "tanh.12.pt"])
+def test_no_file_of_the_user_is_replaced(tmp_path, name):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / name).write_text("own")
+    with pytest.raises(UsageError, match=f"{name} is there already"):
+        captured(tmp_path, "import torch\ntorch.nn.Tanh()(torch.ones(2))")
+    assert [file.read_text() for file in (tmp_path / "tasks").iterdir()] == ["own"]
+
+
+VALUES = """
+import enum, torch
+from torch import nn
+
+class Color(enum.Enum):
+    RED = 1
+
+class ByColor(nn.Module):
+    def forward(self, by): return by[Color.RED] + 1
+
+class ByType(nn.Module):
+    def forward(self, by): return by[torch.float32] + 1
+
+class Large(nn.Module):
+    def forward(self, x): return x * 0.5
+
+class Plain(nn.Module):
+    def forward(self, by): return by[1, "a"] + 1
+
+torch.manual_seed(0)
+x = torch.randn(9, 9)
+with torch.no_grad():
+    ByColor()({Color.RED: x}), ByType()({torch.float32: x})
+    Large()(x.double() * 1e200), Plain()({(1, "a"): x})
+"""
+
+
+def test_values_that_no_literal_gives_cost_their_own_part_only(tmp_path):
+    parts = captured(tmp_path, VALUES)
+    assert "has a Color as a key" in parts["ByColor"].fault
+    assert "has a dtype as a key" in parts["ByType"].fault
+    large = load_task(find_task(str(parts["Large"].task))).cases[0].own_inputs(1)[0]
+    assert 1e199 < float(large.abs().max()) < 1e201
+    assert find_task(str(parts["Plain"].task))
+
+
+@pytest.mark.parametrize("share", ["nan", "-5", "200", "inf"])
+def test_a_share_outside_of_all_the_time_is_refused(share, capsys):
+    assert main(["tasks", "capture", f"--min-share={share}", __file__]) == USAGE
+    assert "--min-share" in capsys.readouterr().err
+
+
+def test_a_module_that_is_nowhere_is_named_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = Script(name="nosuch.mod", is_module=True)
+    with started(script) as run, pytest.raises(UsageError) as raised:
+        run({"purpose": "time"})
+    assert "no module named nosuch" in str(raised.value)
+    assert "frozen" not in str(raised.value)
+
+
+NEVER_HARMED = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+    def forward(self, x): return F.softmax(self.linear(x), -1)
+
+class Equal(nn.Module):
+    def __eq__(self, other): return True
+    def forward(self, x): return x + 1
+
+class Sparse(nn.Module):
+    def forward(self, x, y): return x @ y
+
+class Odd(dict):
+    def items(self): raise ValueError("not now")
+
+class First(nn.Module):
+    def forward(self, x, odd): return x + 1
+
+block, x = Block().eval(), torch.randn(4, 8)
+with torch.no_grad():
+    block(x), Equal()(x), Equal()(x)
+    Sparse()(torch.eye(8).to_sparse_csr(), torch.randn(8, 8))
+    block.linear(torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)]))
+    nn.Identity()(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8))
+    endless = []
+    endless.append(endless)
+    First()(x, endless), First()(x, Odd(a=1))
+    assert torch.func.vmap(block)(x).shape == x.shape
+    traced, scripted = torch.jit.trace(block, x), torch.jit.script(block)
+    for one in (traced, scripted):
+        torch.testing.assert_close(one(x), block(x))
+nn.utils.parametrizations.weight_norm(block.linear)
+block(x)
+"""
+
+
+def test_what_python_runs_runs_observed_too(tmp_path):
+    parts = captured(tmp_path, NEVER_HARMED)
+    assert parts["Equal"].calls == 2
+    assert "unhashable" in parts["Equal"].fault
+    for title in ("Sparse", "First"):
+        assert parts[title].task is None
+        assert parts[title].fault
+
+
+def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):
+    parts = captured(
+        tmp_path,
+        "from __future__ import annotations\nimport torch\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Config:\n    width: int = 8\n"
+        "class Block(torch.nn.Module):\n    def __init__(self, config):\n"
+        "        super().__init__()\n        self.linear = torch.nn.Linear(config.width, 8)\n"
+        "    def forward(self, x): return self.linear(x).tanh()\n"
+        "with torch.no_grad(): Block(Config())(torch.randn(2, 8))\n",
+    )
+    assert parts["Block"].fault == ""
+    (case,) = load_task(find_task(str(parts["Block"].task))).cases
+    assert case.constructed(1)(*case.own_inputs(1)).shape == (2, 8)
+
+
+def test_an_end_of_capture_is_the_end_of_the_script(tmp_path):
+    number = tmp_path / "number"
+    (tmp_path / "script.py").write_text(
+        "import os, pathlib, time\n"
+        f"path = pathlib.Path({str(number)!r})\n"
+        "path.with_suffix('.new').write_text(str(os.getpid()))\n"
+        "path.with_suffix('.new').rename(path)\ntime.sleep(100)\n"
+    )
+    words = ["tasks", "capture", "--out", str(tmp_path / "tasks"), str(tmp_path / "script.py")]
+    process = subprocess.Popen([sys.executable, "-m", "evolve", *words])
+    wait_until(number.exists)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    wait_until(lambda: not is_alive(int(number.read_text())))
+
+
+def wait_until(is_so, seconds=60):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_alive(number):
+    status = Path(f"/proc/{number}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
