@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evolve.capture.withheld import is_withheld
 from evolve.tasks.values import literal
 
 MAX_KEPT = 1 << 20  # bytes of one tensor whose own values are kept
@@ -42,11 +43,17 @@ class Descriptions:
         if type(tree) is dict:
             for key in tree:
                 _require_plain(key, path)
+                if is_withheld(key, tree[key]):
+                    raise Undescribed(
+                        f"{path}[{key!r}] is a secret by its name, and tasks hold none"
+                    )
             return {"dict": {key: self.of(one, f"{path}[{key!r}]") for key, one in tree.items()}}
         if isinstance(tree, torch.dtype):
             return {"torch": str(tree).removeprefix("torch.")}
         if isinstance(tree, float) and not math.isfinite(tree):
             return {"float": str(tree)}
+        if is_withheld("", tree):
+            raise Undescribed(f"{path} looks like a key, and tasks hold no secrets")
         if literal(tree) is None:
             raise Undescribed(f"{path} is a {type(tree).__name__}, which a task cannot hold")
         return tree

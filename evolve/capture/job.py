@@ -15,7 +15,7 @@ from evolve.capture.origin import keep_constructors
 from evolve.capture.patcher import Patcher
 from evolve.capture.record import Recorder
 from evolve.capture.replacement import Winner
-from evolve.capture.script import Failed, run_script
+from evolve.capture.script import Failed, ObserverFailed, run_script
 from evolve.capture.shares import Shares
 from evolve.testing.suite_tasks.captured import key_of_described
 
@@ -33,6 +33,8 @@ def _run(job: Mapping[str, Any]) -> dict[str, Any]:
         run_script(job["script"], job["is_module"], job["words"])
     except Failed as error:
         return {"fault": str(error)}
+    except ObserverFailed as error:
+        return {"observer_fault": str(error)}
     return {"wall_s": time.perf_counter() - began}
 
 
@@ -55,7 +57,13 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
         for name, tensor in () if recorded.fault else recorded.files.items():
             torch.save(tensor, folder / name)
     found["recorded"] = [
-        {"part": part, "text": one.text, "fault": one.fault, "calls": repr(one.calls)}
+        {
+            "part": part,
+            "text": one.text,
+            "fault": one.fault,
+            "withheld": one.withheld,
+            "calls": repr(one.calls),
+        }
         for part, one in recorder.found.items()
     ]
     return found

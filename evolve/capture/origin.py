@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from evolve.capture.withheld import is_withheld, names_of_arguments
 from evolve.tasks.values import literal
 
 _KEPT = "_evolve_constructor"
+_CONTAINERS = (list, tuple, dict)  # which may hold secrets
 
 
 class Constructor(NamedTuple):
-    """Arguments that a constructor got."""
+    """Arguments that a constructor got; `withheld` are names of those that None stands for."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    withheld: tuple[str, ...] = ()
 
 
 def keep_constructors() -> None:
@@ -35,13 +38,27 @@ def keep_constructors() -> None:
 
 
 def constructor_of(module: nn.Module) -> Constructor | None:
-    """The arguments, if they were kept."""
-    return vars(module).get(_KEPT)
+    """The arguments, if they were kept, without secrets."""
+    made: Constructor | None = vars(module).get(_KEPT)
+    if made is None:
+        return None
+    names = names_of_arguments(type(module), len(made.args))
+    args = list(zip(names, made.args, strict=True))
+    return Constructor(
+        tuple(open_value(name, value) for name, value in args),
+        {name: open_value(name, value) for name, value in made.kwargs.items()},
+        tuple(name for name, value in [*args, *made.kwargs.items()] if is_withheld(name, value)),
+    )
+
+
+def open_value(name: object, value: Any) -> Any:
+    """The value of this name; None for a secret."""
+    return None if is_withheld(name, value) else value
 
 
 def text_of(value: Any) -> str:
     """A value as a text that is the same in every process, to tell constructors apart."""
-    if (text := literal(value)) is not None:
+    if not isinstance(value, _CONTAINERS) and (text := literal(value)) is not None:
         return text
     if isinstance(value, nn.Module):
         return module_text(value)
@@ -52,14 +69,21 @@ def text_of(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(text_of, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {text_of(one)}' for key, one in value.items())}}}"
+        inner = ", ".join(f"{key}: {text_of(open_value(key, one))}" for key, one in value.items())
+        return f"{{{inner}}}"
     if isinstance(value, functools.partial):
         return f"partial({text_of(value.func)}, {text_of(value.args)}, {text_of(value.keywords)})"
     if callable(value):
         return str(getattr(value, "__qualname__", type(value).__qualname__))
     fields = sorted(vars(value).items()) if hasattr(value, "__dict__") else ()
-    inner = ", ".join(f"{name}={literal(one) or type(one).__name__}" for name, one in fields)
+    pairs = ((name, open_value(name, one)) for name, one in fields)
+    inner = ", ".join(f"{name}={_attribute_text(one)}" for name, one in pairs)
     return f"{type(value).__qualname__}({inner})"
+
+
+def _attribute_text(value: Any) -> str:
+    is_shown = isinstance(value, _CONTAINERS) or literal(value) is not None
+    return text_of(value) if is_shown else type(value).__name__
 
 
 def module_text(module: nn.Module) -> str:

@@ -19,6 +19,7 @@ from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.replacement import Replacement, Winner
+from evolve.capture.task_file import constructor_digest
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
@@ -142,11 +143,11 @@ class Patcher:
             return []
         replacements: list[_Numbered] | None = self._replacements.get(own)
         if replacements is None:
-            text = module_text(own)
+            made = constructor_digest(module_text(own))
             replacements = self._replacements[own] = [
                 (number, Replacement(self._winners[number], own))
                 for number in numbers
-                if self._winners[number].part.constructor == text
+                if self._winners[number].part.constructor == made
             ]
         return replacements
 

@@ -86,6 +86,11 @@ def _answer(
             f"the process for script {script} ended (exit status {process.wait()})"
         )
     found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    if said := found.get("observer_fault"):
+        raise EvaluatorUnavailable(
+            f"script {script} could not be observed: {said}. This is a fault of evolve, not of the "
+            "script: please report it with the traceback."
+        )
     fault = "" if found else f"ended its process by itself (exit status {status})"
     if fault := found.get("fault") or fault:
         raise UsageError(

@@ -16,6 +16,7 @@ from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
+from evolve.capture.withheld import is_withheld
 from evolve.core.errors import UsageError
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
@@ -32,12 +33,14 @@ class Recorded:
         text: of `Model` and all that it uses; empty if `fault` says why there is none.
         calls: descriptions of arguments, by the text of their kind.
         files: values that have to be kept.
+        withheld: names of secrets for which None stands in the text.
     """
 
     text: str = ""
     fault: str = ""
     calls: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Tensor] = field(default_factory=dict)
+    withheld: list[str] = field(default_factory=list)
 
 
 class Recorder:
@@ -91,6 +94,8 @@ class Recorder:
         except Exception as error:  # noqa: BLE001, likewise
             said = str(error).partition("\n")[0]
             recorded.fault = f"its task cannot be tried: {type(error).__name__}: {said}"
+        if recorded.fault and recorded.withheld:
+            recorded.fault += f" (the value of {', '.join(recorded.withheld)} was withheld)"
         return outcome
 
     def _before(self, part: Part, name: str, own: Any, arguments: list[Any]) -> Any:
@@ -99,6 +104,10 @@ class Recorder:
         if torch.is_autocast_enabled(device_of(arguments)):
             raise UsageError("it is called under autocast, which a task would leave out")
         values = self._values.setdefault(part, Descriptions(name))
+        named = zip(part.named, arguments[part.positional :], strict=True)
+        for key, one in named:
+            if is_withheld(key, one):
+                raise Undescribed(f"argument {key} is a secret by its name, and tasks hold none")
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}
         kept = {key: _copied(value) for key, value in state.items()}
@@ -112,6 +121,7 @@ class Recorder:
             builder = TaskText(part)
             is_module = isinstance(own, nn.Module)
             recorded.text = builder.model(own) if is_module else builder.function(own)
+            recorded.withheld = sorted(builder.withheld)
         recorded.files = self._values[part].files
         arguments, state, states = before
         with drawing_from(states), torch.no_grad():

@@ -11,7 +11,11 @@ from pathlib import Path
 from types import ModuleType
 
 _OWN = f"{Path(__file__).parent.parent}/"
-_CALLS = re.compile(r"\b(run|original|exec)\(")  # lines at which the script's own calls are made
+_CALLS = re.compile(r"\b(run|original|script|_model|__new__)\(")  # at which the script goes on
+
+
+class ObserverFailed(Exception):
+    """What observes the script raised, not the script itself; the message says where."""
 
 
 class Failed(Exception):
@@ -22,7 +26,7 @@ def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
     """Execute it as `__main__`.
 
     Raises:
-        Failed: see there. An exception's traceback is printed, without frames of this package.
+        Failed: see there, and `ObserverFailed`. An exception's traceback is printed, without frames of this package.
     """
     try:
         _execute(script, is_module, words)
@@ -30,15 +34,23 @@ def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        if _is_own(last) and not _CALLS.search(last.line or "") and last.name != "_spec":
-            raise  # a fault of ours, not of the script
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f)]
+        every = traceback.extract_tb(error.__traceback__)
+        frames = [f for f in every if not _is_own(f)]
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)
         sys.stderr.writelines(["Traceback (most recent call last):\n", *lines])
         where = f" at line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
         said = str(error).strip().partition("\n")[0]
+        if at := _observer_at(every):
+            raise ObserverFailed(f"{type(error).__name__} at {at}: {said}") from error
         raise Failed(f"raised {type(error).__name__}{where}: {said}") from error
+
+
+def _observer_at(frames: traceback.StackSummary) -> str:
+    """The line of this package whose call raised; empty if the script's own code did."""
+    last = next(f for f in reversed(frames) if _is_own(f))
+    if last.filename == __file__ or _CALLS.search(last.line or ""):
+        return ""
+    return f"line {last.lineno} of {last.filename}"
 
 
 def _execute(script: str, is_module: bool, words: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.capture.jobs import Part
+from evolve.core.digest import framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 
@@ -45,7 +46,7 @@ class Captured:
 
     Attributes:
         name: of the task.
-        part: whose calls it has.
+        part: whose calls it has; read from a file, its constructor is that text's digest.
         device: type of their device.
         calls: descriptions of their arguments, by the name of the case.
     """
@@ -64,6 +65,7 @@ def file_text(heading: str, model: str, task: Captured) -> str:
         model: the text that makes `Model`, and imports `drawn` from `HELPER`.
         task: with one call at least.
     """
+    part = {**task.part._asdict(), "constructor": constructor_digest(task.part.constructor)}
     mode = "train" if task.part.training else "eval"
     return _TEXT.format(
         heading=heading,
@@ -71,7 +73,7 @@ def file_text(heading: str, model: str, task: Captured) -> str:
         mode=f"MODE = {mode!r}\n" if task.part.constructor else "",
         first=next(iter(task.calls)),
         calls=_literal(task.calls),
-        part=_literal({**task.part._asdict(), "device": task.device}),
+        part=_literal(part | {"device": task.device}),
     )
 
 
@@ -94,6 +96,11 @@ def captured(task: Task) -> Captured:
     part = values["PART"]
     device = part.pop("device")
     return Captured(task.name, Part(**part), device, values["CALLS"])
+
+
+def constructor_digest(text: str) -> str:
+    """What stands for a constructor's text in a task's file; empty for a function's."""
+    return framed_digest(text)[:16] if text else ""
 
 
 def _literal(value: object) -> str:

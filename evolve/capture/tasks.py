@@ -44,6 +44,7 @@ class Share:
         device: type of its device.
         workloads: by time, the longest first.
         task: its file, if it was written; else `fault` says why not.
+        withheld: names of secrets for which None stands in that file.
     """
 
     part: Part
@@ -55,6 +56,7 @@ class Share:
     workloads: Sequence[Workload]
     task: Path | None = None
     fault: str = ""
+    withheld: Sequence[str] = ()
 
     @property
     def calls(self) -> int:
@@ -178,6 +180,7 @@ def _try_to_write(script: Script, share: Share, recorded: dict[str, Any], path: 
     """Write a task; whatever is wrong with it is its own fault, and the others are written."""
     try:
         share.task = _write(script, share, recorded, path)
+        share.withheld = recorded["withheld"]
     except (UsageError, SyntaxError, *FAILURES_OF_A_FUNCTION) as error:
         share.fault = f"its file cannot be written: {error}"
         for file in (path, path.with_suffix(".cases.yaml"), *path.parent.glob(f"{path.stem}.*.pt")):

@@ -2,7 +2,7 @@
 
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -13,6 +13,7 @@ from evolve.capture.jobs import Part
 from evolve.capture.origin import constructor_of
 from evolve.capture.parts import parameter_names
 from evolve.capture.task_file import HELPER, RESERVED
+from evolve.capture.withheld import without_secrets
 from evolve.core.errors import UsageError
 from evolve.tasks.module_source import ModuleText
 from evolve.tasks.values import import_of, literal
@@ -31,6 +32,7 @@ class TaskText(ModuleText):
     def __init__(self, part: Part) -> None:
         super().__init__(part.title)
         self._part = part
+        self.withheld: set[str] = set()
         for name in RESERVED:
             self.claim(name, RESERVED, part.title)
         self.need("from torch import nn")
@@ -48,7 +50,13 @@ class TaskText(ModuleText):
         base = self._class(type(module))
         words = self._words(made.args, made.kwargs)
         self.parts.append(self._class_text(base, words, type(module).forward))
-        return self.whole()
+        return self._open_text(made.withheld)
+
+    def _open_text(self, withheld: Iterable[str] = ()) -> str:
+        """The whole text without secrets, whose names are kept in `withheld`."""
+        text, names = without_secrets(self.whole())
+        self.withheld |= names | set(withheld)
+        return text
 
     def function(self, function: Any) -> str:
         """The whole text of a function's task."""
@@ -60,7 +68,7 @@ class TaskText(ModuleText):
             f'class Model(nn.Module):\n    """The function `{name}`, as a module without state."""'
             f"\n\n    def forward({given}):\n        return {name}({passed})\n"
         )
-        return self.whole()
+        return self._open_text()
 
     def _signature(self, names: list[str]) -> tuple[str, str]:
         named = self._part.named
@@ -136,6 +144,7 @@ class TaskText(ModuleText):
         made = constructor_of(value)
         if made is None:
             raise UsageError(f"the arguments that made its {type(value).__name__} are unknown")
+        self.withheld |= set(made.withheld)
         return f"{self._class(type(value))}({self._words(made.args, made.kwargs)})"
 
     def _object(self, value: Any) -> str:

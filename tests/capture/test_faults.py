@@ -11,7 +11,7 @@ import pytest
 from evolve.capture.processes import Script, started
 from evolve.capture.tasks import select, shares_of, write_tasks
 from evolve.cli.main import main
-from evolve.core.errors import USAGE, UsageError
+from evolve.core.errors import USAGE, EvolveError, UsageError
 from evolve.tasks import find_task
 from evolve.worker.correctness.cases import load_task
 
@@ -152,6 +152,22 @@ def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):
     assert case.constructed(1)(*case.own_inputs(1)).shape == (2, 8)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 5))", "raised RuntimeError"),
+        ("torch.nn.Linear(3, 4)(torch.ones(5))", "raised RuntimeError"),
+        ("import evolve.capture.clock as c; c.Clock.begin = None; torch.nn.Tanh()(torch.ones(2))",
+         "a fault of evolve, not of the script"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_said_of_the_one_that_has_it(tmp_path, text, said):
+    (tmp_path / "script.py").write_text(f"import torch\n{text}\n")
+    script = Script(name=str(tmp_path / "script.py"))
+    with started(script) as run, pytest.raises(EvolveError, match=said):
+        run({"purpose": "time"})
+
+
 def test_an_end_of_capture_is_the_end_of_the_script(tmp_path):
     number = tmp_path / "number"
     (tmp_path / "script.py").write_text(
@@ -178,3 +194,43 @@ def wait_until(is_so, seconds=60):
 def is_alive(number):
     status = Path(f"/proc/{number}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+SECRETS = """
+import torch
+class Config:
+    def __init__(self):
+        self.dim = 8; self.max_tokens = 4; self.hf_token = "hf_InTheClass1"
+        self.options = [{"secret": "nested-Sesame"}]
+class Block(torch.nn.Module):
+    def __init__(self, config, api_key, *, password="default-Sesame"):
+        super().__init__()
+        self.linear = torch.nn.Linear(config.dim, config.max_tokens)
+    def forward(self, x): return self.linear(x).tanh()
+class Asks(torch.nn.Module):
+    def forward(self, x, token): return x + 1
+with torch.no_grad():
+    Block(Config(), "positional-Sesame", password="named-Sesame")(torch.randn(2, 8))
+    Asks()(torch.randn(2, 8), token="called-Sesame")
+"""
+
+
+def test_secrets_of_a_configuration_are_neither_written_nor_printed(tmp_path, capfd):
+    (script := tmp_path / "script.py").write_text(SECRETS)
+    for words, folder in (([], "a"), (["--json"], "b")):
+        out = str(tmp_path / folder)
+        assert (
+            main(["tasks", "capture", *words, "--min-share", "0", "--out", out, str(script)]) == 0
+        )
+    printed = capfd.readouterr()
+    written = "".join(file.read_text() for file in tmp_path.glob("[ab]/*.*"))
+    for text in (*printed, written):
+        assert "Sesame" not in text
+        assert "InTheClass" not in text
+    assert (
+        "block.py, where None stands for api_key, hf_token, password, secret (secret)"
+        in printed.out
+    )
+    assert "'max_tokens': 4" in written
+    assert "Config(" not in written.partition("PART")[2]
+    assert "argument token is a secret" in printed.out

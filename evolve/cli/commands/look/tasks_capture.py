@@ -10,6 +10,7 @@ from evolve.capture.processes import Script, started
 from evolve.capture.tasks import Capture, Share, select, shares_of, write_tasks
 from evolve.cli.args import parser
 from evolve.core.errors import UsageError
+from evolve.llm.secrets import scrub
 from evolve.report.text import one_line, time_text
 
 MIN_SHARE = 5.0  # per cent
@@ -33,7 +34,8 @@ def main(words: Sequence[str]) -> int:
     print()
     for one in chosen:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
-        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
+        note = f", where None stands for {', '.join(one.withheld)} (secret)" if one.withheld else ""
+        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}{note}")
     if first := next((one.task for one in chosen if one.task), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
@@ -125,7 +127,7 @@ def _table(capture: Capture) -> str:
 def _name(one: Share) -> str:
     notes = [*(["compiled"] * one.is_compiled), *(["gradients"] * one.has_gradients)]
     note = f" [{', '.join(notes)}]" if notes else ""
-    return one_line(one.part.constructor or one.part.title, MAX_WIDTH - len(note)) + note
+    return one_line(scrub(one.part.constructor) or one.part.title, MAX_WIDTH - len(note)) + note
 
 
 def _shapes(one: Share) -> str:
@@ -136,7 +138,7 @@ def _shapes(one: Share) -> str:
 def _row(one: Share) -> dict[str, object]:
     return {
         "name": one.part.name,
-        "constructor": one.part.constructor,
+        "constructor": scrub(one.part.constructor),
         "calls": one.calls,
         "share": one.share,
         "ceiling": one.ceiling,
@@ -148,4 +150,5 @@ def _row(one: Share) -> dict[str, object]:
         ],
         "task": str(one.task) if one.task else None,
         "fault": one.fault,
+        "withheld": list(one.withheld),
     }
