@@ -26,7 +26,8 @@ def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
     """Execute it as `__main__`.
 
     Raises:
-        Failed: see there, and `ObserverFailed`. An exception's traceback is printed, without frames of this package.
+        Failed: see there. An exception's traceback is printed, without frames of this package.
+        ObserverFailed: see there.
     """
     try:
         _execute(script, is_module, words)
