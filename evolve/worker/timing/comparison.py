@@ -266,7 +266,7 @@ class Timekeeper:
         self, task: PreparedTask, sides: Mapping[str, Candidate | None], plan: Plan
     ) -> Needs:
         """The same for all sides and rounds: no side has better conditions than another."""
-        sources = (task.task.source, *(who.source for who in sides.values() if who))
+        sources = (*task.task.texts, *(who.source for who in sides.values() if who))
         overlap = any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._session.device, plan), overlap)
 
