@@ -12,8 +12,8 @@ from evolve.capture.generators import drawing_from, generators
 from evolve.capture.jobs import Part
 from evolve.capture.origin import type_of
 from evolve.capture.parts import arguments_of, device_of
-from evolve.capture.program import load
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.report.export.program import load
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.reference.conditions import named_state
