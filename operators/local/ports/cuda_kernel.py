@@ -70,6 +70,7 @@ _REDUCTIONS = {
 _TUPLES = {
     "online_softmax_combine": "ab",
     "online_softmax_combine_with_sum": "ab",
+    "welford_combine": "abc",
     "welford_reduce": "abc",
 }
 _JOINED = {"online_softmax_reduce": ("together", "ab"), "welford": ("moments", "abc")}

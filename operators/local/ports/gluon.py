@@ -220,8 +220,9 @@ class _Writer(ast.NodeTransformer):
                 return _expression(f"gl.where({all_of_it}, {written}, {written})")
             case (("full" | "zeros"), [ast.List(elts=sizes), *_]):
                 return self._full(node, [ast.unparse(size) for size in sizes])
-            case "full", [ast.Attribute(value=like, attr="shape"), value, _]:
-                return _expression(f"gl.full_like({self._text(like)}, {self._text(value)})")
+            case "full", [ast.Attribute(value=ast.Name(id=like), attr="shape"), value, dtype]:
+                given = f"{like}.shape, {self._text(value)}, {self._text(dtype)}"
+                return _expression(f"gl.full({given}, layout={like}.type.layout)")
             case (("arange" | "dot" | "reshape" | "cumsum" | "sort"), _):
                 raise NotConvertible(f"tl.{name} in {ast.unparse(node)[:60]}")
         return None

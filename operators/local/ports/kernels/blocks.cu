@@ -107,10 +107,15 @@ struct Moments {
 struct JoinMoments {
   __device__ Moments operator()(Moments x, Moments y) const {
     const float weight = x.c + y.c, share = weight == 0.0f ? 0.0f : y.c / weight;
-    const float apart = y.a - x.a;
+    const float apart = x.a == y.a ? 0.0f : y.a - x.a;  // both may be infinite
     return {x.a + apart * share, x.b + y.b + apart * apart * x.c * share, weight};
   }
 };
+
+__device__ __forceinline__ Moments welford_combine(
+    float mean, float squares, float weight, float mean_2, float squares_2, float weight_2) {
+  return JoinMoments()({mean, squares, weight}, {mean_2, squares_2, weight_2});
+}
 
 __device__ __forceinline__ Moments welford_reduce(
     float value, float mean, float squares, float weight, bool is_first) {
