@@ -6,8 +6,8 @@ Invariants:
 - it compiles for an NVIDIA H100, which need not be there;
 - what cannot be rewritten is refused with a reason, never written wrongly.
 
-The fixtures are output code of torch 2.13, and two as 2.11 writes it (`split_code.py`). What tensor cores of Hopper compute, only a GPU can tell
-(`tests/gpu/test_ports.py`).
+The fixtures are output code of torch 2.13, and two as 2.11 writes it (`split_code.py`). What tensor
+cores of Hopper compute, only a GPU can tell (`tests/gpu/test_ports.py`).
 """
 
 import random
