@@ -9,8 +9,8 @@ import torch
 from evolve.core.compiled import Compiled
 from operators.local.inductor import PRECISIONS, convert
 from operators.local.ports import PORTS
+from tests.operators.handwritten_code import CASES
 from tests.operators.output_code import TASK, Case, compiled, extent, matrix, room
-from tests.operators.split_code import CASES
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 FLOAT = ("torch.float32",)

@@ -60,6 +60,18 @@ struct Minimum {
   __device__ T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
 
+// Integers have functions of their own: large ones are not exact as floats.
+template <typename T>
+__device__ __forceinline__ T absolute(T x) { return x < 0 ? -x : x; }
+
+__device__ __forceinline__ float absolute(float x) { return fabsf(x); }
+
+template <typename T>
+__device__ __forceinline__ T maximum(T a, T b) { return Maximum()(a, b); }
+
+template <typename T>
+__device__ __forceinline__ T minimum(T a, T b) { return Minimum()(a, b); }
+
 __device__ __forceinline__ float maximum(float a, float b) { return Maximum()(a, b); }
 
 __device__ __forceinline__ float minimum(float a, float b) { return Minimum()(a, b); }

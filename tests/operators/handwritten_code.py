@@ -1,13 +1,15 @@
-"""Output code for rows that Inductor cuts in two, with a rest, as torch 2.11 writes it.
+"""Output code with forms that the fixtures lack, written by hand as Inductor would.
 
-It is written here by hand. Newer ones find a maximum and its sum together, so that masked values
-and moments that are put together in a loop are rarer in what they write.
+For rows that are cut in two, with a rest, it is as of torch 2.11. Newer ones find a maximum and its
+sum together, so that masked values and moments that are put together in a loop are rarer there.
 """
 
 from collections.abc import Sequence
 
+import torch
+
 from evolve.core.compiled import Compiled
-from tests.operators.output_code import compiled, matrix, room
+from tests.operators.output_code import compiled, matrix, pointwise, room
 
 _TASK = """
 import torch
@@ -17,11 +19,13 @@ class Model(torch.nn.Module):
         return {result}
 
 def get_inputs():
-    return [torch.randn(3, 1001) * 3 + 7]
+    return [{given}]
 
 def get_init_inputs():
     return []
 """
+
+_ROWS = "torch.randn(3, 1001) * 3 + 7"
 
 _REDUCTION = """
 triton_red_fused_{name} = async_compile.triton('triton_red_fused_{name}', '''
@@ -197,9 +201,22 @@ _MOMENTS = [
     ),
 ]
 
+_LARGE = [
+    "x0 = xindex",
+    "tmp0 = tl.load(in_ptr0 + (x0), xmask)",
+    "tmp1 = tl_math.abs(tmp0)",
+    "tmp2 = tl.full([1], 16777217, tl.int64)",
+    "tmp3 = triton_helpers.maximum(tmp1, tmp2)",
+    "tmp4 = tl.full(tmp3.shape, 16777216, tmp3.dtype)",
+    "tmp5 = tmp3 - tmp4",
+    "tmp6 = tl.broadcast_to(x0, tmp5.shape)",
+    "tl.store(out_ptr0 + (x0), tmp5 + tmp6, xmask)",
+]
+_INTEGERS = torch.empty(257, dtype=torch.int64, device="meta")
+
 CASES: dict[str, tuple[str, Compiled]] = {
     "cut_sum": (
-        _TASK.format(result="torch.logsumexp(x, 1, keepdim=True)"),
+        _TASK.format(result="torch.logsumexp(x, 1, keepdim=True)", given=_ROWS),
         _launched(
             _SUM,
             [(3, 1), (3, 2), (3, 1)],
@@ -209,12 +226,28 @@ CASES: dict[str, tuple[str, Compiled]] = {
         ),
     ),
     "cut_moments": (
-        _TASK.format(result="torch.var(x, 1, correction=0, keepdim=True)"),
+        _TASK.format(result="torch.var(x, 1, correction=0, keepdim=True)", given=_ROWS),
         _launched(
             _MOMENTS,
             [(3, 2), (3, 2), (3, 2), (3, 1)],
             "var_mean_0.run(x, buf0, buf1, buf2, 6, 501, stream=stream0)",
             "var_mean_1.run(buf0, buf1, buf2, buf3, 3, 2, stream=stream0)",
+        ),
+    ),
+    "large_integers": (
+        _TASK.format(
+            result="torch.clamp(x.abs(), min=16777217) - 16777216 + torch.arange(257)",
+            given="torch.arange(257) - 16777300",
+        ),
+        compiled(
+            {"x": _INTEGERS},
+            [
+                "with torch.cuda._DeviceGuard(0):",
+                f"    {room('buf0', _INTEGERS)}",
+                "    triton_poi_fused_large_0.run(x, buf0, 257, stream=stream0)",
+            ],
+            "buf0",
+            pointwise("large", 257, "in_ptr0, out_ptr0", _LARGE),
         ),
     ),
 }
