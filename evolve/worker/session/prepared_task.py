@@ -174,7 +174,10 @@ class PreparedCase:
         start = time.perf_counter()
         with task_values(self.case.task, "its outcome"):
             expected = self.case.expected(self._model, list(buffer.tree()), family)
-        check = Check(buffer, replace(expected, widen=partial(self._store.made, expected.widen)))
+        widen, loosen = (
+            partial(self._store.made, later) for later in (expected.widen, expected.loosen)
+        )
+        check = Check(buffer, replace(expected, widen=widen, loosen=loosen))
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
         return check
