@@ -21,7 +21,7 @@ from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.replacement import Replacement, Winner
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
 
 _Numbered = tuple[int, Replacement]
@@ -116,7 +116,7 @@ class Patcher:
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
             with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
-                replacement.copy_of(device_of(arguments))(*map_tensors(_copied, arguments))
+                replacement.copy_of(device_of(arguments))(*copied(arguments))
         return replacement.call(arguments)
 
     @contextmanager
@@ -156,8 +156,8 @@ def _checked(
 ) -> Any:
     """The original's outcome, held against the winner's on copies: outcome, writes and state."""
     part = replacement.winner.part
-    ours, wide_args, wide_kwargs = map_tensors(
-        _copied, (arguments_of(part, args, kwargs), list(args), dict(kwargs))
+    ours, wide_args, wide_kwargs = copied(
+        (arguments_of(part, args, kwargs), list(args), dict(kwargs))
     )
     winner, states = replacement.copy_of(device_of([args, kwargs])), generators()
     with drawing_from(states):
@@ -188,7 +188,3 @@ def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
 
 def _sorted_state(model: nn.Module) -> list[torch.Tensor]:
     return [tensor for _, tensor in sorted(named_state(model).items())]
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()

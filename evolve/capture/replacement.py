@@ -15,7 +15,7 @@ from evolve.capture.parts import arguments_of, device_of
 from evolve.capture.program import load
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
 
 ALIGNMENT = 64  # bytes: PyTorch's allocators give it, so a kernel may have come to rely on it
@@ -116,7 +116,7 @@ class Replacement:
         """The winner with copies of parameters and buffers as they are now."""
         model = self.winner.made(device)
         state = named_state(self._own) if self._own is not None else {}
-        _share(model, {name: tensor.detach().clone() for name, tensor in state.items()})
+        _share(model, copied(state))
         return model
 
     def _is_stale(self) -> bool:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.checks import pairs
 from evolve.testing.suite_tasks.hosts import Host, TooLarge, as_program
+from evolve.worker.ipc.pytree import is_tensors
 
 MOST_CALLS = 8  # that differ in shapes, types or plain arguments
 MOST_TIMED = 3
@@ -154,7 +155,7 @@ class _Recorder:
         before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
         kind = _kind(before)
-        gives = _is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
+        gives = is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
         if kind in self.calls or not gives:
             return result
         if _repeats(self._function, before, self._known):
@@ -284,15 +285,6 @@ def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, dict):
         return {key: _mapped(value, change) for key, value in tree.items()}
     return tree
-
-
-def _is_tensors(tree: Any) -> bool:
-    """Whether an outcome consists of tensors, one at least."""
-    if isinstance(tree, Tensor):
-        return True
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    return isinstance(tree, list | tuple) and bool(tree) and all(map(_is_tensors, tree))
 
 
 def _kind(tree: Any) -> str:
