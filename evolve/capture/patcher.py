@@ -13,7 +13,6 @@ from torch import nn
 
 from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.clock import Clock, is_recording_graph
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
@@ -23,6 +22,7 @@ from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 _Numbered = tuple[int, Replacement]
 
@@ -115,7 +115,7 @@ class Patcher:
         key = (number, key_of(arguments))
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
-            with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
+            with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
                 replacement.copy_of(device_of(arguments))(*copied(arguments))
         return replacement.call(arguments)
 
@@ -159,7 +159,7 @@ def _checked(
     ours, wide_args, wide_kwargs = copied(
         (arguments_of(part, args, kwargs), list(args), dict(kwargs))
     )
-    winner, states = replacement.copy_of(device_of([args, kwargs])), generators()
+    winner, states = replacement.copy_of(device_of([args, kwargs])), random_state()
     with drawing_from(states):
         truth = truth_of(original, wide_args, wide_kwargs)
     said, found = "", None

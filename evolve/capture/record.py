@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from evolve.capture.describe import Descriptions, Undescribed
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
@@ -19,6 +18,7 @@ from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, is_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 _RTOL = 1e-3  # of the largest value: the same operations on the same values
 
@@ -94,7 +94,7 @@ class Recorder:
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}
         kept = copied(state)
-        return described, (copied(arguments), kept, generators())
+        return described, (copied(arguments), kept, random_state())
 
     def _take(self, part: Part, recorded: Recorded, own: Any, before: Any, outcome: Any) -> None:
         if outcome is not None and not is_tensors(outcome):
