@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-_MOST_EVENTS = 20_000
+_MAX_EVENTS = 20_000
 _Key = tuple[Any, bool, Any]  # outermost call, whether it was its first, and the call
 
 
@@ -71,7 +71,7 @@ class Clock:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         self._events.append((frame.key, frame.event, event, self.paused - frame.paused))
-        if len(self._events) > _MOST_EVENTS:
+        if len(self._events) > _MAX_EVENTS:
             self._settle()
         return now
 

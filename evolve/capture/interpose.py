@@ -10,16 +10,16 @@ from torch import nn
 
 from evolve.capture.parts import FUNCTIONS
 
-Run = Callable[..., Any]
+Original = Callable[..., Any]
 
 
 class Observer(Protocol):
     """It makes each call, by `run(*args, **kwargs)` or otherwise, and returns its outcome."""
 
-    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
         """A call of a module; `run` takes the module first."""
 
-    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
+    def function(self, name: str, args: Any, kwargs: Any, run: Original) -> Any:
         """A call of a function by this name, with its module."""
 
 
@@ -42,8 +42,8 @@ def interpose(observer: Observer) -> None:
             setattr(home, name, _watched(home, name, observer, thread))
 
 
-def _watched(home: Any, name: str, observer: Observer, thread: int) -> Run:
-    original: Run = getattr(home, name)
+def _watched(home: Any, name: str, observer: Observer, thread: int) -> Original:
+    original: Original = getattr(home, name)
     whole = f"{home.__name__}.{name}"
 
     @functools.wraps(original)

@@ -12,10 +12,10 @@ import torch
 from evolve.capture.interpose import interpose
 from evolve.capture.jobs import APPLY, RECORD, TIME, part_from
 from evolve.capture.origin import keep_constructors
-from evolve.capture.put_back import PutBack
+from evolve.capture.patcher import Patcher
 from evolve.capture.record import Recorder
+from evolve.capture.replacement import Winner
 from evolve.capture.script import Failed, run_script
-from evolve.capture.seat import Winner
 from evolve.capture.shares import Shares
 from evolve.testing.suite_tasks.captured import key_of_described
 
@@ -62,7 +62,7 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apply(job: Mapping[str, Any]) -> dict[str, Any]:
-    observer = PutBack([_winner(one) for one in job["winners"]], checks=job["checks"])
+    observer = Patcher([_winner(one) for one in job["winners"]], checks=job["checks"])
     interpose(observer)
     found = _run(job)
     found["total_s"] = observer.clock.total()

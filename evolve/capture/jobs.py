@@ -1,5 +1,7 @@
 """Requests to the process of a script, in words that need no torch."""
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 TIME, RECORD, APPLY = "time", "record", "apply"
@@ -33,3 +35,20 @@ class Part(NamedTuple):
 def part_from(fields: list[Any]) -> Part:
     """A part that JSON has made a list."""
     return Part._make([*fields[:-1], tuple(fields[-1])])
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """The calls of a winner's part in one run of the script.
+
+    Attributes:
+        made: calls that the winner made.
+        agreed: of those, the calls with the original's outcome.
+        fallbacks: number of calls that the original made, by reason.
+        differences: number of the winner's other calls, by how they differ.
+    """
+
+    made: int = 0
+    agreed: int = 0
+    fallbacks: dict[str, int] = field(default_factory=Counter)
+    differences: dict[str, int] = field(default_factory=Counter)

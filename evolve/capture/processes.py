@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 
-Run: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
+RunScript: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
 
 
@@ -33,12 +33,17 @@ class Script:
         if not path.is_file():
             raise UsageError(f"script {self.name}: there is no such file. Check the path.")
 
+    @property
+    def command(self) -> str:
+        """The command without its arguments."""
+        return f"python -m {self.name}" if self.is_module else f"python {self.name}"
+
     def __str__(self) -> str:
         return f"module {self.name}" if self.is_module else self.name
 
 
 @contextmanager
-def started(script: Script) -> Iterator[Run]:
+def started(script: Script) -> Iterator[RunScript]:
     """Within this block the script can be run, each time in a fresh process.
 
     Its output goes to standard error for a job with `shows`, and else to a log.
@@ -83,7 +88,10 @@ def _answer(
     found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
     fault = "" if found else f"ended its process by itself (exit status {status})"
     if fault := found.get("fault") or fault:
-        raise UsageError(f"script {script} {fault}. {_last_line(log)}Mend it until Python runs it.")
+        raise UsageError(
+            f"script {script} {fault}. {_last_line(log)}"
+            f"Fix the script: `{script.command}` must exit with status 0."
+        )
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from evolve.capture.clock import Clock, is_recording_graph
-from evolve.capture.interpose import Run
+from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import (
     arguments_of,
@@ -27,12 +27,12 @@ from evolve.testing.suite_tasks.captured import key_of
 class _Open:
     part: Part
     is_closed: bool  # torch's own or compiled, whose functions are not looked at
-    leaves: int = 0
+    inner_calls: int = 0
 
 
 @dataclass
 class _Facts:
-    leaves: int = 0
+    inner_calls: int = 0
     is_compiled: bool = False
     has_gradients: bool = False
     shapes: dict[Any, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Shares:
         self._open: list[_Open] = []
         self._parts: dict[Part, _Facts] = defaultdict(_Facts)
 
-    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
         entered = time.perf_counter()
         own, is_compiled = unwrapped(module)
         part = part_of(own, args, kwargs)
@@ -56,7 +56,7 @@ class Shares:
         opened = _Open(part, is_compiled or is_of_torch(own))
         return self._timed(opened, args, kwargs, lambda: run(module, *args, **kwargs), entered)
 
-    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
+    def function(self, name: str, args: Any, kwargs: Any, run: Original) -> Any:
         if self._open and self._open[-1].is_closed:
             return run(*args, **kwargs)
         entered = time.perf_counter()
@@ -87,10 +87,10 @@ class Shares:
 
     def _close(self, facts: _Facts) -> None:
         closed = self._open.pop()
-        leaves = closed.leaves or 1
-        facts.leaves = max(facts.leaves, leaves)
+        inner_calls = closed.inner_calls or 1
+        facts.inner_calls = max(facts.inner_calls, inner_calls)
         if self._open:
-            self._open[-1].leaves += leaves
+            self._open[-1].inner_calls += inner_calls
 
     def found(self) -> Iterator[dict[str, Any]]:
         """Every part, as plain data."""
@@ -103,7 +103,7 @@ class Shares:
             facts = self._parts[part]
             yield {
                 "part": part,
-                "leaves": facts.leaves,
+                "inner_calls": facts.inner_calls,
                 "compiled": facts.is_compiled,
                 "gradients": facts.has_gradients,
                 "device": facts.device,

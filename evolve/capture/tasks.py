@@ -2,7 +2,6 @@
 
 import ast
 import json
-import pprint
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from evolve.capture.jobs import RECORD, TIME, Part, part_from
-from evolve.capture.processes import Run, Script
+from evolve.capture.processes import RunScript, Script
+from evolve.capture.task_file import Captured, file_text
 from evolve.core.errors import UsageError
 from evolve.report.text import make_folder, write_text
 from evolve.tasks import find_task
 
-MOST_LEAVES = 16
-MOST_CASES = 24
-MOST_TIMED = 8
+MAX_INNER_CALLS = 16
+MAX_CASES = 24
+MAX_TIMED = 8
 _OTHER_CALLS = "a second run made other calls: let the script seed its random numbers"
 
 
@@ -31,30 +31,27 @@ class Workload:
     seconds: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A part of a script.
 
     Attributes:
         part: modules of one class and constructor, or a function.
         share: of the script's time, its inner calls included.
-        leaves: calls at the bottom that one call of it leads to; 1 for a part that leads to none.
+        inner_calls: innermost calls that one call of it leads to; 1 for a part that makes none.
         is_compiled: whether torch.compile has compiled it.
         has_gradients: whether gradients flow back through it.
         device: type of its device.
         workloads: by time, the longest first.
-        task: its file, if it was written; else `fault` says why not.
     """
 
     part: Part
     share: float
-    leaves: int
+    inner_calls: int
     is_compiled: bool
     has_gradients: bool
     device: str
     workloads: Sequence[Workload]
-    task: Path | None = None
-    fault: str = ""
 
     @property
     def calls(self) -> int:
@@ -75,7 +72,7 @@ class Capture:
     shares: Sequence[Share] = field(default_factory=tuple)
 
 
-def shares_of(script: Script, run: Run) -> Capture:
+def shares_of(script: Script, run: RunScript) -> Capture:
     """Run the script, and find the share of every part, the largest first.
 
     Raises:
@@ -85,7 +82,7 @@ def shares_of(script: Script, run: Run) -> Capture:
     if not found["parts"]:
         raise UsageError(
             f"script {script} called no torch.nn.Module, and no function of torch that is watched. "
-            "Name the script that runs the model, with its arguments behind --."
+            "Name the script that runs the model; put the script's arguments after `--`."
         )
     total = found["total_s"]
     shares = [_share(one, total) for one in found["parts"]]
@@ -98,7 +95,7 @@ def _share(found: dict[str, Any], total: float) -> Share:
     return Share(
         part=part_from(found["part"]),
         share=min(1.0, seconds / total),
-        leaves=found["leaves"],
+        inner_calls=found["inner_calls"],
         is_compiled=found["compiled"],
         has_gradients=found["gradients"],
         device=found["device"],
@@ -106,7 +103,7 @@ def _share(found: dict[str, Any], total: float) -> Share:
     )
 
 
-def select(capture: Capture, least: float, names: Collection[str]) -> list[Share]:
+def select(capture: Capture, min_share: float, names: Collection[str]) -> list[Share]:
     """The parts that become tasks: those named, or all with the share that are not too large.
 
     Raises:
@@ -118,19 +115,25 @@ def select(capture: Capture, least: float, names: Collection[str]) -> list[Share
             known = ", ".join(sorted(titles))
             raise UsageError(f"--select {unknown[0]}: no part is called so; there are {known}")
         return [one for one in capture.shares if one.part.title in names]
-    chosen = [one for one in capture.shares if one.share >= least and one.leaves <= MOST_LEAVES]
+    small = [one for one in capture.shares if one.inner_calls <= MAX_INNER_CALLS]
+    chosen = [one for one in small if one.share >= min_share]
     if not chosen:
-        largest = max(capture.shares, key=lambda one: (one.leaves <= MOST_LEAVES, one.share))
+        largest = max(small or capture.shares, key=lambda one: one.share)
         raise UsageError(
-            f"no part with at most {MOST_LEAVES} inner calls has {100 * least:g} % of the time; "
-            f"the largest is {largest.part.title} with {100 * largest.share:.1f} %. "
-            "Lower --least, or name parts by --select."
+            f"no part with at most {MAX_INNER_CALLS} inner calls has {100 * min_share:g} % of the "
+            f"time; the largest is {largest.part.title} with {100 * largest.share:.1f} %. "
+            "Lower --min-share, or name parts by --select."
         )
     return chosen
 
 
-def write_tasks(script: Script, run: Run, chosen: Sequence[Share], folder: Path) -> None:
+def write_tasks(
+    script: Script, run: RunScript, chosen: Sequence[Share], folder: Path
+) -> dict[Part, Path | str]:
     """Run the script again, record the calls of the parts, and write their tasks.
+
+    Returns:
+        The file of each part, or as text why it has none.
 
     Raises:
         UsageError: the script fails, or a file of that name is there.
@@ -141,17 +144,18 @@ def write_tasks(script: Script, run: Run, chosen: Sequence[Share], folder: Path)
         if (folder / f"{name}.py").exists():
             raise UsageError(f"--out {folder}: {name}.py is there already; name another folder")
     wanted = [
-        {"part": one.part, "name": name, "kinds": [w.kind for w in one.workloads[:MOST_CASES]]}
+        {"part": one.part, "name": name, "kinds": [w.kind for w in one.workloads[:MAX_CASES]]}
         for one, name in zip(chosen, names, strict=True)
     ]
     job = {"purpose": RECORD, "wanted": wanted, "folder": str(folder.resolve())}
     found = run(job)
     recorded = {part_from(one["part"]): one for one in found["recorded"]}
+    written: dict[Part, Path | str] = {}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "", "text": ""})
-        share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
-        if not share.fault:
-            share.task = _write(script, share, one, folder / f"{name}.py")
+        fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
+        written[share.part] = fault or _write(script, share, one, folder / f"{name}.py")
+    return written
 
 
 def _names(chosen: Sequence[Share]) -> list[str]:
@@ -171,41 +175,15 @@ def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -
     calls: dict[str, Any] = ast.literal_eval(recorded["calls"])
     workloads = [one for one in share.workloads if one.kind in calls]
     labels = _labels(workloads)
-    described = {labels[one.kind]: calls[one.kind] for one in workloads}
-    facts = {**share.part._asdict(), "device": share.device}
-    heading = f"{share.calls:,} calls, {100 * share.share:.1f} % of the time"
-    lines = [
-        f'"""`{share.part.title}` in {Path(script.name).name}: {heading}.',
-        "",
-        "CALLS describes the arguments of recorded calls; their values are drawn anew, within the",
-        "range that they had. Parameters are drawn by the constructor.",
-        '"""',
-        "",
-        recorded["text"],
-        "",
-        *([] if not share.part.constructor else [f"MODE = {_mode(share.part)!r}"]),
-        f"CALL = {next(iter(described))!r}",
-        f"CALLS = {pprint.pformat(described, width=100, sort_dicts=False)}",
-        f"PART = {pprint.pformat(facts, width=100, sort_dicts=False)}",
-        "",
-        "",
-        "def get_inputs():",
-        "    return drawn(globals(), CALLS[CALL])",
-        "",
-        "",
-        "def get_init_inputs():",
-        "    return []",
-        "",
-    ]
-    write_text(path, "\n".join(lines))
+    arguments = {labels[one.kind]: calls[one.kind] for one in workloads}
+    described = Captured(path.stem, share.part, share.device, arguments)
+    percent = f"{100 * share.share:.1f} % of the time"
+    heading = f"`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}."
+    write_text(path, file_text(heading, recorded["text"], described))
     cases = "\n".join(_cases(workloads, labels))
     write_text(path.with_suffix(".cases.yaml"), f"{cases}\n")
     find_task(str(path))
     return path
-
-
-def _mode(part: Part) -> str:
-    return "train" if part.training else "eval"
 
 
 def _labels(workloads: Sequence[Workload]) -> dict[str, str]:
@@ -223,11 +201,11 @@ def _labels(workloads: Sequence[Workload]) -> dict[str, str]:
 
 def _cases(workloads: Sequence[Workload], labels: dict[str, str]) -> Iterator[str]:
     """Lines of the file of cases: weights are shares of the time."""
-    total = sum(one.seconds for one in workloads[:MOST_TIMED])
+    total = sum(one.seconds for one in workloads[:MAX_TIMED])
     for number, one in enumerate(workloads):
         label = labels[one.kind]
         case: dict[str, Any] = {"name": label, "constants": {"CALL": label}}
-        if number < MOST_TIMED:
+        if number < MAX_TIMED:
             case["weight"] = max(float(f"{one.seconds / total:.4g}"), 1e-6)
         else:
             case["timed"] = False

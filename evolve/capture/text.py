@@ -1,4 +1,4 @@
-"""The task file of a part: a module as the script made it, or a function of torch."""
+"""`Model` of a part's task file: a module as the script made it, or a function of torch."""
 
 import enum
 import functools
@@ -12,14 +12,13 @@ from torch import nn
 from evolve.capture.jobs import Part
 from evolve.capture.origin import constructor_of
 from evolve.capture.parts import parameter_names
+from evolve.capture.task_file import HELPER, RESERVED
 from evolve.core.errors import UsageError
 from evolve.tasks.module_source import ModuleText
 from evolve.tasks.values import import_of, literal
 
 RENAMED = "Captured"  # of a class that is called Model itself
-_HELPER = "evolve.testing.suite_tasks.captured"
 _CONTAINERS: dict[type, str] = {list: "[{}]", tuple: "({},)", dict: "{{{}}}"}
-_RESERVED = ("CALL", "CALLS", "PART", "MODE", "drawn", "get_inputs", "get_init_inputs")
 
 
 class TaskText(ModuleText):
@@ -32,10 +31,10 @@ class TaskText(ModuleText):
     def __init__(self, part: Part) -> None:
         super().__init__(part.title)
         self._part = part
-        for name in _RESERVED:
-            self.claim(name, _RESERVED, part.title)
+        for name in RESERVED:
+            self.claim(name, RESERVED, part.title)
         self.need("from torch import nn")
-        self.need(f"from {_HELPER} import drawn")
+        self.need(f"from {HELPER} import drawn")
 
     def model(self, module: nn.Module) -> str:
         """The whole text.
@@ -145,6 +144,6 @@ class TaskText(ModuleText):
             raise UsageError(
                 f"its constructor got a {type(value).__name__}, which a task file cannot hold"
             )
-        self.need(f"from {_HELPER} import with_attributes")
+        self.need(f"from {HELPER} import with_attributes")
         attributes = self._container(dict(vars(value)))
         return f"with_attributes({self._class(type(value))}, {attributes})"

@@ -12,18 +12,21 @@ import contextlib
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import evolve
+from evolve.app.library.winner import winner_of
 from evolve.capture.apply import Chosen, as_json, check
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import Captured, captured
 from evolve.cli.main import main
 from evolve.core.errors import USAGE
 from evolve.tasks import find_task
-from tests.capture.test_capture import SCRIPTS, captured
+from tests.capture.scripts_running import SCRIPTS, capture
 
 SCALE = """\
 import torch
@@ -51,8 +54,12 @@ def tasks(tmp_path_factory):
     ):
         folders[name] = tmp_path_factory.mktemp(name)
         script = str(SCRIPTS / f"{name}.py")
-        captured(folders[name], "--least", "0.0001", script, "--", *words)
+        capture(folders[name], "--min-share", "0.0001", script, "--", *words)
     return folders
+
+
+def described(file: Path) -> Captured:
+    return captured(find_task(str(file)))
 
 
 def own_program(task: Path) -> str:
@@ -63,10 +70,10 @@ def own_program(task: Path) -> str:
 @pytest.fixture(scope="module")
 def guarded(tasks, tmp_path_factory):
     """Findings of the check of a winner, and outcomes of the script without and with it."""
-    chosen = [Chosen(task=find_task(str(tasks["guarded"] / "scale.py")), source=SCALE)]
+    chosen = [Chosen(task=described(tasks["guarded"] / "scale.py"), source=SCALE)]
     outcomes = []
     with started(Script(name=str(SCRIPTS / "guarded.py"))) as run:
-        (found,) = check(run, chosen)
+        ((_, found),) = check(run, chosen)
         for winners in ([], chosen):
             file = tmp_path_factory.mktemp("outcomes") / "saved"
             job = {"purpose": "apply", "winners": as_json(winners), "checks": False}
@@ -101,7 +108,7 @@ def test_writes_to_arguments_and_buffers_are_compared_too(tmp_path):
     script = SCRIPTS / "various.py"
     names = ["InPlace", "Cached", "Model", "Each"]
     select = [word for name in names for word in ("--select", name)]
-    captured(tmp_path, *select, str(script))
+    capture(tmp_path, *select, str(script))
     files = {name: tmp_path / f"{file}.py" for name, file in zip(
         names, ("in_place", "cached", "model", "each"), strict=True)}  # fmt: skip
     sources = {name: own_program(path) for name, path in files.items()}
@@ -111,10 +118,10 @@ def test_writes_to_arguments_and_buffers_are_compared_too(tmp_path):
         "self.cache = self.cache.clone(); self.cache[:, start : start + x.shape[1]] = 2 * ",
     )
     chosen = [
-        Chosen(task=find_task(str(files[name])), source=source) for name, source in sources.items()
+        Chosen(task=described(files[name]), source=source) for name, source in sources.items()
     ]
     with started(Script(name=str(script))) as run:
-        in_place, cached, model, each = check(run, chosen)
+        in_place, cached, model, each = (tally for _, tally in check(run, chosen))
     assert (in_place.made, in_place.agreed) == (3, 0)
     assert "after the call, an argument differs" in next(iter(in_place.differences))
     assert (cached.made, cached.agreed) == (3, 0)
@@ -129,12 +136,63 @@ def applied(*words: str) -> tuple[int, dict]:
     return status, json.loads(printed.getvalue())
 
 
+BOTH_WAYS = """\
+import torch
+from torch.nn.functional import softmax
+
+x = torch.rand(4, 8)
+with torch.no_grad():
+    softmax(x, dim=-1)
+    softmax(x, -1)
+    softmax(x, -1)
+"""
+
+
+def test_every_task_of_one_function_has_its_winner(tmp_path):
+    (script := tmp_path / "script.py").write_text(BOTH_WAYS)
+    capture(tmp_path, "--select", "softmax", str(script))
+    words = []
+    for name in ("softmax", "softmax_2"):
+        (program := tmp_path / f"{name}_new.py").write_text(own_program(tmp_path / f"{name}.py"))
+        words += ["--winner", f"{tmp_path / name}.py={program}"]
+    status, found = applied(*words, "--pairs", "6", str(script))
+    assert (status, sorted(one["made"] for one in found["winners"])) == (0, [1, 2])
+    assert [one["fallbacks"] for one in found["winners"]] == [{}, {}]
+
+
+DRAWING = """\
+import random
+
+import numpy
+import torch
+
+
+class Drawing(torch.nn.Module):
+    def forward(self, x):
+        return x * random.random() + float(numpy.random.rand()) + torch.rand(8)
+
+
+with torch.no_grad():
+    Drawing()(torch.rand(4, 8))
+"""
+
+
+def test_original_and_winner_draw_the_same_numbers_while_they_are_compared(tmp_path):
+    (script := tmp_path / "script.py").write_text(DRAWING)
+    capture(tmp_path, "--select", "Drawing", str(script))
+    task = described(tmp_path / "drawing.py")
+    with started(Script(name=str(script))) as run:
+        source = own_program(tmp_path / "drawing.py")
+        ((_, found),) = check(run, [Chosen(task=task, source=source)])
+    assert (found.made, found.agreed, found.differences) == (1, 1, {})
+
+
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""
     script = str(SCRIPTS / "transformer.py")
     own = ["--", "--steps", "3", "--tokens", "64", "--gelus", "30"]
-    captured(tmp_path, "--select", "NewGELU", script, *own)
+    capture(tmp_path, "--select", "NewGELU", script, *own)
     winner = f"{tmp_path / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"
     status, found = applied("--winner", winner, "--pairs", "6", script, *own)
     (gelu,) = found["winners"]
@@ -149,7 +207,7 @@ def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
 def test_on_a_gpu_a_winner_is_put_back_into_a_captured_script(tmp_path):
     script = str(SCRIPTS / "transformer.py")
     own = ["--", "--device", "cuda", "--steps", "10"]
-    text = captured(tmp_path, "--least", "0.01", script, *own)
+    text = capture(tmp_path, "--min-share", "0.01", script, *own)
     shares = [float(share) for share in re.findall(r" ([\d.]+) %  ", text)]
     assert shares[0] == max(shares) <= 100
     winner = f"{tmp_path / 'new_gelu.py'}={SCRIPTS / 'new_gelu_torch.py'}"
@@ -161,13 +219,13 @@ def test_on_a_gpu_a_winner_is_put_back_into_a_captured_script(tmp_path):
 
 
 def test_a_winner_of_another_architecture_or_with_a_fault_ends_no_script(tasks):
-    task = find_task(str(tasks["transformer"] / "new_gelu.py"))
+    task = described(tasks["transformer"] / "new_gelu.py")
     source = (SCRIPTS / "new_gelu_torch.py").read_text()
     script = Script(name=str(SCRIPTS / "transformer.py"), words=("--steps", "1", "--tokens", "64"))
     with started(script) as run:
-        (other,) = check(run, [Chosen(task=task, source=source, architecture="z80")])
-        (unmade,) = check(run, [Chosen(task=task, source="import nowhere")])
-        (raising,) = check(run, [Chosen(task=task, source=source.replace("gelu", "gelo"))])
+        ((_, other),) = check(run, [Chosen(task=task, source=source, architecture="z80")])
+        ((_, unmade),) = check(run, [Chosen(task=task, source="import nowhere")])
+        ((_, raising),) = check(run, [Chosen(task=task, source=source.replace("gelu", "gelo"))])
     assert other.made == unmade.made == 0
     (reason,) = other.fallbacks
     assert reason.startswith("it was judged on z80, and this is ")
@@ -200,7 +258,7 @@ def stop_before_verification(event):
         raise Enough
 
 
-def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys):
+def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys, monkeypatch):
     folder = tasks["transformer"]
     text = (SCRIPTS / "new_gelu_torch.py").read_text()
     Path("gelu.py").write_text(f"# speedup 1.5\n{text}")
@@ -232,6 +290,18 @@ def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys):
     ):
         assert apply(winner) == USAGE
         assert reason in capsys.readouterr().err
+
+    def of_an_unknown_architecture(store, run):
+        found = winner_of(store, run)
+        evaluation = replace(found.evaluation, device_class="H200", environment={})
+        return replace(found, evaluation=evaluation)
+
+    monkeypatch.setattr("evolve.app.library.winner.winner_of", of_an_unknown_architecture)
+    assert apply(f"{folder / 'new_gelu.py'}=whole") == USAGE
+    said = capsys.readouterr().err
+    assert "H200 does not say which architecture" in said
+    assert "name the file" in said
+    assert "--as" not in said
 
 
 @pytest.mark.parametrize(

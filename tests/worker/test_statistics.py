@@ -17,12 +17,13 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import WIDE
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.devices.cpu.device import CpuDevice
-from evolve.worker.session.plan import PLANS, plan_for
+from evolve.worker.session.plan import PLANS, Interim, plan_for
 from evolve.worker.timing.interleaved_blocks import PairTimes
 from evolve.worker.timing.statistics import (
     PRIOR_PAIRS,
     alpha_of,
     enough,
+    interim_of,
     median_interval,
     ratio_interval,
     student_t,
@@ -274,3 +275,14 @@ def test_enough_compares_the_relative_half_width():
     ratio = search([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06])
     assert enough(ratio, 0.04)
     assert not enough(ratio, 0.015)
+
+
+@pytest.mark.parametrize(("pairs", "left_out"), [(6, 0), (8, 3), (12, 13), (20, 52)])
+def test_a_single_analysis_has_the_published_critical_value(pairs, left_out):
+    """Wilcoxon's signed-rank test, two-sided at 5 %."""
+    assert interim_of(pairs) == Interim(pairs, left_out)
+
+
+def test_too_few_pairs_for_an_interval_are_refused():
+    with pytest.raises(ValueError, match="take 6 or more"):
+        interim_of(5)

@@ -17,6 +17,7 @@ from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.checks import pairs
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.testing.suite_tasks.hosts import Host, TooLarge, as_program
+from evolve.worker.ipc.pytree import is_tensors
 
 MOST_CALLS = 8  # that differ in shapes, types or plain arguments
 MOST_TIMED = 3
@@ -155,7 +156,7 @@ class _Recorder:
         before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
         kind = key_of(before)
-        gives = _is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
+        gives = is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
         if kind in self.calls or not gives:
             return result
         if _repeats(self._function, before, self._known):
@@ -285,12 +286,3 @@ def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, dict):
         return {key: _mapped(value, change) for key, value in tree.items()}
     return tree
-
-
-def _is_tensors(tree: Any) -> bool:
-    """Whether an outcome consists of tensors, one at least."""
-    if isinstance(tree, Tensor):
-        return True
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    return isinstance(tree, list | tuple) and bool(tree) and all(map(_is_tensors, tree))

@@ -42,6 +42,20 @@ def alpha_of(interim: Interim) -> float:
     return interim.alpha or 2 * _signed_rank_cdf(interim.pairs, interim.left_out)
 
 
+def interim_of(pairs: int) -> Interim:
+    """A single analysis after so many pairs, whose interval of ranks is the narrowest of 95 %.
+
+    Raises:
+        ValueError: of fewer than 6 pairs not even the whole range covers 95 %.
+    """
+    if alpha_of(Interim(pairs)) > FAMILY_ALPHA:
+        raise ValueError(f"{pairs} pairs are too few for an interval of 95 %; take 6 or more")
+    left_out = 0
+    while alpha_of(Interim(pairs, left_out + 1)) <= FAMILY_ALPHA:
+        left_out += 1
+    return Interim(pairs, left_out)
+
+
 def ratio_interval(log_ratios: Sequence[float], interim: Interim, spread: float) -> Ratio:
     """Speedup from the pairs' natural log ratios (baseline time over candidate time).
 

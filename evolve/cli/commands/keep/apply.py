@@ -7,8 +7,10 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
-from evolve.capture.apply import LEAST_PAIRS, Chosen, Gain, Outcome, captured, check, measure
+from evolve.capture.apply import MIN_PAIRS, Chosen, Gain, check, measure
+from evolve.capture.jobs import Tally
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured
 from evolve.cli.args import add_store, parser
 from evolve.cli.commands.keep.best import judged_on
 from evolve.cli.commands.look.tasks_capture import add_script, parse_script
@@ -22,6 +24,7 @@ from evolve.tasks.files import read_text
 APPLIED, NOT_APPLIED = 0, 1
 PAIRS = 8
 SHOWN_S = 0.1  # of building winners
+NAME_THE_FILE = "write it by `evolve best`, read it, and name the file"
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,14 +33,14 @@ def main(words: Sequence[str]) -> int:
     chosen = [_chosen(word, options.store) for word in options.winner]
     gain = None
     with started(script) as run:
-        outcomes = check(run, chosen)
-        if all(not one.differences for one in outcomes) and any(one.made for one in outcomes):
+        tallies = check(run, chosen)
+        if all(not one.differences for _, one in tallies) and any(one.made for _, one in tallies):
             notify(f"outputs agree; timing {options.pairs} pairs of processes")
             gain = measure(run, chosen, options.pairs)
     if options.json:
-        print(json.dumps(_plain(outcomes, gain), indent=1))
+        print(json.dumps(_plain(tallies, gain), indent=1))
     else:
-        print("\n".join([*_checked(outcomes), *_measured(script, gain)]))
+        print("\n".join([*_checked(tallies), *_measured(script, gain)]))
     return NOT_APPLIED if gain is None else APPLIED
 
 
@@ -72,9 +75,9 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
     arguments.add_argument("--json", action="store_true", help="for machines")
     add_store(arguments)
     options, script = parse_script(arguments, words)
-    if options.pairs < LEAST_PAIRS:
+    if options.pairs < MIN_PAIRS:
         raise UsageError(
-            f"--pairs {options.pairs}: take {LEAST_PAIRS} or more, or no interval of 95 % can be "
+            f"--pairs {options.pairs}: take {MIN_PAIRS} or more, or no interval of 95 % can be "
             "given"
         )
     return options, script
@@ -90,13 +93,13 @@ def _chosen(word: str, store: str) -> Chosen:
     if not (path and separator and winner):
         raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
     task = find_task(path)
-    captured(task)
+    facts = captured(task)
     if winner.endswith(".py"):
         text = read_text(Path(winner), "winner")
         if missing := without_model(text):
             raise UsageError(f"--winner {word}: the file {missing}")
         notify(f"{winner} runs in your processes, outside of any sandbox; no run has verified it")
-        return Chosen(task=task, source=text)
+        return Chosen(task=facts, source=text)
     from evolve.app.library.winner import standalone, winner_of
 
     with open_store(store) as database:
@@ -107,22 +110,22 @@ def _chosen(word: str, store: str) -> Chosen:
         if not found.verified:
             raise UsageError(
                 f"--winner {word}: the best kernel of run {run.name} is not verified; resume the "
-                "run, or write it by `evolve best`, read it, and name the file"
+                f"run, or {NAME_THE_FILE}"
             )
         source = standalone(database, run)
-    return Chosen(task=task, source=source, architecture=judged_on(found)[1])
+    return Chosen(task=facts, source=source, architecture=judged_on(found, NAME_THE_FILE)[1])
 
 
-def _checked(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    for one in outcomes:
+def _checked(tallies: Sequence[tuple[str, Tally]]) -> Iterator[str]:
+    for name, one in tallies:
         every = one.made + sum(one.fallbacks.values())
         if not every:
             yield (
-                f"{one.name}: never called. The script makes no such module, or torch.compile has "
+                f"{name}: never called. The script makes no such module, or torch.compile has "
                 "compiled it into a larger graph"
             )
             continue
-        yield f"{one.name}: {one.made:,} of {count_text(every, 'call')} made by the winner"
+        yield f"{name}: {one.made:,} of {count_text(every, 'call')} made by the winner"
         if one.made:
             yield f"  {one.agreed:,} agree with the original"
         if one.differences:
@@ -143,7 +146,8 @@ def _measured(script: Script, gain: Gain | None) -> Iterator[str]:
         yield f"  building the winners took {gain.built_s:.1f} s more, once a process"
 
 
-def _plain(outcomes: Sequence[Outcome], gain: Gain | None) -> dict[str, object]:
+def _plain(tallies: Sequence[tuple[str, Tally]], gain: Gain | None) -> dict[str, object]:
     from dataclasses import asdict
 
-    return {"winners": list(map(asdict, outcomes)), "gain": None if gain is None else asdict(gain)}
+    winners = [{"name": name, **asdict(tally)} for name, tally in tallies]
+    return {"winners": winners, "gain": None if gain is None else asdict(gain)}

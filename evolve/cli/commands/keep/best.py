@@ -107,7 +107,7 @@ def _write_operator(store: "RunStore", run: "RunRow", output: str | None) -> int
     check_folder(folder)
     winner = winner_of(store, run)
     require_pytest()
-    device, architecture = judged_on(winner)
+    device, architecture = judged_on(winner, f"export the winner with --as {MODULE}")
     facts = Facts(
         device=device,
         architecture=architecture,
@@ -124,8 +124,12 @@ def _write_operator(store: "RunStore", run: "RunRow", output: str | None) -> int
     return DONE if checks.passed else CHECK_FAILED
 
 
-def judged_on(winner: "Champion") -> tuple[str, str]:
+def judged_on(winner: "Champion", remedy: str) -> tuple[str, str]:
     """Device type and architecture of a verdict: `("cuda", "sm_90")`, `("cpu", "x86_64")`.
+
+    Args:
+        winner: whose verdict it is.
+        remedy: what the user can do without an architecture, for the error.
 
     Raises:
         UsageError: the verdict does not say which architecture it was.
@@ -139,7 +143,7 @@ def judged_on(winner: "Champion") -> tuple[str, str]:
     if found is None:
         raise UsageError(
             f"the verdict on {evaluation.device_class} does not say which architecture that is; "
-            f"export the winner with --as {MODULE}"
+            f"{remedy}"
         )
     return "cuda", f"sm_{found[1]}{found[2]}"
 

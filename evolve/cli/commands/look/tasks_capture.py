@@ -12,8 +12,8 @@ from evolve.cli.args import parser
 from evolve.core.errors import UsageError
 from evolve.report.text import one_line, time_text
 
-LEAST = 5.0  # per cent
-MOST_ROWS = 20
+MIN_SHARE = 5.0  # per cent
+MAX_ROWS = 20
 MAX_WIDTH = 48
 
 
@@ -24,17 +24,19 @@ def main(words: Sequence[str]) -> int:
         capture = shares_of(script, run)
         if not options.json:
             print(_table(capture))
-        chosen = select(capture, options.least / 100, options.select)
-        write_tasks(script, run, chosen, Path(options.out))
+        chosen = select(capture, options.min_share / 100, options.select)
+        written = write_tasks(script, run, chosen, Path(options.out))
     if options.json:
-        rows = list(map(_row, capture.shares))
+        rows = [_row(one, written.get(one.part)) for one in capture.shares]
         print(json.dumps({"total_s": capture.total_s, "parts": rows}, indent=1))
         return 0
     print()
     for one in chosen:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
-        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
-    if first := next((one.task for one in chosen if one.task), None):
+        found = written[one.part]
+        said = found if isinstance(found, Path) else f"no task, {one_line(found, 300)}"
+        print(f"  {name}: {said}")
+    if first := next((one for one in written.values() if isinstance(one, Path)), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
 
@@ -56,10 +58,10 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "--out", metavar="FOLDER", default="tasks", help="for the files (default: %(default)s)"
     )
     arguments.add_argument(
-        "--least",
+        "--min-share",
         metavar="PERCENT",
         type=float,
-        default=LEAST,
+        default=MIN_SHARE,
         help="of the time that a part has to have (default: %(default)g)",
     )
     arguments.add_argument(
@@ -75,8 +77,8 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
 
 
 def add_script(arguments: argparse.ArgumentParser) -> None:
-    """The script, which may be a module; words behind `--` are its own."""
-    arguments.usage = f"{arguments.prog} [options] (SCRIPT | -m MODULE) [-- WORDS]"
+    """The script, which may be a module; its own arguments come after `--`."""
+    arguments.usage = f"{arguments.prog} [options] (SCRIPT | -m MODULE) [-- ARGUMENTS]"
     arguments.add_argument("script", metavar="SCRIPT", nargs="?", help="a file of Python")
     arguments.add_argument(
         "-m", dest="module", metavar="MODULE", help="in place of a file, as in `python -m MODULE`"
@@ -86,11 +88,11 @@ def add_script(arguments: argparse.ArgumentParser) -> None:
 def parse_script(
     arguments: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[argparse.Namespace, Script]:
-    """The options, and the script with its own words."""
+    """The options, and the script with its own arguments."""
     split = list(words).index("--") if "--" in words else len(words)
     options = arguments.parse_args(words[:split])
     if (options.script is None) == (options.module is None):
-        raise UsageError("name a script, or a module by -m; its own words stand behind --")
+        raise UsageError("name a script, or a module by -m; put the script's arguments after `--`")
     script = Script(
         name=options.module or options.script,
         words=tuple(words[split + 1 :]),
@@ -109,7 +111,7 @@ def _table(capture: Capture) -> str:
             f"{one.ceiling:.2f}",
             one_line(_shapes(one), MAX_WIDTH),
         )
-        for one in capture.shares[:MOST_ROWS]
+        for one in capture.shares[:MAX_ROWS]
     ]
     left_out = len(capture.shares) - len(rows)
     more = f"\n{left_out} more with smaller shares" if left_out > 0 else ""
@@ -130,7 +132,7 @@ def _shapes(one: Share) -> str:
     return one.workloads[0].shapes + (f" and {more} more" if more else "")
 
 
-def _row(one: Share) -> dict[str, object]:
+def _row(one: Share, written: Path | str | None) -> dict[str, object]:
     return {
         "name": one.part.name,
         "constructor": one.part.constructor,
@@ -143,6 +145,6 @@ def _row(one: Share) -> dict[str, object]:
             {"shapes": each.shapes, "calls": each.calls, "seconds": each.seconds}
             for each in one.workloads
         ],
-        "task": str(one.task) if one.task else None,
-        "fault": one.fault,
+        "task": str(written) if isinstance(written, Path) else None,
+        "fault": written if isinstance(written, str) else "",
     }

@@ -2,10 +2,9 @@
 
 import functools
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,37 +13,21 @@ from torch import nn
 
 from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.clock import Clock, is_recording_graph
-from evolve.capture.generators import drawing_from, generators
-from evolve.capture.interpose import Run
+from evolve.capture.interpose import Original
+from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
-from evolve.capture.seat import Seat, Winner
+from evolve.capture.replacement import Replacement, Winner
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
-_Numbered = tuple[int, Seat]
-
-
-@dataclass
-class Tally:
-    """The calls of a winner's part.
-
-    Attributes:
-        made: calls that it made.
-        fallbacks: calls that the original made, by reason.
-        agreed: of its calls, those with the original's outcome.
-        differences: the others, by how they differ.
-    """
-
-    made: int = 0
-    fallbacks: Counter[str] = field(default_factory=Counter)
-    agreed: int = 0
-    differences: Counter[str] = field(default_factory=Counter)
+_Numbered = tuple[int, Replacement]
 
 
-class PutBack:
+class Patcher:
     """Times the outermost calls; winners make those that they were judged on.
 
     Args:
@@ -59,68 +42,82 @@ class PutBack:
         self._depth = 0
         self._is_alone = False
         self._by_class: dict[type, list[int]] = {}
-        self._seats: WeakKeyDictionary[nn.Module, list[_Numbered]] = WeakKeyDictionary()
-        self._functions = {
-            winner.part.name: [(number, Seat(winner, None))]
-            for number, winner in enumerate(winners)
-            if not winner.part.constructor
-        }
+        self._replacements: WeakKeyDictionary[nn.Module, list[_Numbered]] = WeakKeyDictionary()
+        self._functions: dict[str, list[_Numbered]] = defaultdict(list)
+        for number, winner in enumerate(winners):
+            if not winner.part.constructor:
+                self._functions[winner.part.name].append((number, Replacement(winner, None)))
         self._built: set[Any] = set()
 
-    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Run) -> Any:
+    def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
         own, _ = unwrapped(module)
-        seats = [] if self._is_alone else self._seats_of(own)
+        replacements = [] if self._is_alone else self._replacements_of(own)
         call = functools.partial(run, module)
-        if self._depth and not seats:
+        if self._depth and not replacements:
             return call(*args, **kwargs)
-        return self._timed((id(own), own), seats, args, kwargs, call)
+        return self._timed((id(own), own), replacements, args, kwargs, call)
 
-    def function(self, name: str, args: Any, kwargs: Any, run: Run) -> Any:
-        seats = [] if self._is_alone else self._functions.get(name, [])
-        if self._depth and not seats:
+    def function(self, name: str, args: Any, kwargs: Any, run: Original) -> Any:
+        replacements = [] if self._is_alone else self._functions.get(name, [])
+        if self._depth and not replacements:
             return run(*args, **kwargs)
-        return self._timed((name, run), seats, args, kwargs, run)
+        return self._timed((name, run), replacements, args, kwargs, run)
 
     def _timed(
-        self, of: tuple[Any, Any], seats: list[_Numbered], args: Any, kwargs: Any, run: Run
+        self,
+        of: tuple[Any, Any],
+        replacements: list[_Numbered],
+        args: Any,
+        kwargs: Any,
+        run: Original,
     ) -> Any:
         """The call; its time is taken if it is inside of no other."""
         identity, original = of
         if self._depth or is_recording_graph():
-            return self._call(original, seats, args, kwargs, run)
+            return self._call(original, replacements, args, kwargs, run)
         entered = time.perf_counter()
         kind = (identity, key_of([args, kwargs]))
         frame = self.clock.begin(kind, entered, is_outer=True)
         self._depth += 1
         try:
-            return self._call(original, seats, args, kwargs, run)
+            return self._call(original, replacements, args, kwargs, run)
         finally:
             self._depth -= 1
             self.clock.end(frame)
 
-    def _call(self, original: Any, seats: list[_Numbered], args: Any, kwargs: Any, run: Run) -> Any:
+    def _call(
+        self, original: Any, replacements: list[_Numbered], args: Any, kwargs: Any, run: Original
+    ) -> Any:
         reasons: dict[int, str] = {}
-        for number, seat in seats:
-            reasons[number] = seat.refusal(args, kwargs)
+        for number, replacement in replacements:
+            reasons[number] = replacement.refusal(args, kwargs)
             if not reasons[number]:
                 with self._alone():
-                    return self._won(number, seat, original, args, kwargs, run)
+                    return self._won(number, replacement, original, args, kwargs, run)
         for number, reason in reasons.items():
             self.tallies[number].fallbacks[reason] += 1
         return run(*args, **kwargs)
 
-    def _won(self, number: int, seat: Seat, original: Any, args: Any, kwargs: Any, run: Run) -> Any:
+    def _won(
+        self,
+        number: int,
+        replacement: Replacement,
+        original: Any,
+        args: Any,
+        kwargs: Any,
+        run: Original,
+    ) -> Any:
         tally = self.tallies[number]
         tally.made += 1
         if self._checks:
-            return _checked(tally, seat, original, args, kwargs, run)
-        arguments = arguments_of(seat.winner.part, args, kwargs)
+            return _checked(tally, replacement, original, args, kwargs, run)
+        arguments = arguments_of(replacement.winner.part, args, kwargs)
         key = (number, key_of(arguments))
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
-            with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
-                seat.copy_of(device_of(arguments))(*map_tensors(_copied, arguments))
-        return seat.call(arguments)
+            with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
+                replacement.copy_of(device_of(arguments))(*copied(arguments))
+        return replacement.call(arguments)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -131,7 +128,7 @@ class PutBack:
         finally:
             self._is_alone = False
 
-    def _seats_of(self, own: nn.Module) -> list[_Numbered]:
+    def _replacements_of(self, own: nn.Module) -> list[_Numbered]:
         kind = type(own)
         numbers = self._by_class.get(kind)
         if numbers is None:
@@ -143,24 +140,26 @@ class PutBack:
             ]
         if not numbers:
             return []
-        seats = self._seats.get(own)
-        if seats is None:
+        replacements = self._replacements.get(own)
+        if replacements is None:
             text = module_text(own)
-            seats = self._seats[own] = [
-                (number, Seat(self._winners[number], own))
+            replacements = self._replacements[own] = [
+                (number, Replacement(self._winners[number], own))
                 for number in numbers
                 if self._winners[number].part.constructor == text
             ]
-        return seats
+        return replacements
 
 
-def _checked(tally: Tally, seat: Seat, original: Any, args: Any, kwargs: Any, run: Run) -> Any:
+def _checked(
+    tally: Tally, replacement: Replacement, original: Any, args: Any, kwargs: Any, run: Original
+) -> Any:
     """The original's outcome, held against the winner's on copies: outcome, writes and state."""
-    part = seat.winner.part
-    ours, wide_args, wide_kwargs = map_tensors(
-        _copied, (arguments_of(part, args, kwargs), list(args), dict(kwargs))
+    part = replacement.winner.part
+    ours, wide_args, wide_kwargs = copied(
+        (arguments_of(part, args, kwargs), list(args), dict(kwargs))
     )
-    winner, states = seat.copy_of(device_of([args, kwargs])), generators()
+    winner, states = replacement.copy_of(device_of([args, kwargs])), random_state()
     with drawing_from(states):
         truth = truth_of(original, wide_args, wide_kwargs)
     said, found = "", None
@@ -189,7 +188,3 @@ def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
 
 def _sorted_state(model: nn.Module) -> list[torch.Tensor]:
     return [tensor for _, tensor in sorted(named_state(model).items())]
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()

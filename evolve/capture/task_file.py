@@ -1,0 +1,100 @@
+"""The task file of a part: the text around its `Model`, and what it says of the recorded calls."""
+
+import ast
+import pprint
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.capture.jobs import Part
+from evolve.core.errors import UsageError
+from evolve.core.task import Task
+
+HELPER = "evolve.testing.suite_tasks.captured"
+"""The module from which `drawn` is imported."""
+
+RESERVED = ("CALL", "CALLS", "PART", "MODE", "drawn", "get_inputs", "get_init_inputs")
+"""Names of a task's file that no name of the user's may take."""
+
+_TEXT = '''\
+"""{heading}
+
+CALLS describes the arguments of recorded calls; their values are drawn anew, within the
+range that they had. Parameters are drawn by the constructor.
+"""
+
+{model}
+
+{mode}CALL = {first!r}
+CALLS = {calls}
+PART = {part}
+
+
+def get_inputs():
+    return drawn(globals(), CALLS[CALL])
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A captured task.
+
+    Attributes:
+        name: of the task.
+        part: whose calls it has.
+        device: type of their device.
+        calls: descriptions of their arguments, by the name of the case.
+    """
+
+    name: str
+    part: Part
+    device: str
+    calls: Mapping[str, Any]
+
+
+def file_text(heading: str, model: str, task: Captured) -> str:
+    """The text of a task's file.
+
+    Args:
+        heading: its first line.
+        model: the text that makes `Model`, and imports `drawn` from `HELPER`.
+        task: with one call at least.
+    """
+    mode = "train" if task.part.training else "eval"
+    return _TEXT.format(
+        heading=heading,
+        model=model,
+        mode=f"MODE = {mode!r}\n" if task.part.constructor else "",
+        first=next(iter(task.calls)),
+        calls=_literal(task.calls),
+        part=_literal({**task.part._asdict(), "device": task.device}),
+    )
+
+
+def captured(task: Task) -> Captured:
+    """The part and the calls that a task was made of.
+
+    Raises:
+        UsageError: it was not captured.
+    """
+    values = {}
+    for statement in ast.parse(task.source).body:
+        match statement:
+            case ast.Assign([ast.Name("PART" | "CALLS" as name)], ast.Dict() as value):
+                values[name] = ast.literal_eval(value)
+    if len(values) != 2:
+        raise UsageError(
+            f"task {task.name} was not captured: its file has no PART and CALLS. Tasks to put back "
+            "are made by `evolve tasks capture`."
+        )
+    part = values["PART"]
+    device = part.pop("device")
+    return Captured(task.name, Part(**part), device, values["CALLS"])
+
+
+def _literal(value: object) -> str:
+    return pprint.pformat(value, width=100, sort_dicts=False)
