@@ -13,7 +13,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.clock import Clock, is_recording_graph
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
@@ -22,8 +21,9 @@ from evolve.capture.replacement import Replacement, Winner
 from evolve.capture.task_file import constructor_digest
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 _Numbered = tuple[int, Replacement]
 
@@ -116,8 +116,8 @@ class Patcher:
         key = (number, key_of(arguments))
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
-            with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
-                replacement.copy_of(device_of(arguments))(*map_tensors(_copied, arguments))
+            with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
+                replacement.copy_of(device_of(arguments))(*copied(arguments))
         return replacement.call(arguments)
 
     @contextmanager
@@ -157,10 +157,10 @@ def _checked(
 ) -> Any:
     """The original's outcome, held against the winner's on copies: outcome, writes and state."""
     part = replacement.winner.part
-    ours, wide_args, wide_kwargs = map_tensors(
-        _copied, (arguments_of(part, args, kwargs), list(args), dict(kwargs))
+    ours, wide_args, wide_kwargs = copied(
+        (arguments_of(part, args, kwargs), list(args), dict(kwargs))
     )
-    winner, states = replacement.copy_of(device_of([args, kwargs])), generators()
+    winner, states = replacement.copy_of(device_of([args, kwargs])), random_state()
     with drawing_from(states):
         truth = truth_of(original, wide_args, wide_kwargs)
     said, found = "", None
@@ -189,7 +189,3 @@ def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
 
 def _sorted_state(model: nn.Module) -> list[torch.Tensor]:
     return [tensor for _, tensor in sorted(named_state(model).items())]
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()

@@ -31,7 +31,7 @@ class Workload:
     seconds: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A part of a script.
 
@@ -43,8 +43,6 @@ class Share:
         has_gradients: whether gradients flow back through it.
         device: type of its device.
         workloads: by time, the longest first.
-        task: its file, if it was written; else `fault` says why not.
-        withheld: names of secrets for which None stands in that file.
     """
 
     part: Part
@@ -54,9 +52,6 @@ class Share:
     has_gradients: bool
     device: str
     workloads: Sequence[Workload]
-    task: Path | None = None
-    fault: str = ""
-    withheld: Sequence[str] = ()
 
     @property
     def calls(self) -> int:
@@ -75,6 +70,20 @@ class Capture:
 
     total_s: float
     shares: Sequence[Share] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The file of a part's task, or why there is none.
+
+    Attributes:
+        task: None with a `fault`.
+        withheld: names of secrets for which None stands in the file.
+    """
+
+    task: Path | None = None
+    fault: str = ""
+    withheld: Sequence[str] = ()
 
 
 def shares_of(script: Script, run: RunScript) -> Capture:
@@ -132,8 +141,13 @@ def select(capture: Capture, min_share: float, names: Collection[str]) -> list[S
     return chosen
 
 
-def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder: Path) -> None:
+def write_tasks(
+    script: Script, run: RunScript, chosen: Sequence[Share], folder: Path
+) -> dict[Part, Written]:
     """Run the script again, record the calls of the parts, and write their tasks.
+
+    Returns:
+        What was written of each part.
 
     Raises:
         UsageError: the script fails, or a file of that name is there.
@@ -148,11 +162,11 @@ def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder:
     job = {"purpose": RECORD, "wanted": wanted, "folder": str(folder.resolve())}
     found = run(job)
     recorded = {part_from(one["part"]): one for one in found["recorded"]}
+    written: dict[Part, Written] = {}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "", "text": ""})
-        share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
-        if not share.fault:
-            _try_to_write(script, share, one, folder / f"{name}.py")
+        written[share.part] = _written(script, share, one, folder / f"{name}.py")
+    return written
 
 
 def _require_free(folder: Path, names: Collection[str]) -> None:
@@ -176,15 +190,16 @@ def _names(chosen: Sequence[Share]) -> list[str]:
     return names
 
 
-def _try_to_write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> None:
+def _written(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Written:
     """Write a task; whatever is wrong with it is its own fault, and the others are written."""
+    if fault := recorded["fault"] or ("" if recorded["text"] else _OTHER_CALLS):
+        return Written(fault=fault)
     try:
-        share.task = _write(script, share, recorded, path)
-        share.withheld = recorded["withheld"]
+        return Written(_write(script, share, recorded, path), withheld=recorded["withheld"])
     except (UsageError, SyntaxError, *FAILURES_OF_A_FUNCTION) as error:
-        share.fault = f"its file cannot be written: {error}"
         for file in (path, path.with_suffix(".cases.yaml"), *path.parent.glob(f"{path.stem}.*.pt")):
             file.unlink(missing_ok=True)
+        return Written(fault=f"its file cannot be written: {error}")
 
 
 def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Path:

@@ -17,13 +17,13 @@ from evolve.worker.correctness.cases import load_task
 
 
 def captured(folder, text, *names):
-    """Parts by title, and the folder of their tasks, of a script with this text."""
+    """Parts and what was written of them, by title, of a script with this text."""
     (folder / "script.py").write_text(text)
     script = Script(name=str(folder / "script.py"))
     with started(script) as run:
         shares = select(shares_of(script, run), 0, names)
-        write_tasks(script, run, shares, folder / "tasks")
-    return {one.part.title: one for one in shares}
+        written = write_tasks(script, run, shares, folder / "tasks")
+    return {one.part.title: written[one.part] for one in shares}
 
 
 @pytest.mark.parametrize("name", ["tanh.py", "tanh.cases.yaml", "tanh.0.pt", "tanh.12.pt"])
@@ -130,7 +130,6 @@ block(x)
 
 def test_what_python_runs_runs_observed_too(tmp_path):
     parts = captured(tmp_path, NEVER_HARMED)
-    assert parts["Equal"].calls == 2
     assert "unhashable" in parts["Equal"].fault
     for title in ("Sparse", "First"):
         assert parts[title].task is None

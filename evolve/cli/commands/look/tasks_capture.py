@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolve.app.text import table
 from evolve.capture.processes import Script, started
-from evolve.capture.tasks import Capture, Share, select, shares_of, write_tasks
+from evolve.capture.tasks import Capture, Share, Written, select, shares_of, write_tasks
 from evolve.cli.args import parser
 from evolve.core.errors import UsageError
 from evolve.llm.secrets import scrub
@@ -26,17 +26,19 @@ def main(words: Sequence[str]) -> int:
         if not options.json:
             print(_table(capture))
         chosen = select(capture, options.min_share / 100, options.select)
-        write_tasks(script, run, chosen, Path(options.out))
+        written = write_tasks(script, run, chosen, Path(options.out))
     if options.json:
-        rows = list(map(_row, capture.shares))
+        rows = [_row(one, written.get(one.part, Written())) for one in capture.shares]
         print(json.dumps({"total_s": capture.total_s, "parts": rows}, indent=1))
         return 0
     print()
     for one in chosen:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
-        note = f", where None stands for {', '.join(one.withheld)} (secret)" if one.withheld else ""
-        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}{note}")
-    if first := next((one.task for one in chosen if one.task), None):
+        found = written[one.part]
+        withheld = ", ".join(found.withheld)
+        note = f", where None stands for {withheld} (secret)" if withheld else ""
+        print(f"  {name}: {found.task or f'no task, {one_line(found.fault, 300)}'}{note}")
+    if first := next((one.task for one in written.values() if one.task), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
 
@@ -135,7 +137,7 @@ def _shapes(one: Share) -> str:
     return one.workloads[0].shapes + (f" and {more} more" if more else "")
 
 
-def _row(one: Share) -> dict[str, object]:
+def _row(one: Share, written: Written) -> dict[str, object]:
     return {
         "name": one.part.name,
         "constructor": scrub(one.part.constructor),
@@ -148,7 +150,7 @@ def _row(one: Share) -> dict[str, object]:
             {"shapes": each.shapes, "calls": each.calls, "seconds": each.seconds}
             for each in one.workloads
         ],
-        "task": str(one.task) if one.task else None,
-        "fault": one.fault,
-        "withheld": list(one.withheld),
+        "task": str(written.task) if written.task else None,
+        "fault": written.fault,
+        "withheld": list(written.withheld),
     }
