@@ -15,7 +15,7 @@ from evolve.capture.apply import Chosen, check
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
 from evolve.cli.main import main
-from evolve.core.errors import USAGE
+from evolve.core.errors import USAGE, UsageError
 from evolve.tasks import find_task
 from tests.capture.scripts_running import capture
 
@@ -35,7 +35,7 @@ class Twice(nn.Module):
         return x * self.weight
 
 
-assert "OPENAI_API_KEY" not in os.environ or "CAPTURING" in os.environ
+assert "OPENAI_API_KEY" not in os.environ, "a secret"
 torch.manual_seed(0)
 module, x = Twice().eval(), torch.randn(8, 16)
 with torch.no_grad():
@@ -131,6 +131,15 @@ def test_a_winner_that_raises_in_a_timed_run_is_named(task, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "the winner of twice raised AssertionError: too many" in said
     assert "Fix the script" not in said
+
+
+def test_a_script_with_a_winner_has_no_secrets_in_its_environment(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "0123456789abcdef")
+    (wrong := tmp_path / "wrong.py").write_text(WINNER.format(FOR_EVER))
+    script = task.parent / "script.py"
+    assert main(["apply", "--winner", f"{task}={wrong}", str(script)]) == 1
+    with started(Script(name=str(script))) as run, pytest.raises(UsageError, match="a secret"):
+        run({"purpose": "time"})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
