@@ -7,7 +7,9 @@ import threading
 
 PACKAGES = "evolve.cli evolve.app evolve.search evolve.store evolve.report operators archives"
 LEFT_OUT = (
-    "evolve.report.export.",  # imports torch
+    "evolve.app.dispatch.selection",  # imports torch, as the next do
+    "evolve.app.dispatch.signatures",
+    "evolve.report.export.",
     "operators.local.inductor.device_functions",  # imports triton, as the next do
     "operators.local.ports.kernels.",
     "operators.local.templates.kernels.",

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from evolve.capture.agreement import disagreement, truth_of
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.parts import arguments_of, device_of
 from evolve.capture.replacement import Replacement, share
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import dense_parts, map_tensors, tensors_of
+from evolve.worker.ipc.pytree import copied, dense_parts, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import RandomState, drawing_from, random_state
 
 _REMEMBERED = 2  # outcomes of every kind of call: some programs use two buffers in turn
 _KEPT = "it writes to the outcome of an earlier call, or returns its memory again"
@@ -51,15 +51,16 @@ class Checker:
         """The original's outcome, after the winner has made the call on copies of arguments."""
         part = replacement.winner.part
         arguments = arguments_of(part, args, kwargs)
-        ours, spare, wide_args, wide_kwargs = map_tensors(
-            _copied, (arguments, arguments, list(args), dict(kwargs))
+        ours, spare, wide_args, wide_kwargs = copied(
+            (arguments, arguments, list(args), dict(kwargs))
         )
         state = named_state(original) if isinstance(original, nn.Module) else {}
-        before, states = _copies(state), generators()
+        before, states = copied(state), random_state()
         with drawing_from(states):
             truth = truth_of(original, wide_args, wide_kwargs)
+        with drawing_from(states):
             said, found = _attempt(replacement, ours)
-        written = _copies(state)
+        written = copied(state)
         _restore(state, before)
         outcome = run(*args, **kwargs)
         said = said or disagreement(found, outcome, truth)
@@ -83,7 +84,7 @@ class Checker:
         replacement: Replacement,
         arguments: list[Any],
         state: Mapping[str, Tensor],
-        states: list[Tensor],
+        states: RandomState,
         expected: tuple[Any, Any],
     ) -> bool:
         """Whether the winner, made anew for this call, differs too."""
@@ -105,7 +106,7 @@ class Checker:
             for one in earlier
             for mine, copy, other in zip(*one, strict=False)
         )
-        kept = _Outcome(ours, [_copied(tensor) for tensor in ours], theirs)
+        kept = _Outcome(ours, copied(ours), theirs)
         self._earlier.setdefault(kind, deque(maxlen=_REMEMBERED)).append(kept)
         return _KEPT if is_touched else ""
 
@@ -136,14 +137,4 @@ def _memory(tensors: Iterable[Tensor]) -> set[int]:
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Whether all values are equal, NaN to NaN."""
-    return torch.equal(one, other) or bool(
-        ((one == other) | ((one != one) & (other != other))).all()
-    )
-
-
-def _copies(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: _copied(tensor) for name, tensor in state.items()}
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())

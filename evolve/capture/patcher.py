@@ -13,7 +13,6 @@ from torch import nn
 
 from evolve.capture.checking import Checker
 from evolve.capture.clock import Clock, is_recording_graph
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
@@ -21,7 +20,8 @@ from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.replacement import Replacement, Winner
 from evolve.report.text import one_line
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import map_tensors
+from evolve.worker.ipc.pytree import copied
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 _Numbered = tuple[int, Replacement]
 
@@ -126,8 +126,8 @@ class Patcher:
         key = (number, key_of(arguments))
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
-            with self.clock.pause(), torch.no_grad(), drawing_from(generators()):
-                replacement.copy_of(device_of(arguments))(*map_tensors(_copied, arguments))
+            with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
+                replacement.copy_of(device_of(arguments))(*copied(arguments))
         return replacement.call(arguments)
 
     @contextmanager
@@ -160,7 +160,3 @@ class Patcher:
                 if self._winners[number].part.constructor == text
             ]
         return replacements
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from evolve.capture.describe import Descriptions, Undescribed
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
 from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.pytree import copied, is_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 _RTOL = 1e-3  # of the largest value: the same operations on the same values
 
@@ -93,11 +93,11 @@ class Recorder:
         values = self._values.setdefault(part, Descriptions(name))
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}
-        kept = {key: _copied(value) for key, value in state.items()}
-        return described, (map_tensors(_copied, arguments), kept, generators())
+        kept = copied(state)
+        return described, (copied(arguments), kept, random_state())
 
     def _take(self, part: Part, recorded: Recorded, own: Any, before: Any, outcome: Any) -> None:
-        if not _is_tensors(outcome):
+        if outcome is not None and not is_tensors(outcome):
             kind = type(outcome).__name__
             raise UsageError(f"it gives a {kind}; a task gives tensors in tuples, lists and dicts")
         if not recorded.text:
@@ -148,15 +148,3 @@ def _is_near(one: Tensor, other: Tensor) -> bool:
     one, other = one.detach().double(), other.detach().double()
     scale = float(other[torch.isfinite(other)].abs().max()) if other.numel() else 0.0
     return torch.allclose(one, other, rtol=0, atol=_RTOL * max(scale, 1e-30), equal_nan=True)
-
-
-def _is_tensors(tree: Any) -> bool:
-    if type(tree) is dict:
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        return bool(tree) and all(map(_is_tensors, tree))
-    return isinstance(tree, Tensor) or tree is None
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evolve.capture.generators import drawing_from, generators
 from evolve.capture.jobs import Part
 from evolve.capture.origin import type_of
 from evolve.capture.parts import arguments_of, device_of
-from evolve.capture.program import load
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.report.export.program import load
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import tensors_of
+from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.conditions import named_state
+from evolve.worker.reference.seeding import drawing_from, random_state
 
 ALIGNMENT = 64  # bytes: PyTorch's allocators give it, so a kernel may have come to rely on it
 
@@ -69,7 +69,7 @@ class Winner:
             Unfit: it fails.
         """
         try:
-            with drawing_from(generators()), torch.device(device):
+            with drawing_from(random_state()), torch.device(device):
                 model: nn.Module = load(self.source)()
         except (*FAILURES_OF_A_FUNCTION, SyntaxError) as error:
             raise Unfit(f"the winner cannot be made: {type(error).__name__}: {error}") from error
@@ -116,7 +116,7 @@ class Replacement:
         """The winner with copies of parameters and buffers as they are now."""
         model = self.winner.made(device)
         state = named_state(self._own) if self._own is not None else {}
-        share(model, {name: tensor.detach().clone() for name, tensor in state.items()})
+        share(model, copied(state))
         return model
 
     def _is_stale(self) -> bool:

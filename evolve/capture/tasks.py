@@ -31,7 +31,7 @@ class Workload:
     seconds: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A part of a script.
 
@@ -43,7 +43,6 @@ class Share:
         has_gradients: whether gradients flow back through it.
         device: type of its device.
         workloads: by time, the longest first.
-        task: its file, if it was written; else `fault` says why not.
     """
 
     part: Part
@@ -53,8 +52,6 @@ class Share:
     has_gradients: bool
     device: str
     workloads: Sequence[Workload]
-    task: Path | None = None
-    fault: str = ""
 
     @property
     def calls(self) -> int:
@@ -130,8 +127,13 @@ def select(capture: Capture, min_share: float, names: Collection[str]) -> list[S
     return chosen
 
 
-def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder: Path) -> None:
+def write_tasks(
+    script: Script, run: RunScript, chosen: Sequence[Share], folder: Path
+) -> dict[Part, Path | str]:
     """Run the script again, record the calls of the parts, and write their tasks.
+
+    Returns:
+        The file of each part, or as text why it has none.
 
     Raises:
         UsageError: the script fails, or a file of that name is there.
@@ -148,11 +150,12 @@ def write_tasks(script: Script, run: RunScript, chosen: Sequence[Share], folder:
     job = {"purpose": RECORD, "wanted": wanted, "folder": str(folder.resolve())}
     found = run(job)
     recorded = {part_from(one["part"]): one for one in found["recorded"]}
+    written: dict[Part, Path | str] = {}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "", "text": ""})
-        share.fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
-        if not share.fault:
-            share.task = _write(script, share, one, folder / f"{name}.py")
+        fault = one["fault"] or ("" if one["text"] else _OTHER_CALLS)
+        written[share.part] = fault or _write(script, share, one, folder / f"{name}.py")
+    return written
 
 
 def _names(chosen: Sequence[Share]) -> list[str]:

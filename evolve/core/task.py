@@ -1,5 +1,6 @@
 """Tasks: a PyTorch reference in the KernelBench convention, with the settings for judging."""
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,12 @@ class Task:
     def revision(self) -> str:
         """Identity of everything that the judgement depends on."""
         return framed_digest("task", canonical_json(self._judged()))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The module, and the modules beside it."""
+        beside = (content for path, content in self.files.items() if path.endswith(".py"))
+        return (self.source, *(b64decode(each).decode(errors="replace") for each in beside))
 
     def _judged(self) -> dict[str, Any]:
         files = {"files": dict(self.files)} if self.files else {}

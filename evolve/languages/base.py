@@ -16,6 +16,14 @@ Stubs = list[tuple[Any, dict[str, Any]]]
 """Objects, and the attributes to replace in each."""
 
 
+def _none(*_: Any) -> Any:
+    return {}
+
+
+def _nothing(*_: Any) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """A package that programs in a language need.
@@ -26,6 +34,8 @@ class Package:
         needed: whether a search cannot do without it.
         least: version (major, minor) from which it has what programs use; None if any will do.
         newest: version up to which it is tested; None if any will do.
+        unfit: of its version, why that does not work with what is installed beside it, with the
+            remedy; empty if nothing shows that.
     """
 
     module: str
@@ -33,20 +43,19 @@ class Package:
     needed: bool = False
     least: tuple[int, int] | None = None
     newest: tuple[int, int] | None = None
+    unfit: Callable[[str], str] = _nothing
 
     @property
     def missing(self) -> str:
         """Why this interpreter cannot use it, with the remedy; empty if it can."""
         if find_spec(self.module) is None:
             return f"{self.distribution} is not installed; pip install {self.distribution}"
-        if self.least is None:
-            return ""
         try:
             found = metadata.version(self.distribution)
         except metadata.PackageNotFoundError:  # a build from source
             return ""
-        if release(found) >= self.least:
-            return ""
+        if self.least is None or release(found) >= self.least:
+            return self.unfit(found)
         wanted = f"{self.distribution}>={'.'.join(map(str, self.least))}"
         return f"{self.distribution} {found} is too old; pip install '{wanted}'"
 
@@ -55,14 +64,6 @@ def release(version: str) -> tuple[int, int]:
     """Major and minor number; (0, 0) of a version that has none."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def _none(*_: Any) -> Any:
-    return {}
-
-
-def _nothing(*_: Any) -> str:
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,16 +2,17 @@
 
 Its kernels are launched, compiled and cached as Triton's are, so `triton` has most of that. Its own
 search over configurations, minutes for each shape, is off: a program names one, whose numbers are
-tunables. Facts: its source at 1.5.1.
+tunables. Facts: its source at 1.5.0 and 1.5.1.
 """
 
 import ast
 import os
 import re
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
-from evolve.languages.base import Descriptors, Language, Package
+from evolve.languages.base import Descriptors, Language, Package, release
 from evolve.languages.descriptors import MAX_TEXT, pattern, precision
 from evolve.languages.syntax import decorated
 from evolve.languages.triton import TRITON, kept_folder
@@ -20,6 +21,7 @@ _MAKERS = frozenset({"helion.kernel", "helion.jit"})
 _REDUCED = re.compile(r"\b(?:torch|x|hl)\.(sum|amax|amin|max|min|mean|var|logsumexp|reduce)\(")
 _TILED = re.compile(r"\btorch\.(?:addmm|baddbmm|matmul|bmm|mm)\(|\bhl\.dot\(")
 _TF32 = re.compile(r"\bdot_precision\s*=\s*[\"']tf32[\"']")
+_OF_TORCH_2_13 = (2, 13)
 _SETTINGS = {"HELION_AUTOTUNE_EFFORT": "none", "HELION_SKIP_CACHE": "1"}
 
 
@@ -37,6 +39,17 @@ def _describe(source: str) -> Descriptors:
         "precision_path": "tf32" if _TF32.search(text) else precision(text),
         "kernels": float(len(re.findall(r"@helion\.(?:kernel|jit)\b|@kernel\b", text))),
     }
+
+
+def _unfit(version: str) -> str:
+    """Its 1.5.1 imports names that Inductor of torch 2.11 does not have; 1.5.0 does without."""
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:  # a build from source
+        return ""
+    if version == "1.5.0" or release(torch) >= _OF_TORCH_2_13:
+        return ""
+    return f"helion {version} is for torch 2.13, here is {torch}; pip install helion==1.5.0"
 
 
 def _caches(folder: Path | None, may_build: bool) -> Mapping[str, str]:
@@ -99,7 +112,7 @@ HELION = Language(
     fences=frozenset({"helion"}),
     needs="helion and triton for the kernel",
     packages=(
-        Package(module="helion", distribution="helion", least=(1, 5), newest=(1, 5)),
+        Package(module="helion", distribution="helion", least=(1, 5), newest=(1, 5), unfit=_unfit),
         Package(module="triton", distribution="triton", least=(3, 5), newest=(3, 9)),
     ),
     compiles_late=True,

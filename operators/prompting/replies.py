@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from evolve.core.errors import UsageError
 from evolve.core.model import ReplyStatus
 from evolve.core.source.pytext import Module, read
+from evolve.core.source.scopes import bound_names
 from evolve.core.source.thoughts import split_thought
 from evolve.languages.registry import languages
 from operators.prompting.fences import Block, Blocks
 from operators.quoting import one_line
-from operators.source.transplantable_functions import bound_names
 
 MAX_REPLY_CHARS = 400_000
 MAX_PROSE_CHARS = 300
@@ -77,7 +77,7 @@ def _program(whole: Sequence[str], blocks: Sequence[Block]) -> Found:
     elsewhere: set[str] = set()
     for block in blocks:
         if block.text not in whole and parses(block.text):
-            elsewhere |= bound_names(read(block.text))
+            elsewhere |= bound_names(read(block.text).tree.body)
     if missing := sorted(_undefined(read(source)) & elsewhere):
         note = f"ModelNew's block needs what others define: {', '.join(missing[:5])}"
         return Found(ReplyStatus.SEVERAL_BLOCKS, source, note)
@@ -89,7 +89,7 @@ def _program(whole: Sequence[str], blocks: Sequence[Block]) -> Found:
 def _undefined(module: Module) -> set[str]:
     """Names that a module reads and binds nowhere."""
     loaded: set[str] = set()
-    stored = bound_names(module)
+    stored = bound_names(module.tree.body)
     for node in ast.walk(module.tree):
         match node:
             case ast.Name(id=name, ctx=ast.Load()):

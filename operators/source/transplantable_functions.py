@@ -9,6 +9,7 @@ from functools import lru_cache
 from evolve.core.source import cpptext
 from evolve.core.source.cpptext import Function
 from evolve.core.source.pytext import Edit, Module, Text, apply, write_literal
+from evolve.core.source.scopes import bound_names
 
 _HINT = re.compile(r"^[ \t]*#[ \t]*(?:include|pragma)\b.*$", re.MULTILINE)
 _CLAUSE = re.compile(r"^[ \t]*#[ \t]*pragma\b.*$", re.MULTILINE)
@@ -77,7 +78,7 @@ def _definitions(module: Module) -> dict[str, Definition]:
 
 def _python_genes(receiver: Module, donor: Module) -> Iterator[Transplant]:
     theirs = _definitions(donor)
-    missing = bound_names(donor) - bound_names(receiver)
+    missing = bound_names(donor.tree.body) - bound_names(receiver.tree.body)
     for name, mine in _definitions(receiver).items():
         other = theirs.get(name)
         if other is None or _signature(mine) != _signature(other):
@@ -96,21 +97,6 @@ def _signature(node: Definition) -> object:
     bases = [ast.unparse(base) for base in node.bases]
     methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
     return bases, {method.name: ast.unparse(method.args) for method in methods}
-
-
-def bound_names(module: Module) -> set[str]:
-    """Names that the module itself defines at its top level."""
-    names = set(_definitions(module))
-    for statement in module.tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(statement.name)
-            continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-            elif isinstance(node, ast.alias):
-                names.add((node.asname or node.name).partition(".")[0])
-    return names
 
 
 def _cpp_genes(receiver: Module, donor: Module) -> Iterator[Transplant]:

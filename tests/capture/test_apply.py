@@ -161,6 +161,33 @@ def test_every_task_of_one_function_has_its_winner(tmp_path):
     assert [one["fallbacks"] for one in found["winners"]] == [{}, {}]
 
 
+DRAWING = """\
+import random
+
+import numpy
+import torch
+
+
+class Drawing(torch.nn.Module):
+    def forward(self, x):
+        return x * random.random() + float(numpy.random.rand()) + torch.rand(8)
+
+
+with torch.no_grad():
+    Drawing()(torch.rand(4, 8))
+"""
+
+
+def test_original_and_winner_draw_the_same_numbers_while_they_are_compared(tmp_path):
+    (script := tmp_path / "script.py").write_text(DRAWING)
+    capture(tmp_path, "--select", "Drawing", str(script))
+    task = described(tmp_path / "drawing.py")
+    with started(Script(name=str(script))) as run:
+        source = own_program(tmp_path / "drawing.py")
+        ((_, found),) = check(run, [Chosen(task=task, source=source)])
+    assert (found.made, found.agreed, found.differences) == (1, 1, {})
+
+
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""

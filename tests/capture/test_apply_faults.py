@@ -43,6 +43,7 @@ with torch.no_grad():
         module(x + step)
 """
 WRITES = SCRIPT + "        module.weight.data.mul_(2.0)\n"
+NOISY = SCRIPT.replace("return x * self.weight", "return x * self.weight + torch.rand(8, 16)")
 SAME = SCRIPT.replace("x + step", "x")
 
 WINNER = """\
@@ -65,13 +66,14 @@ BUFFER = (
 )
 PACKED = "self.kept = self.weight + 0 if self.kept is None else self.kept; return x * self.kept"
 READS = "return x * self.weight"
+DRAWS = "return x * self.weight + torch.rand(8, 16)"
 
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
     folder = tmp_path_factory.mktemp("twice")
     (folder / "script.py").write_text(SCRIPT)
-    for name, text in (("writes", WRITES), ("same", SAME)):
+    for name, text in (("writes", WRITES), ("same", SAME), ("noisy", NOISY)):
         (folder / f"{name}.py").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OPENAI_API_KEY", raising=False)
@@ -103,6 +105,12 @@ def test_memory_given_twice_is_found_also_if_the_values_are_the_same(task):
     for_ever, reads = checked(task, "same", FOR_EVER, READS)
     assert (for_ever.made, for_ever.agreed) == (4, 1)
     assert (reads.agreed, reads.differences) == (4, {})
+
+
+def test_a_winner_draws_the_same_random_numbers_as_the_original(task):
+    draws, reads = checked(task, "noisy", DRAWS, READS)
+    assert (draws.agreed, draws.differences) == (4, {})
+    assert reads.agreed == 0
 
 
 def test_packed_parameters_are_found_stale_after_a_write_through_data(task):

@@ -28,6 +28,7 @@ from evolve.cli.console.logs import show_warnings
 from evolve.core.errors import UsageError
 from evolve.languages.base import Package
 from evolve.languages.cpp import CPP
+from evolve.languages.helion import HELION
 from evolve.languages.registry import detect_language
 from evolve.languages.triton import TRITON
 from evolve.store import Store
@@ -320,29 +321,74 @@ def test_a_package_is_missing_too_old_or_there():
 
 LACKING = {
     "too old for one of its languages": (
-        "3.4.0",
-        ["Gluon kernels cannot be built: triton 3.4.0 is too old; pip install 'triton>=3.6'"],
+        {"triton": "3.4.0"},
+        [
+            (
+                "Gluon kernels cannot be built, Helion kernels cannot be built: "
+                "triton 3.4.0 is too old; pip install 'triton>=3.6'"
+            )
+        ],
     ),
-    "newer than tested": ("99.0", ["99.0, newer than the versions tested", "install triton 3.9"]),
+    "newer than tested": (
+        {"triton": "99.0"},
+        ["99.0, newer than the versions tested", "install triton 3.9"],
+    ),
+    "for another torch": (
+        {"helion": "1.5.1", "torch": "2.11.0"},
+        [
+            (
+                "Helion kernels cannot be built: helion 1.5.1 is for torch 2.13, here is 2.11.0; "
+                "pip install helion==1.5.0"
+            )
+        ],
+    ),
 }
 
 
-@pytest.mark.parametrize(("version", "words"), LACKING.values(), ids=LACKING.keys())
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, versions: dict[str, str]) -> None:
+    """As if these packages were there in these versions."""
+    for name, version in versions.items():
+        about = folder / f"{name}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+    (folder / f"{next(iter(versions))}.py").write_text("")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+@pytest.mark.parametrize(("versions", "words"), LACKING.values(), ids=LACKING.keys())
 def test_doctor_names_a_package_once_with_all_that_is_asked_of_it(
-    tmp_path: Path, monkeypatch, version, words
+    tmp_path: Path, monkeypatch, versions, words
 ):
-    about = tmp_path / f"triton-{version}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
-    (tmp_path / "triton.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    install(monkeypatch, tmp_path, versions)
     found = [*packages()]
     names = [finding.what for finding in found]
     assert len(names) == len({*names})
-    (triton,) = (finding for finding in found if finding.what == "triton")
-    assert triton.state == NOTE
-    assert all(word in triton.detail for word in words), triton.detail
-    assert not triton.detail.startswith("Triton")
+    wanted = next(iter(versions))
+    (about,) = (finding for finding in found if finding.what == wanted)
+    assert about.state == NOTE
+    assert all(word in about.detail for word in words), about.detail
+    assert not about.detail.lower().startswith("triton")
+
+
+@pytest.mark.parametrize(
+    ("helion", "torch", "is_fit"),
+    [
+        ("1.5.1", "2.11.0", False),
+        ("1.5.1", "2.11.0+cu128", False),
+        ("1.5.1", "2.13.0", True),
+        ("1.5.0", "2.11.0", True),
+        ("1.5.0", "2.13.0", True),
+    ],
+)
+def test_a_helion_of_another_torch_is_refused_with_the_one_that_fits(
+    tmp_path: Path, monkeypatch, helion, torch, is_fit
+):
+    install(monkeypatch, tmp_path, {"helion": helion, "torch": torch})
+    (package,) = (one for one in HELION.packages if one.module == "helion")
+    remedy = f"helion 1.5.1 is for torch 2.13, here is {torch}; pip install helion==1.5.0"
+    assert package.missing == ("" if is_fit else remedy)
 
 
 MIXED = HOPPER + 'kernels = load_inline("k", cpp_sources="void k();")\n'

@@ -5,15 +5,17 @@ its definition, and nothing else changes: locals, parameters, attributes, keywor
 """
 
 import symtable
+import sys
 from pathlib import Path
 
 import pytest
 
 from evolve.core.source.renaming import defined, renamed, without_future
 from evolve.languages.syntax import parsed
+from tests.core.scopes import SCOPES, SCOPES_OF_312
 
 ROOT = Path(__file__).parents[2]
-SCOPES = """
+MODULE = """
 import math, os.path
 from functools import reduce as fold  # a comment that stays
 
@@ -61,11 +63,18 @@ def outcome(source: str, name: str) -> object:
 
 
 def test_a_module_under_other_names_computes_the_same():
-    names = {name: f"{name}_1" for name in defined(SCOPES)}
-    text = renamed(SCOPES, names)
-    assert outcome(text, "outcome_1") == outcome(SCOPES, "outcome")
+    names = {name: f"{name}_1" for name in defined(MODULE)}
+    text = renamed(MODULE, names)
+    assert outcome(text, "outcome_1") == outcome(MODULE, "outcome")
     assert "# a comment that stays" in text
-    assert not {*defined(SCOPES)} & ({*defined(text)} - {"os"})
+    assert not {*defined(MODULE)} & ({*defined(text)} - {"os"})
+
+
+@pytest.mark.parametrize("kind", [*SCOPES, *(SCOPES_OF_312 if sys.version_info >= (3, 12) else ())])
+def test_a_name_is_another_one_only_where_it_means_that_of_the_module(kind: str):
+    source = {**SCOPES, **SCOPES_OF_312}[kind]
+    text = renamed(source, {name: f"{name}_1" for name in defined(source)})
+    assert outcome(text, "outcome_1") == outcome(source, "outcome"), text
 
 
 def globals_read(source: str) -> set[str]:

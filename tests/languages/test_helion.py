@@ -3,7 +3,7 @@
 Invariants: each honest program of the corpus and the example of the prompt become one kernel of
 Triton, which compiles for capability 9.0; float32 products are TF32 unless a program says
 otherwise; nothing is searched; a stubbed launch does nothing and is noted. Where the package is
-missing, that is said with the remedy.
+missing, that is said with the remedy (one for another torch: `tests/cli/test_device.py`).
 """
 
 import importlib.util
@@ -23,7 +23,8 @@ from tests.languages.programs import CHEATS, HONEST, honest
 from tests.operators.compiling import compiled
 
 has_helion = importlib.util.find_spec("helion") is not None
-with_helion = pytest.mark.skipif(not has_helion, reason="helion is not installed")
+lacking = HELION.missing_package()
+with_helion = pytest.mark.skipif(bool(lacking), reason=lacking)
 EXAMPLE = re.search(r"```python\n(.*?)```", HELION.contract, re.S)
 SHAPES = {
     "gate": [(256, 512)],

@@ -17,7 +17,7 @@ from tests.operators.inductor_running import apart, flat, imported
 
 _OF_GLUON = {
     r"\n    layout: gl\.constexpr = .*": "",
-    r", layout=(gl\.SliceLayout\(\d, layout\)|layout)": "",
+    r", layout=(gl\.SliceLayout\(\d, layout\)|layout|\w+\.type\.layout)": "",
     r"@gluon\.constexpr_function\n(.*\n)+?\n\n": "",
     r"from triton\.experimental\.gluon import language as gl": "import triton.language as gl",
     r"from triton\.experimental import gluon\n": "",

@@ -6,7 +6,8 @@ Invariants:
 - it compiles for an NVIDIA H100, which need not be there;
 - what cannot be rewritten is refused with a reason, never written wrongly.
 
-The fixtures are output code of torch 2.13. What tensor cores of Hopper compute, only a GPU can tell
+The fixtures are output code of torch 2.13, and some that is written by hand
+(`handwritten_code.py`). What tensor cores of Hopper compute, only a GPU can tell
 (`tests/gpu/test_ports.py`).
 """
 
@@ -29,7 +30,8 @@ from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers
 
 REDUCTIONS = ("softmax", "layernorm", "softmax_online", "layernorm_looped", "rmsnorm", "gelu_bias")
-OTHERS = ("cross_entropy", "softmax_split", "pooled_batch_norm")
+BY_HAND = ("cut_sum", "cut_moments", "large_integers")
+OTHERS = ("cross_entropy", "softmax_split", "pooled_batch_norm", *BY_HAND)
 WITH_PRODUCTS = ("nested_arguments", "matmul_gelu", "attention")
 ONLY_GLUON = ("argmax", "odd_columns", "cumsum")
 
@@ -136,7 +138,8 @@ def test_a_product_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch
 def test_a_product_in_cuda_computes_what_torch_does(name):
     case = NVRTC_PRODUCTS[name]
     few = {each.name: each.choices[0] for each in tunables.parse(case["source"])}
-    source = tunables.render(case["source"], few | {"PRODUCT_PARTS": 3 if ":" not in name else 1})
+    exact = {} if ":" in name else {"PRODUCT_PARTS": 3}  # half precision is one part
+    source = tunables.render(case["source"], few | exact)
     (off,) = answers([case | {"source": source}], "cpu", EMULATES_CUDA="1").values()
     assert off < tolerance(name, 1e-6)
 
@@ -153,6 +156,15 @@ def test_a_product_in_cuda_computes_what_torch_does(name):
 def test_what_cannot_be_rewritten_is_named(name, language, said):
     with pytest.raises(NotConvertible, match=re.escape(said)):
         port_cases.ported(name, language)
+
+
+def test_bits_that_are_read_as_another_type_are_refused():
+    task, found = port_cases.read("large_integers")
+    (case,) = found.cases
+    code = case.code.replace("tl_math.abs(tmp0)", "tmp0.to(tl.float32, bitcast=True)")
+    renamed = port_cases.replace(found, cases=(port_cases.replace(case, code=code),))
+    with pytest.raises(NotConvertible, match="bitcast"):
+        port_cases.convert(task, "t", renamed, rewrite=PORTS["nvrtc"].rewrite)
 
 
 def test_two_products_of_different_sizes_are_two_instances_of_one_kernel():

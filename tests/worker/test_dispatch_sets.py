@@ -11,10 +11,10 @@ import torch
 
 from evolve.app.dispatch.fallback import fallback_of
 from evolve.app.dispatch.module import Row, registered, set_text
+from evolve.app.dispatch.signatures import case_signatures
 from evolve.core.evaluation import Status
 from evolve.core.task import Case, Task
 from evolve.languages.registry import languages_in
-from evolve.report.export.signatures import signatures
 from tests.worker.serving import Worker
 
 TASK = Task(
@@ -131,10 +131,10 @@ def kernel(x, w, y, n):
 
 
 def composed(*programs: str, fallback: str | None = None) -> str:
-    looks = signatures(TASK)
+    signatures = case_signatures(TASK)
     rows = [
-        Row(signature=looks[case], program=min(place, len(programs) - 1), remark=case)
-        for place, case in enumerate(looks)
+        Row(signature=signatures[case], program=min(place, len(programs) - 1), remark=case)
+        for place, case in enumerate(signatures)
     ]
     return set_text(["A set."], programs, rows, fallback_of(TASK) if fallback is None else fallback)
 
@@ -157,7 +157,7 @@ def test_each_call_goes_to_its_own_program(worker):
 
 
 def test_calls_of_other_shapes_get_the_reference_which_is_no_kernel(worker):
-    rows = [Row(signature=signatures(TASK)["few"], program=0, remark="few")]
+    rows = [Row(signature=case_signatures(TASK)["few"], program=0, remark="few")]
     text = set_text(["A set."], [CPP, CPP], rows, fallback_of(TASK))
     verdict = worker.evaluate(text, TASK, "check")
     assert verdict.status is Status.CORRECT, verdict.feedback
@@ -166,7 +166,7 @@ def test_calls_of_other_shapes_get_the_reference_which_is_no_kernel(worker):
 
 @pytest.mark.slow
 def test_calls_of_other_shapes_are_refused_without_a_reference(worker):
-    rows = [Row(signature=signatures(TASK)["few"], program=0, remark="few")]
+    rows = [Row(signature=case_signatures(TASK)["few"], program=0, remark="few")]
     verdict = worker.evaluate(set_text(["A set."], [CPP, CPP], rows, ""), TASK, "check")
     assert verdict.status is Status.RUNTIME_EXCEPTION
     assert "no program for calls like" in verdict.feedback

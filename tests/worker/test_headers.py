@@ -8,12 +8,13 @@ Invariants:
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from evolve.worker.build.headers import VARIANTS, folder
+from evolve.worker.build.headers import VARIANTS
 
 pytest.importorskip("tvm_ffi")
 
@@ -31,7 +32,6 @@ kernel = tvm_ffi.cpp.load_inline(
 )
 print(kernel.twice(21))
 """
-CACHE = folder().parents[1]
 
 
 def run(script: str, cache: Path, *words: str, **variables: str) -> str:
@@ -42,19 +42,15 @@ def run(script: str, cache: Path, *words: str, **variables: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+def cache():
+    """Not pytest's folder, which stays for three sessions: the headers have 210 MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
 def headers(cache):
     return run(MAKES, cache).strip()
-
-
-@pytest.fixture(scope="module")
-def ready():
-    """Those of whoever runs the tests: other tests take them too."""
-    return run(MAKES, CACHE).strip()
 
 
 def built(place: Path, cache: Path, headers: str, flags: Sequence[str]) -> bytes:
@@ -74,8 +70,8 @@ def test_a_build_with_the_headers_is_the_one_without(tmp_path, cache, headers, f
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("flags", VARIANTS, ids=" ".join)
-def test_a_build_takes_the_headers_of_its_flags(tmp_path, ready, flags):
-    built(tmp_path / "with", CACHE, ready, flags[::-1])
+def test_a_build_takes_the_headers_of_its_flags(tmp_path, cache, headers, flags):
+    built(tmp_path / "with", cache, headers, flags[::-1])
     [read] = tmp_path.rglob(".ninja_deps")  # what the compiler has read as text
     assert b"cpp_0.o" in read.read_bytes()
     assert b"container/tensor.h" not in read.read_bytes()
@@ -88,11 +84,11 @@ def test_with_other_flags_a_build_is_that_without_headers(tmp_path, cache, heade
     assert made == built(tmp_path / "without", cache, str(tmp_path / "none"), [level])
 
 
-def test_headers_that_are_there_are_not_compiled_again(ready):
-    made = {path: path.stat().st_mtime_ns for path in Path(ready).rglob("*.gch")}
+def test_headers_that_are_there_are_not_compiled_again(cache, headers):
+    made = {path: path.stat().st_mtime_ns for path in Path(headers).rglob("*.gch")}
     assert len(made) == len(VARIANTS)
-    assert run(MAKES, CACHE).strip() == ready
-    assert made == {path: path.stat().st_mtime_ns for path in Path(ready).rglob("*.gch")}
+    assert run(MAKES, cache).strip() == headers
+    assert made == {path: path.stat().st_mtime_ns for path in Path(headers).rglob("*.gch")}
 
 
 def test_where_nothing_can_be_written_there_are_no_headers(tmp_path):

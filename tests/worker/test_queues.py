@@ -7,7 +7,9 @@ Invariants:
 - a process does not see how many it has.
 """
 
+import base64
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -76,9 +78,15 @@ def test_where_one_side_speaks_of_streams_all_have_all_queues(judged):
 
 
 @pytest.mark.slow
-def test_in_a_verification_everybody_has_all(judged):
+def test_a_verification_has_all_queues_only_for_streams(judged):
     assert judged(HONEST_CPP, Fidelity.VERIFY) == {False}
     assert judged(HONEST_CPP + STREAM, Fidelity.VERIFY) == {True}
+
+
+def test_a_module_beside_the_tasks_own_may_use_streams_too():
+    helper = base64.b64encode(STREAM.encode()).decode()
+    task = replace(RELU_TASK, files={"helper.py": helper, "weights.bin": "AAAA"})
+    assert list(map(queues.may_overlap, task.texts)) == [False, True]
 
 
 class Ready(Noting):

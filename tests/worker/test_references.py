@@ -16,7 +16,7 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.runner_process import Needs, close_all
 from evolve.worker.session.prepared_task import PreparedTasks
 from evolve.worker.session.reference_processes import References
-from evolve.worker.timing.serving import Serving
+from evolve.worker.timing.baseline_processes import BaselineProcesses
 from tests.worker.serving import RELU_TASK
 
 MAX_BYTES = 1 << 30
@@ -117,7 +117,7 @@ def test_none_serves_one_comparison_twice(references, task):
 
 
 def test_a_baselines_process_serves_two_rounds_and_all_are_closed_at_the_end(launcher):
-    serving, started = Serving(), []
+    baselines, started = BaselineProcesses(), []
 
     def start():
         started.append(launcher.start(TORCH))
@@ -125,23 +125,23 @@ def test_a_baselines_process_serves_two_rounds_and_all_are_closed_at_the_end(lau
 
     closed = []
     for _ in range(4):  # batches of two rounds
-        round_ = [serving.take("compile", start) for _ in range(2)]
+        round_ = [baselines.take("compile", start) for _ in range(2)]
         assert len(set(round_)) == 2
-        closed += [gone for one in round_ for gone in serving.give_back("compile", one)]
+        closed += [gone for one in round_ for gone in baselines.give_back("compile", one)]
     assert len(started) == 4
     assert set(closed) == set(started)
-    waiting = serving.take("compile", start)
-    assert serving.give_back("compile", waiting) == []
-    assert serving.take("eager_tf32", start) is not waiting  # each is of one side
-    serving.close()
+    waiting = baselines.take("compile", start)
+    assert baselines.give_back("compile", waiting) == []
+    assert baselines.take("eager_tf32", start) is not waiting  # each is of one side
+    baselines.close()
     assert not waiting.alive
     close_all(started)
 
 
 def test_a_baselines_process_that_has_ended_serves_no_more(launcher):
-    serving = Serving()
-    process = serving.take("compile", lambda: launcher.start(TORCH))
+    baselines = BaselineProcesses()
+    process = baselines.take("compile", lambda: launcher.start(TORCH))
     process.close()
-    assert serving.give_back("compile", process) == [process]
-    with serving.take("compile", lambda: launcher.start(TORCH)) as another:
+    assert baselines.give_back("compile", process) == [process]
+    with baselines.take("compile", lambda: launcher.start(TORCH)) as another:
         assert another is not process

@@ -132,14 +132,15 @@ def test_the_network_cannot_be_reached(worker):
         "ctypes.CDLL(None).syscall(323, 1)",
         "ctypes.CDLL(None).syscall(298, 0, 0, -1, -1, 0)",
         "ctypes.CDLL(None).memfd_create(b'x', 0)",
+        "-(ctypes.CDLL(None, use_errno=True).syscall(56, 0x10900, 0, 0) == -1 and own())",
+        "ctypes.CDLL(None).syscall(436, 4000, 4001, 2)",
     ],
-    ids=["ptrace", "user namespaces", "mount", "io_uring", "userfaultfd", "perf", "memfd"],
-)
+    ids=["ptrace", "user namespaces", "mount", "io_uring", "userfaultfd", "perf", "memfd",
+         "a thread's own files", "files unshared"],
+)  # fmt: skip
 def test_calls_that_no_kernel_needs_are_denied(worker, call):
-    assert (
-        "RuntimeError: -1"
-        in worker.evaluate(forward(f"import ctypes\nraise RuntimeError({call})")).feedback
-    )
+    said = forward(f"import ctypes\nown = ctypes.get_errno\nraise RuntimeError({call})")
+    assert "RuntimeError: -1" in worker.evaluate(said).feedback
 
 
 def test_files_of_one_candidate_are_gone_for_the_next(worker):

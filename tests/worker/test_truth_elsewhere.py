@@ -3,6 +3,7 @@
 Invariants:
 1. It is what the GPU would have given, for outcomes that move with rounding too.
 2. A reference that draws random numbers has none: another device draws others.
+3. What the judge keeps for later is let go of before, and may be enough.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch import nn
 
 from evolve.worker.base import shortage
 from evolve.worker.correctness import oracle, reference_runs
+from evolve.worker.session.cache import Store
 
 
 class Scaled(nn.Module):
@@ -68,3 +70,28 @@ def test_while_memory_can_still_become_free_nothing_is_worked_out_elsewhere():
 def test_random_numbers_are_drawn_by_no_other_device():
     with shortage.alone(), pytest.raises(torch.OutOfMemoryError, match="draws random numbers"):
         expected(Dropped().train(), torch.randn(300))
+
+
+@pytest.mark.parametrize("keep", [
+    lambda store: store.get(("small",), object, lambda _: 1),
+    lambda store: store.passing(("large",), object),
+], ids=["kept", "passing"])  # fmt: skip
+def test_what_is_kept_for_later_is_let_go_of_before_another_device_does_the_work(keep):
+    """Where the truth has room then, it is worked out at once, and not half a minute later."""
+    store, found = Store(100), []
+
+    def make():
+        found.append(shortage.is_alone())
+        if len(found) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return "made"
+
+    with shortage.alone():
+        keep(store)
+        assert store.made(make) == "made"
+        assert found == [False, True]
+        assert store.made(make) == "made"  # nothing is kept any more
+    assert found == [False, True, True]
+    keep(store)
+    store.made(make)
+    assert not found[-1]  # others may have what they can let go of

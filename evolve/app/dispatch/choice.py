@@ -29,7 +29,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Cases whose calls look the same: equal shapes and dtypes. `weight` is that of all of them."""
+    """Cases whose calls have one signature: equal shapes and dtypes. `weight` is that of all."""
 
     signature: str
     cases: tuple[CaseResult, ...]

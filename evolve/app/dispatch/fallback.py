@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from evolve.core.source.pytext import Module
-from evolve.core.source.renaming import bound_names
+from evolve.core.source.scopes import bound_names
 from evolve.core.task import Task
 
 _LICENCE = "SPDX-License-Identifier:"

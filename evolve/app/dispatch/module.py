@@ -1,6 +1,7 @@
 """The text of a dispatch set: several programs in one module, each under names of its own."""
 
 import ast
+import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ REFERENCE = "reference"
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\Z")
 _NAMESPACE = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\s*\(\s*(\w+)")
+_LINE = "# ---- the same in each set ----\n"  # in selection.py
 _OWN = {"torch": "torch"}  # imported by the text below
 
 
@@ -64,14 +66,22 @@ def set_text(
         "import torch",
         *(f"# ---- {_title(name)} ----\n\n{part.text.strip()}" for name, part in merged.items()),
         "# ---- the choice ----",
-        _DISPATCH.format(
-            table=table,
-            others="".join(f"{name}, " for name in others),
-            first=f"ModelNew{merged['1'].suffix}",
-            fallback=len(programs) if fallback else None,
-        ).strip(),
+        "\n".join(
+            (
+                f"_PROGRAM_FOR = {{\n{table}}}",
+                f"_FALLBACK = {len(programs) if fallback else None}",
+                f"_First = ModelNew{merged['1'].suffix}",
+                f"_OTHERS = ({''.join(f'{name}, ' for name in others).strip()})",
+            )
+        ),
+        _selection(),
     ]
     return "\n\n\n".join(texts) + "\n"
+
+
+def _selection() -> str:
+    file = importlib.resources.files("evolve.app.dispatch") / "selection.py"
+    return file.read_text(encoding="utf-8").partition(_LINE)[2].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,103 +121,3 @@ def _suffix(name: str, texts: Sequence[str]) -> str:
     while any(re.search(rf"\w{suffix}\b", text) for text in texts):
         suffix = f"_{suffix}"
     return suffix
-
-
-_DISPATCH = '''
-def _signature(values):
-    """Shape and dtype of tensors, the type of other values: the choice depends on no more."""
-    return tuple(
-        (value.shape, value.dtype)
-        if isinstance(value, torch.Tensor)
-        else _signature(value)
-        if isinstance(value, (list, tuple))
-        else _signature(value.values())
-        if isinstance(value, dict)
-        else type(value).__name__
-        for value in values
-    )
-
-
-_PROGRAM_FOR = {{
-{table}}}
-_FALLBACK = {fallback}
-
-
-class ModelNew({first}):
-    """The program that was fastest for the shapes and dtypes of a call."""
-
-    _others = ()
-
-    def __init__(self, *args, **kwargs):
-        generator = torch.get_rng_state()
-        super().__init__(*args, **kwargs)
-        after = torch.get_rng_state()
-        state = self.state_dict()
-        others = []
-        for kind in ({others}):
-            torch.set_rng_state(generator)
-            others.append(_with_state(kind, state)(*args, **kwargs))
-        torch.set_rng_state(after)
-        self._others = tuple(others)  # no submodules: the parameters are those of the first
-        self._shared = [None]  # the module that they are shared with; copies of this one know it
-        self._share()
-
-    def forward(self, *args, **kwargs):
-        number = _PROGRAM_FOR.get(_signature((*args, *kwargs.values())), _FALLBACK)
-        if number == 0:
-            return super().forward(*args, **kwargs)
-        if number is None:
-            raise ValueError(f"no program for calls like {{_signature((*args, *kwargs.values()))}}")
-        if self._shared[0] is not self:
-            self._share()
-        return self._others[number - 1].forward(*args, **kwargs)
-
-    def train(self, mode=True):
-        for other in self._others:
-            other.train(mode)
-        return super().train(mode)
-
-    def _apply(self, function, *args, **kwargs):
-        for other in self._others:
-            other._apply(function, *args, **kwargs)
-        super()._apply(function, *args, **kwargs)
-        if self._others:
-            self._share()
-        return self
-
-    def _share(self):
-        """Parameters and buffers of the first program are those of all others too."""
-        self._shared[0] = self
-        for other in self._others:
-            owners = dict(other.named_modules())
-            for path, module in self.named_modules():
-                owner = owners.get(path)
-                if owner is None:
-                    continue
-                for kept, given in (
-                    (owner._parameters, module._parameters),
-                    (owner._buffers, module._buffers),
-                ):
-                    for name, value in given.items():
-                        mine = kept.get(name)
-                        if mine is not None and value is not None and mine.shape == value.shape:
-                            kept[name] = value
-
-
-def _with_state(kind, state):
-    """The class, whose instances have these weights from the first moment on: some pack them."""
-
-    class Filled(kind):
-        def __setattr__(self, name, value):
-            super().__setattr__(name, value)
-            found = {{}}
-            if isinstance(value, torch.nn.Module):
-                found = {{f"{{name}}.{{key}}": own for key, own in value.state_dict().items()}}
-            elif isinstance(value, torch.nn.Parameter):
-                found = {{name: value.detach()}}
-            for key, own in found.items():
-                if key in state and state[key].shape == own.shape:
-                    own.copy_(state[key])
-
-    return Filled
-'''

@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evolve.app.dispatch.choice import Choice, Contender, Workload, choose
 from evolve.app.dispatch.fallback import fallback_of
 from evolve.app.dispatch.module import Row, registered, set_text
 from evolve.app.frontend import Frontend
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Interval
 from evolve.core.program import Program
@@ -48,16 +47,16 @@ def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
     """
     if run.state != "finished":
         raise UsageError(f"run {run.name} has not ended; first `evolve resume {run.name}`")
-    from evolve.report.export.signatures import signatures  # imports torch
+    from evolve.app.dispatch.signatures import case_signatures  # imports torch
 
-    looks = signatures(run.task)
-    if vague := [name for name, look in looks.items() if not look]:
+    signatures = case_signatures(run.task)
+    if vague := [name for name, signature in signatures.items() if not signature]:
         raise UsageError(
             f"run {run.name}: inputs of case {printable(vague[0])} have other shapes at each draw, "
             "so that calls cannot be told by them; `evolve best` writes its winner"
         )
     contenders, evaluation = _contenders(store, run)
-    workloads = _workloads(evaluation, looks)
+    workloads = _workloads(evaluation, signatures)
     if len(workloads) < 2:
         raise UsageError(
             f"run {run.name}: the calls of its timed cases do not differ in shapes or dtypes, so "
@@ -71,7 +70,7 @@ def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
         return Composed(choice=choice, workloads=workloads, note=note, text="")
     header = [f"Dispatch set for task {printable(run.task.name)}: {note}.", *_served(choice)]
     programs = [one.source for one in choice.programs]
-    text = set_text(header, programs, [*_rows(choice, looks)], fallback)
+    text = set_text(header, programs, [*_rows(choice, signatures)], fallback)
     return Composed(choice=choice, workloads=workloads, note=note, text=text)
 
 
@@ -109,13 +108,13 @@ def _contender(store: RunStore, run: RunRow, elite: Elite, verdict: Evaluation) 
     )
 
 
-def _workloads(evaluation: Evaluation, looks: Mapping[str, str]) -> list[Workload]:
-    """The timed cases; those whose calls look the same are one workload."""
-    cases: dict[str, list[Any]] = {}
+def _workloads(evaluation: Evaluation, signatures: Mapping[str, str]) -> list[Workload]:
+    """The timed cases; those whose calls have the same signature are one workload."""
+    cases: dict[str, list[CaseResult]] = {}
     for case in evaluation.cases:
         if case.timed:
-            cases.setdefault(looks[case.name], []).append(case)
-    return [Workload(look, tuple(found)) for look, found in cases.items()]
+            cases.setdefault(signatures[case.name], []).append(case)
+    return [Workload(signature, tuple(found)) for signature, found in cases.items()]
 
 
 def _is_timed(one: Contender, workloads: Sequence[Workload]) -> bool:
@@ -134,8 +133,7 @@ def _note(choice: Choice, workloads: Sequence[Workload], *, has_reference: bool)
     other = "the reference" if has_reference else "an error"
     return (
         f"{count_text(len(choice.programs), 'program')} (of step{many} {steps}) for "
-        f"{count_text(len(workloads), 'workload')}; 0 workloads take the reference, calls of "
-        f"other shapes get {other}"
+        f"{count_text(len(workloads), 'workload')}; calls of other shapes get {other}"
     )
 
 
@@ -148,7 +146,7 @@ def _served(choice: Choice) -> list[str]:
     ]
 
 
-def _rows(choice: Choice, looks: Mapping[str, str]) -> Sequence[Row]:
+def _rows(choice: Choice, signatures: Mapping[str, str]) -> Sequence[Row]:
     """The table; cases that are only checked take the first program."""
     rows = {
         each.signature: Row(
@@ -156,9 +154,10 @@ def _rows(choice: Choice, looks: Mapping[str, str]) -> Sequence[Row]:
         )
         for each in choice.served_by
     }
-    for case, look in looks.items():
-        if look not in rows:
-            rows[look] = Row(signature=look, program=0, remark=f"case {case}, not timed")
+    for case, signature in signatures.items():
+        if signature not in rows:
+            remark = f"case {case}, not timed"
+            rows[signature] = Row(signature=signature, program=0, remark=remark)
     return list(rows.values())
 
 

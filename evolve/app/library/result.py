@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 from evolve.app.database import open_store
 from evolve.app.library.winner import proof_text, standalone, winner_of
 from evolve.app.text import speedup_text
-from evolve.capture.program import load
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.lineage import VERIFY, Step
+from evolve.report.export.program import load
 from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.html import render
 from evolve.report.text import write_text

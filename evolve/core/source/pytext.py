@@ -39,6 +39,10 @@ MAX_DEPTH = 150
 """Nesting of syntax nodes that the recursive functions of `ast` bear with room to spare."""
 
 
+Placed = ast.expr | ast.stmt | ast.pattern | ast.alias
+"""Nodes that have a place in the text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """A replacement of the characters `start` to `end` (offsets into the text) by `text`."""
@@ -119,7 +123,7 @@ class Module:
             return start + column
         return start + len(text.encode()[:column].decode())
 
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    def span(self, node: Placed) -> tuple[int, int]:
         """Offsets of the first character of a node and of the one after its last."""
         if node.end_lineno is None or node.end_col_offset is None:
             raise ValueError("the node was not parsed from a text")

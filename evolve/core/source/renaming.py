@@ -3,41 +3,41 @@
 import ast
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
+from evolve.core.errors import UsageError
 from evolve.core.source.pytext import Edit, Module, apply
+from evolve.core.source.scopes import (
+    Comprehension,
+    Definition,
+    Function,
+    bound_names,
+    defined_names,
+    global_names,
+    local_names,
+    outside,
+    parameters_of_type,
+)
 
-_DEFINED = re.compile(r"(?:async\s+)?(?:def|class)\s+")
 _FUTURE = "__future__"
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def defined(source: str) -> dict[str, str]:
-    """Names that a module binds at its top level.
+    """The `defined_names` of a module's text.
 
-    Returns:
-        By name the full name of the import that it stands for, empty if the module binds the name
-        in any other way, or to several things.
+    Raises:
+        UsageError: the source is not valid Python.
     """
-    found: dict[str, str] = {}
-    for name, full in _bound(Module(source).tree.body):
-        found[name] = full if found.get(name, full) == full else ""
-    return found
-
-
-def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that statements bind in the scope that they stand in."""
-    return {name for name, _ in _bound(nodes)}
+    return defined_names(Module(source).tree)
 
 
 def renamed(source: str, names: Mapping[str, str]) -> str:
     """The module with other names for some that it binds at its top level.
 
     Local names, parameters, attributes and keywords of the same spelling stay. Names in strings
-    (`globals()["x"]`) are not seen.
+    (`globals()["x"]`) are not seen, unless the string is an annotation.
 
     Args:
         source: a module.
@@ -46,8 +46,8 @@ def renamed(source: str, names: Mapping[str, str]) -> str:
     Raises:
         UsageError: the source is not valid Python.
     """
-    module = Module(source)
-    return apply(source, _edits(module, module.tree, frozenset(names), names))
+    module, seen = Module(source), frozenset(names)
+    return apply(source, _edits(module.tree, _Scope(module, names, seen, seen)))
 
 
 def without_future(source: str) -> tuple[str, bool]:
@@ -61,213 +61,232 @@ def without_future(source: str) -> tuple[str, bool]:
     return apply(source, [Edit(*module.span(node), "") for node in found]), bool(found)
 
 
-def _bound(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Names that statements bind in their own scope, with the full name of an import."""
-    for node in nodes:
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name, ""
-                continue
-            case ast.ClassDef(name=name):
-                yield name, ""
-                continue
-            case ast.Lambda():
-                continue
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                yield from (
-                    (part.target.id, "")
-                    for part in ast.walk(node)
-                    if isinstance(part, ast.NamedExpr)
-                )
-                continue
-            case ast.Import(names=aliases):
-                yield from (_imported(alias) for alias in aliases)
-            case ast.ImportFrom(module=module, names=aliases, level=level):
-                start = "." * level + (module or "")
-                yield from ((a.asname or a.name, f"{start}.{a.name}") for a in aliases)
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name, ""
-        yield from _bound(ast.iter_child_nodes(node))
-
-
-def _imported(alias: ast.alias) -> tuple[str, str]:
-    """`import a.b` binds `a`."""
-    root = alias.name.partition(".")[0]
-    return (alias.asname, alias.name) if alias.asname else (root, root)
-
-
-def _locals(node: Function | Comprehension) -> set[str]:
-    """Names that belong to a function or a comprehension."""
-    if isinstance(node, Comprehension):
-        return bound_names(part.target for part in node.generators)
-    arguments = node.args
-    given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    more = (arguments.vararg, arguments.kwarg)
-    names = {each.arg for each in (*given, *more) if each}
-    if isinstance(node, ast.Lambda):
-        return names
-    names |= bound_names(node.body)
-    caught = (each.name for each in ast.walk(node) if isinstance(each, ast.ExceptHandler))
-    names |= {name for name in caught if name}
-    return names - {name for each in _own(node.body) for name in each.names}
-
-
-def _own(body: Iterable[ast.AST]) -> Iterator[ast.Global]:
-    """The `global` statements of a function, without those of functions in it."""
-    for node in body:
-        if isinstance(node, ast.Global):
-            yield node
-        elif not isinstance(node, Function | ast.ClassDef):
-            yield from _own(ast.iter_child_nodes(node))
-
-
-def _edits(
-    module: Module, node: ast.AST, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    """The changes below a node.
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What names mean at a place.
 
     Args:
         module: whose text is changed.
-        node: not changed itself.
-        seen: names that mean those of the module here.
         names: the new name by the present one.
+        seen: names that mean those of the module here.
+        nested: those of them in functions below: they do not see the names of a class.
+        own: names that a class binds, so that they are attributes.
+        before: those of them that it has bound so far: until then it reads the module's.
     """
+
+    module: Module
+    names: Mapping[str, str]
+    seen: frozenset[str]
+    nested: frozenset[str]
+    own: frozenset[str] = frozenset()
+    before: set[str] = field(default_factory=set)
+
+    def is_read(self, name: str) -> bool:
+        """Whether a name that is read here is the module's."""
+        return name in self.seen and name not in self.before
+
+    def is_bound(self, name: str) -> bool:
+        """Whether a name that is bound here is the module's; a class knows it from now on."""
+        if name in self.own:
+            self.before.add(name)
+            return False
+        return name in self.seen
+
+    def without(self, local: set[str]) -> "_Scope":
+        return replace(self, seen=self.seen - local, nested=self.nested - local)
+
+    def function(self, local: set[str], declared: set[str]) -> "_Scope":
+        inside = (self.nested - local) | (declared & self.names.keys())
+        return _Scope(self.module, self.names, inside, inside)
+
+    def class_body(self, body: Iterable[ast.stmt]) -> "_Scope":
+        declared = global_names(body)
+        own = bound_names(body) - declared
+        seen = self.nested | ((own | declared) & self.names.keys())
+        return _Scope(self.module, self.names, seen, self.nested, frozenset(own))
+
+
+def _edits(node: ast.AST, scope: _Scope) -> Iterator[Edit]:
+    """The changes below a node, which is not changed itself."""
     for child in ast.iter_child_nodes(node):
-        yield from _edit(child, module, seen, names)
+        yield from _edit(child, scope)
+
+
+def _all_edits(nodes: Iterable[ast.AST | None], scope: _Scope) -> Iterator[Edit]:
+    for node in nodes:
+        if node:
+            yield from _edit(node, scope)
 
 
 @singledispatch
-def _edit(
-    node: ast.AST, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    yield from _edits(module, node, seen, names)
+def _edit(node: ast.AST, scope: _Scope) -> Iterator[Edit]:
+    """The changes of a node and below it, in the order in which Python computes its parts."""
+    yield from _edits(node, scope)
 
 
 @_edit.register
-def _(
-    node: ast.Name, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    if node.id in seen:
-        yield Edit(*module.span(node), names[node.id])
+def _(node: ast.Name, scope: _Scope) -> Iterator[Edit]:
+    is_load = isinstance(node.ctx, ast.Load)
+    if scope.is_read(node.id) if is_load else scope.is_bound(node.id):
+        yield Edit(*scope.module.span(node), scope.names[node.id])
 
 
 @_edit.register
-def _(
-    node: ast.Global, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    if seen & {*node.names}:
-        said = ", ".join(names.get(name, name) for name in node.names)
-        yield Edit(*module.span(node), f"global {said}")
+def _(node: ast.Global, scope: _Scope) -> Iterator[Edit]:
+    if scope.names.keys() & {*node.names}:
+        said = ", ".join(scope.names.get(name, name) for name in node.names)
+        yield Edit(*scope.module.span(node), f"global {said}")
+
+
+@_edit.register(ast.Assign)
+@_edit.register(ast.AugAssign)
+@_edit.register(ast.NamedExpr)
+def _(node: ast.Assign | ast.AugAssign | ast.NamedExpr, scope: _Scope) -> Iterator[Edit]:
+    yield from _edit(node.value, scope)
+    yield from _all_edits(node.targets if isinstance(node, ast.Assign) else [node.target], scope)
 
 
 @_edit.register
-def _(
-    node: ast.JoinedStr, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
+def _(node: ast.AnnAssign, scope: _Scope) -> Iterator[Edit]:
+    yield from _annotation(node.annotation, scope)
+    if node.value:
+        yield from _edit(node.value, scope)
+    binds = node.value or not isinstance(node.target, ast.Name)
+    yield from _edit(node.target, scope if binds else replace(scope, before=set()))
+
+
+@_edit.register(ast.For)
+@_edit.register(ast.AsyncFor)
+def _(node: ast.For | ast.AsyncFor, scope: _Scope) -> Iterator[Edit]:
+    yield from _all_edits((node.iter, node.target, *node.body, *node.orelse), scope)
+
+
+@_edit.register
+def _(node: ast.ExceptHandler, scope: _Scope) -> Iterator[Edit]:
+    yield from _all_edits([node.type], scope)
+    if node.type and node.name:
+        yield from _word(node.name, scope.module.span(node.type)[1], scope)
+    yield from _all_edits(node.body, scope)
+
+
+@_edit.register(ast.MatchAs)
+@_edit.register(ast.MatchStar)
+@_edit.register(ast.MatchMapping)
+def _(node: ast.MatchAs | ast.MatchStar | ast.MatchMapping, scope: _Scope) -> Iterator[Edit]:
+    yield from _edits(node, scope)
+    name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+    parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.pattern)]
+    if name:
+        span = scope.module.span
+        yield from _word(name, span(parts[-1])[1] if parts else span(node)[0], scope)
+
+
+@_edit.register
+def _(node: ast.JoinedStr, scope: _Scope) -> Iterator[Edit]:
     """Places inside of it are not to be relied on before Python 3.12, so it is written anew."""
     changed = copy.deepcopy(node)
-    found = [n for n in ast.walk(changed) if isinstance(n, ast.Name) and n.id in seen]
-    for each in found:
-        each.id = names[each.id]
-    if found:
-        yield Edit(*module.span(node), ast.unparse(changed))
+    for part in ast.walk(changed):
+        if isinstance(part, ast.FormattedValue) and not isinstance(part.value, ast.JoinedStr):
+            text = _renamed_expression(ast.unparse(part.value), scope)
+            part.value = ast.parse(text, mode="eval").body
+    if ast.dump(changed) != ast.dump(node):
+        yield Edit(*scope.module.span(node), ast.unparse(changed))
 
 
 @_edit.register
-def _(
-    node: ast.ClassDef, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    """Methods do not see the names of their class; its own statements see those bound before."""
-    yield from _name_edit(node, module, seen, names)
-    for outside in (*node.decorator_list, *node.bases, *node.keywords):
-        yield from _edit(outside, module, seen, names)
-    before = set[str]()
-    for part in node.body:
-        is_method = isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
-        own = set(_attributes(module, part))
-        changes = _edit(part, module, seen if is_method else seen - before, names)
-        yield from (edit for edit in changes if edit.start not in own)
-        before |= bound_names([part])
-
-
-def _attributes(module: Module, statement: ast.stmt) -> Iterator[int]:
-    """The offsets of names that a statement of a class binds."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield _name_span(module, statement)[0]
-        return
-    for part in ast.walk(statement):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            yield module.span(part)[0]
+def _(node: ast.ClassDef, scope: _Scope) -> Iterator[Edit]:
+    yield from _all_edits(node.decorator_list, scope)
+    typed = _typed(node, scope)
+    yield from _all_edits((*parameters_of_type(node), *node.bases, *node.keywords), typed)
+    yield from _all_edits(node.body, typed.class_body(node.body))
+    yield from _name(node, scope)
 
 
 @_edit.register(ast.FunctionDef)
 @_edit.register(ast.AsyncFunctionDef)
 @_edit.register(ast.Lambda)
-def _(
-    node: Function, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
+def _(node: Function, scope: _Scope) -> Iterator[Edit]:
     """Defaults, decorators and annotations belong to the scope outside."""
+    yield from _all_edits(outside(node), scope)
+    typed = _typed(node, scope)
+    yield from _all_edits(parameters_of_type(node), typed)
+    yield from _all_edits((a for a in ast.walk(node.args) if isinstance(a, ast.arg)), typed)
+    body: Sequence[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else node.body
     if not isinstance(node, ast.Lambda):
-        yield from _name_edit(node, module, seen, names)
-        outside = [*node.decorator_list, *([node.returns] if node.returns else [])]
-        for each in outside:
-            yield from _edit(each, module, seen, names)
-    yield from _edits(module, node.args, seen, names)
-    inside = seen - _locals(node)
-    for part in node.body if isinstance(node.body, list) else [node.body]:
-        yield from _edit(part, module, inside, names)
+        yield from _annotation(node.returns, typed)
+        yield from _name(node, scope)
+    yield from _all_edits(body, typed.function(local_names(node), global_names(body)))
+
+
+@_edit.register
+def _(node: ast.arg, scope: _Scope) -> Iterator[Edit]:
+    yield from _annotation(node.annotation, scope)
 
 
 @_edit.register(ast.ListComp)
 @_edit.register(ast.SetComp)
 @_edit.register(ast.DictComp)
 @_edit.register(ast.GeneratorExp)
-def _(
-    node: Comprehension, module: Module, seen: frozenset[str], names: Mapping[str, str]
-) -> Iterator[Edit]:
-    first = node.generators[0].iter  # is computed outside
-    yield from _edit(first, module, seen, names)
-    inside = seen - _locals(node)
-    for child in ast.iter_child_nodes(node):
-        if child is not node.generators[0]:
-            yield from _edit(child, module, inside, names)
-    for part in (node.generators[0].target, *node.generators[0].ifs):
-        yield from _edit(part, module, inside, names)
+def _(node: Comprehension, scope: _Scope) -> Iterator[Edit]:
+    first = node.generators[0]
+    yield from _edit(first.iter, scope)  # is computed outside
+    inside = scope.function(local_names(node), set())
+    others = (child for child in ast.iter_child_nodes(node) if child is not first)
+    yield from _all_edits((first.target, *first.ifs, *others), inside)
 
 
 @_edit.register(ast.Import)
 @_edit.register(ast.ImportFrom)
-def _(
-    node: ast.Import | ast.ImportFrom,
-    module: Module,
-    seen: frozenset[str],
-    names: Mapping[str, str],
-) -> Iterator[Edit]:
+def _(node: ast.Import | ast.ImportFrom, scope: _Scope) -> Iterator[Edit]:
+    module, names = scope.module, scope.names
     for alias in node.names:
         bound = alias.asname or alias.name
         root, dot, _ = bound.partition(".")
-        if dot and root in seen:  # `import a.b` cannot give `a` another name
+        if not scope.is_bound(root):
+            continue
+        if dot:  # `import a.b` cannot give `a` another name
             end = module.span(node)[1]
             yield Edit(end, end, f"; {names[root]} = {root}")
-        elif bound in seen:
-            span = module.span(alias)  # type: ignore[arg-type]  # it has the same places
-            yield Edit(*span, f"{alias.name} as {names[bound]}")
+        else:
+            yield Edit(*module.span(alias), f"{alias.name} as {names[bound]}")
 
 
-def _name_edit(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
-    module: Module,
-    seen: frozenset[str],
-    names: Mapping[str, str],
-) -> Iterator[Edit]:
-    if node.name in seen:
-        yield Edit(*_name_span(module, node), names[node.name])
+def _typed(node: ast.AST, scope: _Scope) -> _Scope:
+    """The scope of a definition's type parameters."""
+    return scope.without({str(each.name) for each in parameters_of_type(node)})  # type: ignore[attr-defined]
 
 
-def _name_span(
-    module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-) -> tuple[int, int]:
-    start, end = module.span(node)
-    word = _DEFINED.match(module.source, start, end)
-    assert word is not None
-    return word.end(), word.end() + len(node.name)
+def _annotation(node: ast.expr | None, scope: _Scope) -> Iterator[Edit]:
+    """Text in quotation marks is an annotation too: `typing.get_type_hints` computes it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            try:
+                said = _renamed_expression(text, scope)
+            except UsageError:
+                return  # any text may stand there
+            if said != text:
+                yield Edit(*scope.module.span(node), repr(said))
+        case ast.expr():
+            yield from _edit(node, scope)
+
+
+def _renamed_expression(text: str, scope: _Scope) -> str:
+    module = Module(text)
+    return apply(text, _edits(module.tree, replace(scope, module=module)))
+
+
+def _name(node: Definition, scope: _Scope) -> Iterator[Edit]:
+    yield from _word(node.name, scope.module.span(node)[0], scope)
+
+
+def _word(name: str, start: int, scope: _Scope) -> Iterator[Edit]:
+    """The change of a name that is bound without a node of its own: the first from there on.
+
+    Only keywords and punctuation stand before it.
+    """
+    if not scope.is_bound(name):
+        return
+    found = re.compile(rf"\b{name}\b").search(scope.module.source, start)
+    if found is None:
+        raise UsageError(f"name {name!r} is spelt otherwise in the source; write it as Python does")
+    yield Edit(*found.span(), scope.names[name])

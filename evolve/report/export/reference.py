@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from evolve.core.source.pytext import Edit, Module, apply, read
+from evolve.core.source.scopes import assigned_names
 
 Constants = Mapping[str, int | float | str]
 
@@ -25,17 +26,7 @@ def _edits(module: Module, statement: ast.stmt, constants: Constants) -> Iterato
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in constants:
             yield Edit(*module.span(value), repr(constants[name]))
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            pass
         case _:
             _, end = module.span(statement)
-            for name in sorted(_stored(statement) & constants.keys()):
+            for name in sorted(assigned_names([statement]) & constants.keys()):
                 yield Edit(end, end, f"\n{name} = {constants[name]!r}")
-
-
-def _stored(statement: ast.stmt) -> set[str]:
-    return {
-        node.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }

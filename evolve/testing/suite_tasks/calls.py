@@ -15,7 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.checks import pairs
+from evolve.testing.suite_tasks.captured import key_of
 from evolve.testing.suite_tasks.hosts import Host, TooLarge, as_program
+from evolve.worker.ipc.pytree import is_tensors
 
 MOST_CALLS = 8  # that differ in shapes, types or plain arguments
 MOST_TIMED = 3
@@ -146,15 +148,15 @@ class _Recorder:
     those whose outcome has a tensor without a finite number.
     """
 
-    def __init__(self, function: Callable[..., Any], known: dict[str, bool]) -> None:
+    def __init__(self, function: Callable[..., Any], known: dict[Any, bool]) -> None:
         self._function, self._known = function, known
-        self.calls: dict[str, Arguments] = {}
+        self.calls: dict[Any, Arguments] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         before = _copied((args, kwargs))
         result = self._function(*args, **kwargs)
-        kind = _kind(before)
-        gives = _is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
+        kind = key_of(before)
+        gives = is_tensors(result) or (result is None and not _is_same(before, (args, kwargs)))
         if kind in self.calls or not gives:
             return result
         if _repeats(self._function, before, self._known):
@@ -184,9 +186,9 @@ def _captured(metrics: Any, tensors: Any) -> _Call | None:
     return None
 
 
-def _known(names: MutableMapping[str, Any]) -> dict[str, bool]:
+def _known(names: MutableMapping[str, Any]) -> dict[Any, bool]:
     """By kind, whether calls repeat: kept in the task's module, for its inputs are drawn often."""
-    known: dict[str, bool] = names.setdefault("_repeating", {})
+    known: dict[Any, bool] = names.setdefault("_repeating", {})
     return known
 
 
@@ -246,9 +248,9 @@ def _is_there(module: str) -> bool:
     return module in sys.modules or importlib.util.find_spec(module) is not None
 
 
-def _repeats(function: Callable[..., Any], call: _Call, known: dict[str, bool]) -> bool:
+def _repeats(function: Callable[..., Any], call: _Call, known: dict[Any, bool]) -> bool:
     """Whether two calls on the same arguments give the same, with numbers to judge by."""
-    kind = _kind(call)
+    kind = key_of(call)
     if kind not in known:
         results = []
         for _ in range(2):
@@ -284,23 +286,3 @@ def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(tree, dict):
         return {key: _mapped(value, change) for key, value in tree.items()}
     return tree
-
-
-def _is_tensors(tree: Any) -> bool:
-    """Whether an outcome consists of tensors, one at least."""
-    if isinstance(tree, Tensor):
-        return True
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    return isinstance(tree, list | tuple) and bool(tree) and all(map(_is_tensors, tree))
-
-
-def _kind(tree: Any) -> str:
-    """A text that is equal for two calls that differ in the values of tensors only."""
-    if isinstance(tree, Tensor):
-        return f"{tree.dtype}{tuple(tree.shape)}{tree.stride()}"
-    if isinstance(tree, list | tuple):
-        return f"[{', '.join(map(_kind, tree))}]"
-    if isinstance(tree, dict):
-        return f"{{{', '.join(f'{key}: {_kind(value)}' for key, value in tree.items())}}}"
-    return repr(tree)

@@ -12,9 +12,12 @@ _ALONE = ContextVar("alone", default=False)
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """In it nothing else of this judge has memory that could become free by waiting."""
-    token = _ALONE.set(True)
+def alone(is_so: bool = True) -> Iterator[None]:
+    """In it nothing else of this judge has memory that could become free by waiting.
+
+    Or some has all the same, if that is not so for a while.
+    """
+    token = _ALONE.set(is_so)
     try:
         yield
     finally:

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.correctness.fp64_truth import Truth
-from evolve.worker.correctness.sensitivity import CUT_STEP, cut
-from evolve.worker.correctness.tolerance import computable, relative_error, unit_roundoff
+from evolve.worker.correctness.reference_precision import precision_of
+from evolve.worker.correctness.tolerance import computable
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
 from evolve.worker.reference.seeding import generator
 
@@ -29,7 +28,6 @@ _SAMPLE = 1 << 16  # values looked at for a support
 _LIGHT_TAIL = 2.0  # range over deviation: 1.73 for uniform values, above 3 for normal ones
 _NEAR_ZERO = 1e-2  # of the deviation: uniform values from zero on hardly ever reach it
 _ZERO_SHARE = 0.05  # more exact zeros than this are a structure (triangular, masked)
-_ALIKE = 4.0  # errors by one cause: cut bits have one sign, those that are moved at random have not
 _MIN_NUMEL = 8  # smaller tensors are settings, not data
 
 
@@ -274,37 +272,5 @@ def _applies(case: "LoadedCase", model: nn.Module, own: list[Any], family: str) 
         return False
     truth = case.truth(model, inputs, reference)
     is_finite = all(bool(computable(outcome).isfinite().all()) for outcome in reference)
-    return is_finite and bool(precision_of(case, model, inputs, reference, truth))
-
-
-def precision_of(
-    case: "LoadedCase", model: nn.Module, inputs: list[Any], reference: list[Tensor], truth: Truth
-) -> str:
-    """What operands of products the reference reads: `full`, `tf32`, or "" for none to judge by.
-
-    In most blocks its error against fp64 has to stay below the root of the unit roundoff: that of
-    its type, or that of TF32 if it is off as far as operands of products are that are cut to it.
-    A GPU cuts those of convolutions unless told otherwise.
-    """
-    pairs = list(zip(reference, truth.outputs, strict=True))
-    coarse = [at for at, (own, exact) in enumerate(pairs) if not _is_precise(own, exact)]
-    if not coarse:
-        return "full"
-    if truth.note or any(reference[at].dtype is not torch.float32 for at in coarse):
-        return ""
-    place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
-    moved = cut(case.task, model, inputs, generator(0, "precision", place=place))
-    return "tf32" if all(_is_cut(*pairs[at], moved[at]) for at in coarse) else ""
-
-
-def _is_precise(reference: Tensor, truth: Tensor) -> bool:
-    if reference.numel() == 0 or not (reference.is_floating_point() or reference.is_complex()):
-        return True
-    most = unit_roundoff(reference.dtype) ** 0.5
-    return bool(relative_error(reference, truth).median() <= most)
-
-
-def _is_cut(reference: Tensor, truth: Tensor, moved: Tensor) -> bool:
-    """Whether it is off about as far as the outcome moves when operands are cut."""
-    off, cut_off = (float(relative_error(some, truth).median()) for some in (reference, moved))
-    return cut_off / _ALIKE <= off <= min(_ALIKE * cut_off, CUT_STEP**0.5)
+    precision = precision_of(case.task, model, inputs, reference, truth.outputs, truth.note)
+    return is_finite and precision is not None

@@ -69,6 +69,24 @@ def tensors_of(tree: Any) -> list[Tensor]:
     return found
 
 
+def is_tensors(tree: Any) -> bool:
+    """Whether a tree has tensors, one at least, and None alone in lists, tuples, plain dicts."""
+    return _has_tensors_alone(tree) and bool(tensors_of(tree))
+
+
+def _has_tensors_alone(tree: Any) -> bool:
+    if type(tree) is dict:
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return bool(tree) and all(map(_has_tensors_alone, tree))
+    return tree is None or isinstance(tree, Tensor)
+
+
+def copied(tree: Any) -> Any:
+    """The tree with copies of its tensors, without gradients."""
+    return map_tensors(lambda tensor: tensor.detach().clone(), tree)
+
+
 def resolved(tensor: Tensor) -> Tensor:
     """With values of its own where it is a conjugate or a negative that waits to be computed."""
     return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor

@@ -14,9 +14,8 @@ from evolve.core.evaluation import Status
 from evolve.core.task import case_text
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask
 from evolve.worker.correctness.compare import judge
-from evolve.worker.correctness.fp64_truth import Truth
-from evolve.worker.correctness.input_families import precision_of
 from evolve.worker.correctness.oracle import Expected
+from evolve.worker.correctness.reference_precision import Precision, precision_of
 from evolve.worker.correctness.reference_runs import evaluate_reference
 from evolve.worker.correctness.tolerance import computable
 from evolve.worker.ipc.pytree import cast_floating, flatten, map_tensors, tensors_of
@@ -90,7 +89,7 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
         _require_content(case, index, own)
     if case.check is not None:
         _require_own_approval(scene)
-    elif not (precision := _precision(scene)):
+    elif (precision := _precision(scene)) is None:
         detail = "the reference is random, or too far from its own fp64 outcome to judge by"
         yield Finding("reference", case.name, detail)
         return
@@ -102,10 +101,10 @@ def _audit_case(case: LoadedCase) -> Iterator[Finding]:
             yield Finding(name, case.name, detail)
 
 
-def _precision(scene: _Scene) -> str:
-    expected = scene.expected
-    truth = Truth(outputs=expected.truth, note=expected.note)
-    return precision_of(scene.case, scene.model, scene.inputs, expected.reference, truth)
+def _precision(scene: _Scene) -> Precision | None:
+    expected, task = scene.expected, scene.case.task
+    of_call = task, scene.model, scene.inputs, expected.reference
+    return precision_of(*of_call, expected.truth, expected.note)
 
 
 def _require_content(case: LoadedCase, index: int, own: Tensor) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -10,21 +11,48 @@ import torch
 from evolve.core.digest import framed_digest
 
 
+class RandomState(NamedTuple):
+    """States of the generators of `random`, numpy and torch: the CPU's first, then every GPU's."""
+
+    python: Any
+    numpy: Any
+    torch: list[torch.Tensor]
+
+
+def random_state() -> RandomState:
+    """The process's generators as they are now; of GPUs only where torch has begun to use them."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    states = [torch.get_rng_state(), *cuda]
+    return RandomState(random.getstate(), numpy.random.get_state(), states)
+
+
+@contextmanager
+def drawing_from(state: RandomState) -> Iterator[None]:
+    """Draws inside the block are as from that state, those after it as if the block were not."""
+    now = random_state()
+    _set(state)
+    try:
+        yield
+    finally:
+        _set(now)
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds torch, numpy and `random` inside the block and restores all of them after it."""
-    python_state = random.getstate()
-    numpy_state = numpy.random.get_state()
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    try:
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
-            numpy.random.seed(seed % 2**32)
-            random.seed(seed)
-            yield
-    finally:
-        random.setstate(python_state)
-        numpy.random.set_state(numpy_state)
+    with drawing_from(random_state()):
+        torch.manual_seed(seed)
+        numpy.random.seed(seed % 2**32)
+        random.seed(seed)
+        yield
+
+
+def _set(state: RandomState) -> None:
+    random.setstate(state.python)
+    numpy.random.set_state(state.numpy)
+    torch.set_rng_state(state.torch[0])
+    if state.torch[1:]:
+        torch.cuda.set_rng_state_all(state.torch[1:])
 
 
 def derived_seed(seed: int, *purpose: str) -> int:

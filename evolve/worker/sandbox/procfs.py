@@ -19,20 +19,25 @@ def stat(pid: int, thread: int | None = None) -> list[str]:
 
 def is_moving(pid: int) -> bool:
     """Whether a thread has yet to notice that the process is stopped; False once it has ended."""
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return False
-    for thread in threads:
+    for thread in threads(pid):
         with contextlib.suppress(OSError):
-            if stat(pid, int(thread.name))[0] not in _STANDING:
+            if stat(pid, thread)[0] not in _STANDING:
                 return True
     return False
 
 
-def status(pid: int) -> dict[str, str]:
-    """The lines of `status`, by the word before the colon."""
-    lines = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace").split("\n")
+def threads(pid: int) -> list[int]:
+    """Numbers of its threads, the first thread's too where it has ended; none if it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 (often called)
+    except OSError:
+        return []
+
+
+def status(pid: int, thread: int | None = None) -> dict[str, str]:
+    """The lines of `status`, by the word before the colon; a thread that has ended has no sizes."""
+    folder = Path(f"/proc/{pid}" if thread is None else f"/proc/{pid}/task/{thread}")
+    lines = (folder / "status").read_bytes().decode(errors="replace").split("\n")
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
 
@@ -55,12 +60,11 @@ def maps(pid: int) -> str:
 def children(pid: int) -> list[int]:
     """Processes that it has started and that are alive; none if it has ended."""
     found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (four times for each block)
-            path = f"/proc/{pid}/task/{thread}/children"
-            # A thread may have ended meanwhile.
-            with contextlib.suppress(OSError), open(path, "rb", 0) as file:  # noqa: PTH123
-                found += map(int, file.read().split())
+    for thread in threads(pid):
+        path = f"/proc/{pid}/task/{thread}/children"
+        # A thread may have ended meanwhile.
+        with contextlib.suppress(OSError), open(path, "rb", 0) as file:  # noqa: PTH123
+            found += map(int, file.read().split())
     return found
 
 

@@ -12,7 +12,8 @@ _KILL = 0x80000000
 _MODE_FILTER = 2
 _AF_UNIX = 1
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT_0 = 0, 4, 16  # offsets in struct seccomp_data
+_AND = 0x54
+_NUMBER, _ARCHITECTURE, _ARGUMENT_0, _ARGUMENT_2 = 0, 4, 16, 32  # offsets in struct seccomp_data
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SOCKET = {"x86_64": 41, "aarch64": 198}
@@ -26,7 +27,8 @@ _ON_OTHERS = {
 }
 # tkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
 _SIGNALS_OF_ALL_KINDS = {"x86_64": (200, 129, 297, 424), "aarch64": (130, 138, 240, 424)}
-_CLONE3 = 435
+_CLONE3, _CLOSE_RANGE = 435, 436
+_CLOSE_RANGE_UNSHARE = 2
 _X32 = 0x40000000
 
 # Numbers that all architectures share (424 and up), then those of each.
@@ -113,9 +115,17 @@ def _instructions(machine: str, own_pid: int | None) -> list[bytes]:
         _step(_JUMP_EQUAL, _AF_UNIX, 0, 1),
         _step(_RETURN, _ALLOW),
         _step(_RETURN, _ERRNO | _EACCES),
-        _step(_JUMP_EQUAL, _CLONE[machine], 0, 3),
+        _step(_JUMP_EQUAL, _CLONE[machine], 0, 6),
         _step(_LOAD, _ARGUMENT_0),
-        _step(_JUMP_SET, syscalls.CLONE_NEWUSER, 0, 1),
+        _step(_JUMP_SET, syscalls.CLONE_NEWUSER, 2, 0),
+        # What one thread has open would not be seen in another (`open_files`).
+        _step(_AND, syscalls.CLONE_THREAD | syscalls.CLONE_FILES),
+        _step(_JUMP_EQUAL, syscalls.CLONE_THREAD, 0, 1),
+        _step(_RETURN, _ERRNO | _EPERM),
+        _step(_RETURN, _ALLOW),
+        _step(_JUMP_EQUAL, _CLOSE_RANGE, 0, 3),
+        _step(_LOAD, _ARGUMENT_2),
+        _step(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1),
         _step(_RETURN, _ERRNO | _EPERM),
         _step(_RETURN, _ALLOW),
     ]

@@ -174,7 +174,7 @@ def _excess(confinement: Confinement) -> End | None:
     """The excess, if the candidate's processes together exceed their limit."""
     family = descendants(os.getpid())
     held = held_by(family)
-    if _memory_of(family) + held.buffers > confinement.memory:
+    if sum(map(memory_of, family)) + held.buffers > confinement.memory:
         return End.OUT_OF_MEMORY
     if held.nameless > confinement.file_size:
         return End.TOO_MANY_FILES
@@ -212,13 +212,15 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _memory_of(pids: list[int]) -> int:
-    """Bytes that the processes hold, without the pages of files."""
-    total = 0
-    for pid in pids:
-        try:
-            status = procfs.status(pid)
-        except OSError:
-            continue
-        total += sum(procfs.size_of(status[name]) for name in _HELD if name in status)
-    return total
+def memory_of(pid: int) -> int:
+    """Bytes that a process holds, without the pages of files; 0 if it has ended.
+
+    The first of its threads that is alive is asked: the process's own entry is that of the thread
+    that it began with, and tells nothing once that one has ended.
+    """
+    for thread in procfs.threads(pid):
+        with contextlib.suppress(OSError):
+            status = procfs.status(pid, thread)
+            if all(name in status for name in _HELD):
+                return sum(procfs.size_of(status[name]) for name in _HELD)
+    return 0

@@ -174,7 +174,13 @@ class PreparedCase:
         start = time.perf_counter()
         with task_values(self.case.task, "its outcome"):
             expected = self.case.expected(self._model, list(buffer.tree()), family)
-        check = Check(buffer, replace(expected, widen=partial(self._store.made, expected.widen)))
+        made = self._store.made
+        later = replace(
+            expected,
+            widen=partial(made, expected.widen),
+            loosen=partial(made, expected.loosen),
+        )
+        check = Check(buffer, later)
         seconds = time.perf_counter() - start
         self._expecting_s = min(self._expecting_s or seconds, seconds)
         return check

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from weakref import WeakSet
 
 import torch
 
@@ -39,9 +40,10 @@ from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedTask
 from evolve.worker.session.reference_processes import References
 from evolve.worker.timing import cuda_events
+from evolve.worker.timing.baseline_processes import BaselineProcesses
+from evolve.worker.timing.collected import Collected
 from evolve.worker.timing.graph_timing import (
     GraphTimes,
-    Measured,
     drop_wrong,
     judge_graphs,
     time_graphs,
@@ -63,13 +65,11 @@ from evolve.worker.timing.results import (
     fill,
     label_mismatches,
     library_at_work,
-    may_be_a_library,
     merged,
     spread_seen,
     was_stopped_early,
     weighted,
 )
-from evolve.worker.timing.serving import Serving
 from evolve.worker.timing.statistics import is_settled, ratio_interval
 
 _WHY_LEFT = "the device has no memory for it beside the candidate and the reference"
@@ -85,33 +85,12 @@ class _MoreMemory(Exception):
     """The judge's processes get more from now on: their room has to be measured again."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """The results of the rounds of a comparison; `seen` by case (`stack_sampling`)."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Processes between the rounds of a comparison; `served`: references that may not again."""
 
-    pairs: list[Measured] = field(default_factory=list)
-    mismatches: list[str] = field(default_factory=list)
-    seen: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, round_: MeasurementRound, recorded: GraphTimes) -> None:
-        self.pairs.append(Measured(round_.pair, recorded))
-        self.mismatches += round_.mismatches
-        self.look(round_)
-
-    def look(self, round_: MeasurementRound) -> None:
-        """Take the observations, and no times."""
-        for name, stack_samples in round_.seen.items():
-            self.seen.setdefault(name, []).extend(stack_samples)
-
-    def is_undecided(self, names: Sequence[str]) -> bool:
-        """Whether a library may be at work in the candidate's place, in one of these cases."""
-        plain = [measured.pair for measured in self.pairs]
-        return any(may_be_a_library(plain, name, self.seen) for name in names)
-
-    def forget_times(self) -> None:
-        """Whether none of them is known to be worth taking."""
-        self.pairs.clear()
-        self.mismatches.clear()
+    baselines: BaselineProcesses
+    served: WeakSet[RunnerProcess] = field(default_factory=WeakSet)
 
 
 class Timekeeper:
@@ -198,7 +177,7 @@ class Timekeeper:
     ) -> None:
         """Rounds of these sides until every request is settled, and their results."""
         rule = task.loaded.timing
-        found = _Found()
+        found = Collected()
         pairs = found.pairs
         device = self._session.device
         at_once = rounds_at_once(task, device, len(sides), plan)
@@ -207,14 +186,14 @@ class Timekeeper:
             # A place to the end, so that answers come one by one, and not all together.
             with timing.spending("turn"):
                 ends.enter_context(self._budget.turn(room))
-            serving = ends.enter_context(contextlib.closing(Serving()))
+            kept = _Kept(baselines=ends.enter_context(contextlib.closing(BaselineProcesses())))
             for index, interim in enumerate(plan.interims):
                 while len(pairs) < interim.pairs:
                     phases.enter(f"timing, {len(pairs)} of {interim.pairs} pairs")
                     wanted = min(interim.pairs - len(pairs), at_once)
                     too_short = timing.too_short
                     for round_, recorded in self._measure_rounds(
-                        task, sides, cases, needs, timing, wanted, serving
+                        task, sides, cases, needs, timing, wanted, kept
                     ):
                         found.add(round_, recorded)
                     is_short = timing.too_short > too_short
@@ -241,7 +220,7 @@ class Timekeeper:
                         Label(EARLY_STOPPED, _why_no_longer(side, target_speedups[side]))
                     )
                     break
-            self._look_on(found, task, sides, cases, needs, timing, serving)
+            self._look_on(found, task, sides, cases, needs, timing, kept)
         timing.ratios = ratios | timing.ratios  # those of the first rounds stand
         fill(timing, pairs, cases, list(sides), by, rule)
         plain = [measured.pair for measured in pairs]
@@ -257,13 +236,13 @@ class Timekeeper:
 
     def _look_on(
         self,
-        found: _Found,
+        found: Collected,
         task: PreparedTask,
         sides: dict[str, Candidate | None],
         cases: list[TimedCase],
         needs: Needs,
         timing: Timing,
-        serving: Serving,
+        kept: _Kept,
     ) -> None:
         """Further rounds, not scored, if a library may be at work in the candidate's place.
 
@@ -278,7 +257,7 @@ class Timekeeper:
             for _ in range(0 if was_stopped_early(timing) else _MAX_LOOKS):
                 if not found.is_undecided(names):
                     break
-                for round_, _ in self._measure_rounds(task, two, short, needs, looking, 1, serving):
+                for round_, _ in self._measure_rounds(task, two, short, needs, looking, 1, kept):
                     found.look(round_)
         timing.device_time_s += looking.device_time_s
         timing.spend(looking.spent_s)
@@ -287,7 +266,7 @@ class Timekeeper:
         self, task: PreparedTask, sides: Mapping[str, Candidate | None], plan: Plan
     ) -> Needs:
         """The same for all sides and rounds: no side has better conditions than another."""
-        sources = (task.task.source, *(who.source for who in sides.values() if who))
+        sources = (*task.task.texts, *(who.source for who in sides.values() if who))
         overlap = any(map(may_overlap, sources))
         return Needs(block_outputs(task, self._session.device, plan), overlap)
 
@@ -299,7 +278,7 @@ class Timekeeper:
         needs: Needs,
         timing: Timing,
         wanted: int,
-        serving: Serving,
+        kept: _Kept,
     ) -> list[tuple[MeasurementRound, GraphTimes]]:
         """Some more rounds; none if they do not count, or an opponent has left the field."""
         sat: list[tuple[MeasurementRound, GraphTimes]] = []
@@ -308,7 +287,7 @@ class Timekeeper:
                 cases = with_pages(self._session.device, cases, sides, wanted)
             with contextlib.ExitStack() as ends:
                 tables = ends.enter_context(
-                    self._tables(task, sides, cases, needs, timing, wanted, serving)
+                    self._tables(task, sides, cases, needs, timing, wanted, kept)
                 )
                 with timing.spending("lock"):
                     # With all of the room, no other evaluation is there: it can be found out.
@@ -377,16 +356,16 @@ class Timekeeper:
         needs: Needs,
         timing: Timing,
         rounds: int,
-        serving: Serving,
+        kept: _Kept,
     ) -> Iterator[list[dict[str, RunnerProcess]]]:
         """Processes of all sides, which start and warm up beside other work."""
         starts = {side: partial(self._start, task, who, needs) for side, who in sides.items()}
         ends: dict[str, Callable[[RunnerProcess], list[RunnerProcess]]] = {}
         for side, who in sides.items():
             if who is not None and who.is_ours:
-                starts[side] = partial(serving.take, side, starts[side])
-                ends[side] = partial(serving.give_back, side)
-        starts[EAGER] = partial(self._references.take, task, needs, serving.references)
+                starts[side] = partial(kept.baselines.take, side, starts[side])
+                ends[side] = partial(kept.baselines.give_back, side)
+        starts[EAGER] = partial(self._references.take, task, needs, kept.served)
         ends[EAGER] = partial(self._references.give_back, task, needs)
         with contextlib.ExitStack() as stack:
             with timing.spending("opening"):

@@ -52,7 +52,7 @@ _OF_FLOATS = (
 )
 _FUNCTIONS = {name: f"{name}f" for name in _OF_FLOATS} | {
     "sqrt_rn": "sqrtf",
-    "abs": "fabsf",
+    "abs": "absolute",
     "div_rn": "__fdiv_rn",
     "sigmoid": "sigmoid",
     "maximum": "maximum",
@@ -70,6 +70,7 @@ _REDUCTIONS = {
 _TUPLES = {
     "online_softmax_combine": "ab",
     "online_softmax_combine_with_sum": "ab",
+    "welford_combine": "abc",
     "welford_reduce": "abc",
 }
 _JOINED = {"online_softmax_reduce": ("together", "ab"), "welford": ("moments", "abc")}
@@ -293,7 +294,7 @@ class CudaKernel:
                 return self._function(name, node)
             case ast.Name(id=name):
                 return self._function(name, node)
-            case ast.Attribute(value=value, attr="to"):
+            case ast.Attribute(value=value, attr="to") if not node.keywords:  # no `bitcast`
                 kind = ast.unparse(node.args[0]).removeprefix("tl.")
                 return self._joined(f"static_cast<{_type(kind)}>({{}})", value)
             case ast.Attribute(value=made, attr="broadcast_to"):
@@ -325,10 +326,15 @@ class CudaKernel:
             case "broadcast_to", [value, ast.List(elts=sizes)]:
                 found = self._of(value)
                 return Text(found.text, len(sizes) == self._axes or found.is_whole)
+            case "broadcast_to", [value, ast.Attribute(value=like, attr="shape")]:
+                found, other = self._of(value), self._of(like)
+                return Text(found.text, found.is_whole or other.is_whole)
             case (("full" | "zeros"), [ast.List(elts=sizes), *given]):
                 return self._full(sizes, given)
-            case "full", [ast.Attribute(attr="shape"), value, _]:
-                return self._of(value)
+            case "full", [ast.Attribute(value=like, attr="shape"), value, _]:
+                other = self._of(like)
+                text = f"static_cast<decltype({other.text})>({self.number(value)})"
+                return Text(text, other.is_whole)
         raise NotConvertible(f"the call {ast.unparse(node)[:60]}")
 
     def _reduced(self, value: ast.expr, join: str) -> Text:

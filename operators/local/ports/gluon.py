@@ -212,19 +212,25 @@ class _Writer(ast.NodeTransformer):
             case "sigmoid", [value]:
                 return _expression(f"1.0 / (1.0 + gl.exp(-({self._text(value)})))")
             case "broadcast_to", [value, ast.List(elts=sizes)]:
-                written = self._text(value)
+                shape = f"[{', '.join(map(ast.unparse, sizes))}]"
                 if len(sizes) < 2 or self._is_whole(value):
-                    return _expression(written)
-                shape = ", ".join(map(ast.unparse, sizes))
-                all_of_it = f"gl.full([{shape}], True, gl.int1, layout={_LAYOUT})"
-                return _expression(f"gl.where({all_of_it}, {written}, {written})")
+                    return self.visit(value)
+                return self._spread(value, shape, _LAYOUT)
+            case "broadcast_to", [value, ast.Attribute(value=ast.Name(id=like), attr="shape")]:
+                return self._spread(value, f"{like}.shape", f"{like}.type.layout")
             case (("full" | "zeros"), [ast.List(elts=sizes), *_]):
                 return self._full(node, [ast.unparse(size) for size in sizes])
-            case "full", [ast.Attribute(value=like, attr="shape"), value, _]:
-                return _expression(f"gl.full_like({self._text(like)}, {self._text(value)})")
+            case "full", [ast.Attribute(value=ast.Name(id=like), attr="shape"), value, dtype]:
+                given = f"{like}.shape, {self._text(value)}, {self._text(dtype)}"
+                return _expression(f"gl.full({given}, layout={like}.type.layout)")
             case (("arange" | "dot" | "reshape" | "cumsum" | "sort"), _):
                 raise NotConvertible(f"tl.{name} in {ast.unparse(node)[:60]}")
         return None
+
+    def _spread(self, value: ast.expr, shape: str, layout: str) -> ast.expr:
+        written = self._text(value)
+        all_of_it = f"gl.full({shape}, True, gl.int1, layout={layout})"
+        return _expression(f"gl.where({all_of_it}, {written}, {written})")
 
     def _full(self, node: ast.Call, sizes: list[str]) -> ast.expr:
         """A block of one value."""

@@ -22,10 +22,8 @@ void gate(tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
 kernels = load_inline("gate", cpp_sources=CPP, functions="gate", extra_cflags=["-O3"])
 FILL = """
 import socket, time
-held, block = [], bytes(1 << 15)
-for _ in range(480):
-    pair = socket.socketpair()
-    held.append(pair)
+pairs, block = [socket.socketpair() for _ in range(480)], bytes(1 << 15)
+for pair in pairs:  # they count as full from the start: how fast they fill depends on the machine
     for end in pair:
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)

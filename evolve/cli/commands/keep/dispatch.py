@@ -108,12 +108,12 @@ async def _judge(store: "RunStore", run: "RunRow", composed: "Composed") -> int:
     if stop.is_set():
         print("stopped; the same command goes on")
         return RESUMABLE
-    for line in _outcome(run, judged):
+    for line in _outcome(store, run, judged):
         print(line)
     return OK
 
 
-def _outcome(run: "RunRow", judged: "Judged") -> Iterator[str]:
+def _outcome(store: "RunStore", run: "RunRow", judged: "Judged") -> Iterator[str]:
     if judged.failure:
         raise UsageError(f"the set is none to judge: {one_line(judged.failure)}")
     verdict, against = judged.evaluation, baseline_name(run.baseline)
@@ -123,21 +123,27 @@ def _outcome(run: "RunRow", judged: "Judged") -> Iterator[str]:
         return
     speedup = speedup_text(verdict.ratios[run.baseline])
     yield f"step {judged.sequence}, the set: {speedup} over {against}"
-    yield from _duel_lines(run, judged)
+    yield f"beside the winner, in the same processes: {_duel_text(judged)}"
+    if _is_winner(store, run, judged.sequence):
+        yield f"the set is the new winner: `evolve best {shlex.quote(run.name)}`"
+    else:
+        yield "the winner stays as it is"
 
 
-def _duel_lines(run: "RunRow", judged: "Judged") -> Iterator[str]:
+def _duel_text(judged: "Judged") -> str:
     from evolve.store.champion import CHAMPION
 
     duel = judged.duel.ratios.get(CHAMPION) if judged.duel is not None else None
     if duel is None:
-        yield "beside the winner: not measured; the winner stays as it is"
-        return
-    said = f"beside the winner, in the same processes: {speedup_text(duel)}"
-    if duel.is_gain:
-        yield f"{said}; the set is the new winner: `evolve best {shlex.quote(run.name)}`"
-    else:
-        yield f"{said}; no gain, the winner stays as it is"
+        return "not measured"
+    return speedup_text(duel) if duel.is_gain else f"{speedup_text(duel)}, no gain"
+
+
+def _is_winner(store: "RunStore", run: "RunRow", sequence: int) -> bool:
+    from evolve.store.champion import champion
+
+    winner = champion(store, run)
+    return winner is not None and winner.program == store.step(run.id, sequence).program
 
 
 def _refusal(verdict: "Evaluation") -> str:

@@ -25,16 +25,18 @@ def main(words: Sequence[str]) -> int:
         if not options.json:
             print(_table(capture))
         chosen = select(capture, options.min_share / 100, options.select)
-        write_tasks(script, run, chosen, Path(options.out))
+        written = write_tasks(script, run, chosen, Path(options.out))
     if options.json:
-        rows = list(map(_row, capture.shares))
+        rows = [_row(one, written.get(one.part)) for one in capture.shares]
         print(json.dumps({"total_s": capture.total_s, "parts": rows}, indent=1))
         return 0
     print()
     for one in chosen:
         name = f"{one.part.title}, {100 * one.share:.1f} %"
-        print(f"  {name}: {one.task or f'no task, {one_line(one.fault, 300)}'}")
-    if first := next((one.task for one in chosen if one.task), None):
+        found = written[one.part]
+        said = found if isinstance(found, Path) else f"no task, {one_line(found, 300)}"
+        print(f"  {name}: {said}")
+    if first := next((one for one in written.values() if isinstance(one, Path)), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
 
@@ -130,7 +132,7 @@ def _shapes(one: Share) -> str:
     return one.workloads[0].shapes + (f" and {more} more" if more else "")
 
 
-def _row(one: Share) -> dict[str, object]:
+def _row(one: Share, written: Path | str | None) -> dict[str, object]:
     return {
         "name": one.part.name,
         "constructor": one.part.constructor,
@@ -143,6 +145,6 @@ def _row(one: Share) -> dict[str, object]:
             {"shapes": each.shapes, "calls": each.calls, "seconds": each.seconds}
             for each in one.workloads
         ],
-        "task": str(one.task) if one.task else None,
-        "fault": one.fault,
+        "task": str(written) if isinstance(written, Path) else None,
+        "fault": written if isinstance(written, str) else "",
     }

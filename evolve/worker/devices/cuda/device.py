@@ -323,13 +323,19 @@ class CudaDevice:
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         # In words of eight bytes: comparing takes memory for each.
-        return not torch.equal(
-            *(of.view(torch.int64) for of in (shared.memory, shared.buffer.memory))
-        )
+        words = [of.view(torch.int64) for of in (shared.memory, shared.buffer.memory)]
+        return self._has_written_behind(process, shared.size) or not torch.equal(*words)
 
     def inputs_now(self, process: RunnerProcess, shared: Shared, address: int) -> torch.Tensor:
         """Of the memory that both have."""
+        if self._has_written_behind(process, shared.size):
+            raise CandidateFault(Status.MUTATED_INPUT, "forward wrote beyond the end of its inputs")
         return shared.memory.clone()
+
+    def _has_written_behind(self, process: RunnerProcess, size: int) -> bool:
+        """Whether the guard behind so many bytes of inputs is no longer whole (see `inputs_of`)."""
+        inputs = self._lent[process].inputs
+        return inputs is not None and bool((inputs.memory[size:][:GUARD_BYTES] != GUARD).any())
 
     def window(self) -> Window:
         return CudaWindow(self)

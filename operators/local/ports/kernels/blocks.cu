@@ -60,6 +60,18 @@ struct Minimum {
   __device__ T operator()(T a, T b) const { return a < b || a != a ? a : b; }
 };
 
+// Integers have functions of their own: large ones are not exact as floats.
+template <typename T>
+__device__ __forceinline__ T absolute(T x) { return x < 0 ? -x : x; }
+
+__device__ __forceinline__ float absolute(float x) { return fabsf(x); }
+
+template <typename T>
+__device__ __forceinline__ T maximum(T a, T b) { return Maximum()(a, b); }
+
+template <typename T>
+__device__ __forceinline__ T minimum(T a, T b) { return Minimum()(a, b); }
+
 __device__ __forceinline__ float maximum(float a, float b) { return Maximum()(a, b); }
 
 __device__ __forceinline__ float minimum(float a, float b) { return Minimum()(a, b); }
@@ -107,10 +119,15 @@ struct Moments {
 struct JoinMoments {
   __device__ Moments operator()(Moments x, Moments y) const {
     const float weight = x.c + y.c, share = weight == 0.0f ? 0.0f : y.c / weight;
-    const float apart = y.a - x.a;
+    const float apart = x.a == y.a ? 0.0f : y.a - x.a;  // both may be infinite
     return {x.a + apart * share, x.b + y.b + apart * apart * x.c * share, weight};
   }
 };
+
+__device__ __forceinline__ Moments welford_combine(
+    float mean, float squares, float weight, float mean_2, float squares_2, float weight_2) {
+  return JoinMoments()({mean, squares, weight}, {mean_2, squares_2, weight_2});
+}
 
 __device__ __forceinline__ Moments welford_reduce(
     float value, float mean, float squares, float weight, bool is_first) {

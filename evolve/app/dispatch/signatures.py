@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
+from evolve.app.dispatch.selection import signature
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import LoadedCase, load_task
@@ -12,8 +12,8 @@ from evolve.worker.correctness.cases import LoadedCase, load_task
 _SEEDS = (0, 1)
 
 
-def signatures(task: Task) -> dict[str, str]:
-    """By case the text of an expression that equals `_signature` of a call's arguments.
+def case_signatures(task: Task) -> dict[str, str]:
+    """By case the text of an expression that equals the `signature` of a call's arguments in a set.
 
     Inputs are made as fake tensors (shapes without values), or for real if that needs values.
     Empty for a case whose shapes change from one draw to the next.
@@ -23,7 +23,7 @@ def signatures(task: Task) -> dict[str, str]:
     """
     found = {}
     for case in load_task(task).cases:
-        said = {_text(_arguments(case, seed)) for seed in _SEEDS}
+        said = {_text(signature(_arguments(case, seed))) for seed in _SEEDS}
         found[case.name] = said.pop() if len(said) == 1 else ""
     return found
 
@@ -36,11 +36,7 @@ def _arguments(case: LoadedCase, seed: int) -> list[Any]:
         return case.arguments(seed)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"({tuple(value.shape)!r}, {value.dtype})"
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
         return "(" + "".join(f"{_text(each)}, " for each in value).strip() + ")"
-    return repr(type(value).__name__)
+    return repr(value)  # of a number, a type's name, or a dtype
