@@ -9,6 +9,7 @@ from typing import Any
 from evolve.capture.jobs import APPLY, Tally
 from evolve.capture.processes import RunScript
 from evolve.capture.task_file import Captured
+from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval, Ratio
 
 MIN_PAIRS = 6  # of which an interval of ranks covers 95 %
@@ -57,7 +58,7 @@ def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int) -> Gain:
     """Run the script in fresh processes, original and patched in turn; `MIN_PAIRS` at least.
 
     Raises:
-        UsageError: the script fails.
+        UsageError: the script fails, or a winner.
     """
     from evolve.worker.timing import statistics  # imports torch
 
@@ -68,6 +69,11 @@ def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int) -> Gain:
     built = 0.0
     for job, times in islice(cycle((original, patched, patched, original)), 2 * pairs):
         found = run(job)
+        if failure := found.get("failure"):
+            raise UsageError(
+                f"{failure}, in a timed run; all its calls agreed in the checking pass. Leave this "
+                "winner out, or mend it."
+            )
         times.append(found["total_s"])
         built = max(built, found["built_s"])
     logs = [math.log(a / b) for a, b in zip(original_s, patched_s, strict=True)]

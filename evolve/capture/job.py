@@ -73,6 +73,8 @@ def _apply(job: Mapping[str, Any]) -> dict[str, Any]:
     observer = Patcher([_winner(one) for one in job["winners"]], checks=job["checks"])
     interpose(observer)
     found = _run(job)
+    if observer.failure:
+        return {"failure": observer.failure}
     found["total_s"] = observer.clock.total()
     found["built_s"] = observer.clock.paused
     found["tallies"] = [vars(tally) for tally in observer.tallies]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from evolve.capture.agreement import disagreement, truth_of
+from evolve.capture.checking import Checker
 from evolve.capture.clock import Clock, is_recording_graph
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
@@ -19,10 +19,9 @@ from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.replacement import Replacement, Winner
 from evolve.capture.task_file import constructor_digest
-from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.report.text import one_line
 from evolve.testing.suite_tasks.captured import key_of
-from evolve.worker.ipc.pytree import copied, tensors_of
-from evolve.worker.reference.conditions import named_state
+from evolve.worker.ipc.pytree import copied
 from evolve.worker.reference.seeding import drawing_from, random_state
 
 _Numbered = tuple[int, Replacement]
@@ -34,12 +33,16 @@ class Patcher:
     Args:
         winners: none for the original script.
         checks: whether the original makes every call too, and outcomes are compared.
+
+    Attributes:
+        failure: what a winner raised in a call that is not checked; empty if none did.
     """
 
     def __init__(self, winners: Sequence[Winner], *, checks: bool) -> None:
-        self.clock = Clock()
+        self.clock, self.failure = Clock(), ""
         self.tallies = [Tally() for _ in winners]
-        self._winners, self._checks = winners, checks
+        self._winners = winners
+        self._checkers = [Checker(tally) for tally in self.tallies] if checks else []
         self._depth = 0
         self._is_alone = False
         self._by_class: dict[type, list[int]] = {}
@@ -108,11 +111,19 @@ class Patcher:
         kwargs: Any,
         run: Original,
     ) -> Any:
-        tally = self.tallies[number]
-        tally.made += 1
-        if self._checks:
-            return _checked(tally, replacement, original, args, kwargs, run)
-        arguments = arguments_of(replacement.winner.part, args, kwargs)
+        self.tallies[number].made += 1
+        if self._checkers:
+            return self._checkers[number].call(replacement, original, args, kwargs, run)
+        try:
+            return self._made(
+                number, replacement, arguments_of(replacement.winner.part, args, kwargs)
+            )
+        except Exception as error:
+            name, said = replacement.winner.name, one_line(str(error), 200)
+            self.failure = f"the winner of {name} raised {type(error).__name__}: {said}"
+            raise
+
+    def _made(self, number: int, replacement: Replacement, arguments: list[Any]) -> Any:
         key = (number, key_of(arguments))
         if key not in self._built:  # its first call builds kernels: on copies, and in no time
             self._built.add(key)
@@ -150,42 +161,3 @@ class Patcher:
                 if self._winners[number].part.constructor == made
             ]
         return replacements
-
-
-def _checked(
-    tally: Tally, replacement: Replacement, original: Any, args: Any, kwargs: Any, run: Original
-) -> Any:
-    """The original's outcome, held against the winner's on copies: outcome, writes and state."""
-    part = replacement.winner.part
-    ours, wide_args, wide_kwargs = copied(
-        (arguments_of(part, args, kwargs), list(args), dict(kwargs))
-    )
-    winner, states = replacement.copy_of(device_of([args, kwargs])), random_state()
-    with drawing_from(states):
-        truth = truth_of(original, wide_args, wide_kwargs)
-    said, found = "", None
-    try:
-        with drawing_from(states), torch.no_grad():
-            found = winner(*ours)
-    except FAILURES_OF_A_FUNCTION as error:
-        said = f"it raised {type(error).__name__}: {error}"
-    outcome = run(*args, **kwargs)
-    theirs = arguments_of(part, args, kwargs)
-    said = said or disagreement(found, outcome, truth)
-    said = said or _after("an argument", ours, theirs)
-    if isinstance(original, nn.Module) and not said:
-        said = _after("its state", *map(_sorted_state, (winner, original)))
-    if said:
-        tally.differences[said] += 1
-    else:
-        tally.agreed += 1
-    return outcome
-
-
-def _after(name: str, ours: list[Any], theirs: list[Any]) -> str:
-    said = disagreement(tensors_of(ours), tensors_of(theirs), None)
-    return f"after the call, {name} differs: {said}" if said else ""
-
-
-def _sorted_state(model: nn.Module) -> list[torch.Tensor]:
-    return [tensor for _, tensor in sorted(named_state(model).items())]

@@ -1,6 +1,7 @@
 """The process in which a user's script runs, and its findings."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
+from evolve.llm.secrets import is_secret_variable
 
 RunScript: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
@@ -43,11 +45,18 @@ class Script:
 
 
 @contextmanager
-def started(script: Script) -> Iterator[RunScript]:
+def started(script: Script, *, secrets: bool = True) -> Iterator[RunScript]:
     """Within this block the script can be run, each time in a fresh process.
 
     Its output goes to standard error for a job with `shows`, and else to a log.
+
+    Args:
+        script: to run.
+        secrets: whether it gets the environment variables that are called as those that hold some.
     """
+    environment = {
+        name: value for name, value in os.environ.items() if secrets or not is_secret_variable(name)
+    }
     with (
         tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder,
         subprocess.Popen(
@@ -55,6 +64,7 @@ def started(script: Script) -> Iterator[RunScript]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=environment,
         ) as process,
     ):
         yield lambda job: _answer(process, script, job, Path(folder))

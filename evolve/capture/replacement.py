@@ -1,7 +1,7 @@
 """A winner in place of one module or function: its calls and its parameters."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ class Replacement:
         """The winner with copies of parameters and buffers as they are now."""
         model = self.winner.made(device)
         state = named_state(self._own) if self._own is not None else {}
-        _share(model, copied(state))
+        share(model, copied(state))
         return model
 
     def _is_stale(self) -> bool:
@@ -142,7 +142,7 @@ class Replacement:
             if own is not None and type_of(own) != winner.part.dtype:
                 raise Unfit(f"its parameters are not {winner.part.dtype}")
             self._model = winner.made(device)
-            _share(self._model, {} if own is None else named_state(own))
+            share(self._model, {} if own is None else named_state(own))
         except Unfit as error:
             self._unfit = str(error)
 
@@ -181,7 +181,7 @@ def _mark(parameter: Tensor) -> tuple[Any, ...]:
     return version, parameter.data_ptr(), parameter.dtype
 
 
-def _share(model: nn.Module, state: dict[str, Tensor]) -> None:
+def share(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Let a model have these tensors for its own of the same names.
 
     Raises:

@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -283,9 +284,14 @@ def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys, 
     said = capsys.readouterr()
     assert "4 of 4 calls made by the winner" in said.out
     assert "no run has verified it" not in said.err
+    assert "the winner of run whole runs in your processes" in said.err
+    shutil.copytree(folder, "changed")
+    with Path("changed/new_gelu.cases.yaml").open("a") as cases:
+        cases.write('- {"name": "other", "timed": false}\n')
     for winner, reason in (
         (f"{folder / 'new_gelu.py'}=half", "is not verified"),
         (f"{folder / 'rmsnorm.py'}=whole", "did not search"),
+        ("changed/new_gelu.py=whole", "searched new_gelu with other cases; search the task"),
         (f"{folder / 'new_gelu.py'}=nowhere", "nowhere"),
     ):
         assert apply(winner) == USAGE

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evolve.app.database import open_store
@@ -17,6 +18,7 @@ from evolve.cli.commands.look.tasks_capture import add_script, parse_script
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError
 from evolve.core.program import without_model
+from evolve.core.task import Task
 from evolve.report.text import count_text, one_line
 from evolve.tasks import find_task
 from evolve.tasks.files import read_text
@@ -24,6 +26,7 @@ from evolve.tasks.files import read_text
 APPLIED, NOT_APPLIED = 0, 1
 PAIRS = 8
 SHOWN_S = 0.1  # of building winners
+_OUTSIDE = "runs in your processes with your rights, outside of any sandbox"
 NAME_THE_FILE = "write it by `evolve best`, read it, and name the file"
 
 
@@ -32,7 +35,7 @@ def main(words: Sequence[str]) -> int:
     options, script = _parse(words)
     chosen = [_chosen(word, options.store) for word in options.winner]
     gain = None
-    with started(script) as run:
+    with started(script, secrets=False) as run:
         tallies = check(run, chosen)
         if all(not one.differences for _, one in tallies) and any(one.made for _, one in tallies):
             notify(f"outputs agree; timing {options.pairs} pairs of processes")
@@ -98,14 +101,13 @@ def _chosen(word: str, store: str) -> Chosen:
         text = read_text(Path(winner), "winner")
         if missing := without_model(text):
             raise UsageError(f"--winner {word}: the file {missing}")
-        notify(f"{winner} runs in your processes, outside of any sandbox; no run has verified it")
+        notify(f"{winner} {_OUTSIDE}; no run has verified it")
         return Chosen(task=facts, source=text)
     from evolve.app.library.winner import standalone, winner_of
 
     with open_store(store) as database:
         run = database.run(winner)
-        if run.task.source != task.source:
-            raise UsageError(f"--winner {word}: run {run.name} did not search {path}")
+        _require_same(word, task, run.task)
         found = winner_of(database, run)
         if not found.verified:
             raise UsageError(
@@ -113,7 +115,24 @@ def _chosen(word: str, store: str) -> Chosen:
                 f"run, or {NAME_THE_FILE}"
             )
         source = standalone(database, run)
+    notify(f"the winner of run {run.name} {_OUTSIDE}")
     return Chosen(task=facts, source=source, architecture=judged_on(found, NAME_THE_FILE)[1])
+
+
+def _require_same(word: str, task: Task, searched: Task) -> None:
+    """Refuse a run over another task, or over this one before it was changed."""
+    if searched.source != task.source:
+        raise UsageError(f"--winner {word}: its run did not search {task.name}")
+    # `task.size` picks nothing in a captured task, and the check tells what arithmetic costs.
+    same = replace(task, size=searched.size, accumulation=searched.accumulation)
+    if searched.revision == same.revision:
+        return
+    changed = ("precision", "cases", "files")
+    names = [name for name in changed if getattr(searched, name) != getattr(task, name)]
+    raise UsageError(
+        f"--winner {word}: its run searched {task.name} with other {', '.join(names)}; search the "
+        f"task as it is now, without task.precision: `evolve run task={word.partition('=')[0]}`"
+    )
 
 
 def _checked(tallies: Sequence[tuple[str, Tally]]) -> Iterator[str]:

@@ -1,0 +1,175 @@
+"""Winners that go wrong after their first call are found before any gain is given.
+
+Invariants:
+1. The checking pass keeps one model, as the timed runs do, and looks at earlier outcomes again.
+2. Agreement is by blocks and by the type: no scaled outcome, no outlier hides the rest.
+3. A winner that raises in a timed run is named.
+4. Processes with a winner have no variables that hold secrets.
+"""
+
+import pytest
+import torch
+
+from evolve.capture.agreement import disagreement
+from evolve.capture.apply import Chosen, check
+from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured
+from evolve.cli.main import main
+from evolve.core.errors import USAGE, UsageError
+from evolve.tasks import find_task
+from tests.capture.scripts_running import capture
+
+SCRIPT = """\
+import os
+
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(16))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+assert "OPENAI_API_KEY" not in os.environ, "a secret"
+torch.manual_seed(0)
+module, x = Twice().eval(), torch.randn(8, 16)
+with torch.no_grad():
+    for step in range(4):
+        module(x + step)
+"""
+WRITES = SCRIPT + "        module.weight.data.mul_(2.0)\n"
+NOISY = SCRIPT.replace("return x * self.weight", "return x * self.weight + torch.rand(8, 16)")
+SAME = SCRIPT.replace("x + step", "x")
+
+WINNER = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(16))
+        self.kept, self.calls = None, 0
+
+    def forward(self, x):
+        {}
+"""
+FOR_EVER = "self.kept = x * self.weight if self.kept is None else self.kept; return self.kept"
+BUFFER = (
+    "self.kept = torch.empty_like(x) if self.kept is None else self.kept; "
+    "return torch.mul(x, self.weight, out=self.kept)"
+)
+PACKED = "self.kept = self.weight + 0 if self.kept is None else self.kept; return x * self.kept"
+READS = "return x * self.weight"
+DRAWS = "return x * self.weight + torch.rand(8, 16)"
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twice")
+    (folder / "script.py").write_text(SCRIPT)
+    for name, text in (("writes", WRITES), ("same", SAME), ("noisy", NOISY)):
+        (folder / f"{name}.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        capture(folder, "--select", "Twice", str(folder / "script.py"))
+    return folder / "twice.py"
+
+
+def checked(task, script, *bodies):
+    """The tallies of winners with these bodies in a script beside the task."""
+    found = []
+    with started(Script(name=str(task.parent / f"{script}.py"))) as run:
+        for body in bodies:
+            one = Chosen(task=captured(find_task(str(task))), source=WINNER.format(body))
+            ((_, tally),) = check(run, [one])
+            found.append(tally)
+    return found
+
+
+def test_what_a_winner_keeps_from_call_to_call_is_found(task):
+    for_ever, buffer, packed = checked(task, "script", FOR_EVER, BUFFER, PACKED)
+    assert (for_ever.made, for_ever.agreed) == (4, 1)
+    assert all("made anew it agrees" in said for said in for_ever.differences)
+    assert (buffer.made, buffer.agreed) == (4, 1)
+    assert all("an earlier call" in said for said in buffer.differences)
+    assert (packed.agreed, packed.differences) == (4, {})
+
+
+def test_memory_given_twice_is_found_also_if_the_values_are_the_same(task):
+    for_ever, reads = checked(task, "same", FOR_EVER, READS)
+    assert (for_ever.made, for_ever.agreed) == (4, 1)
+    assert (reads.agreed, reads.differences) == (4, {})
+
+
+def test_a_winner_draws_the_same_random_numbers_as_the_original(task):
+    draws, reads = checked(task, "noisy", DRAWS, READS)
+    assert (draws.agreed, draws.differences) == (4, {})
+    assert reads.agreed == 0
+
+
+def test_packed_parameters_are_found_stale_after_a_write_through_data(task):
+    packed, reads = checked(task, "writes", PACKED, READS)
+    assert (packed.made, packed.agreed) == (4, 1)
+    assert all("through `.data`" in said for said in packed.differences)
+    assert (reads.agreed, reads.differences) == (4, {})
+
+
+def test_a_winner_that_differs_gives_no_gain(task, tmp_path, capsys):
+    (wrong := tmp_path / "wrong.py").write_text(WINNER.format(BUFFER))
+    assert main(["apply", "--winner", f"{task}={wrong}", str(task.parent / "script.py")]) == 1
+    said = capsys.readouterr().out
+    assert "3 DIFFER" in said
+    assert "end to end" not in said
+
+
+def test_a_winner_that_raises_in_a_timed_run_is_named(task, tmp_path, capsys):
+    """It counts calls: building it is one more, which only timed runs have."""
+    body = (
+        "import sys; sys.twice = getattr(sys, 'twice', 0) + 1; "
+        "assert sys.twice < 5, 'too many'; return x * self.weight"
+    )
+    (wrong := tmp_path / "wrong.py").write_text(WINNER.format(body))
+    assert main(["apply", "--winner", f"{task}={wrong}", str(task.parent / "script.py")]) == USAGE
+    said = capsys.readouterr().err
+    assert "the winner of twice raised AssertionError: too many" in said
+    assert "Fix the script" not in said
+
+
+def test_a_script_with_a_winner_has_no_secrets_in_its_environment(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "0123456789abcdef")
+    (wrong := tmp_path / "wrong.py").write_text(WINNER.format(FOR_EVER))
+    script = task.parent / "script.py"
+    assert main(["apply", "--winner", f"{task}={wrong}", str(script)]) == 1
+    with started(Script(name=str(script))) as run, pytest.raises(UsageError, match="a secret"):
+        run({"purpose": "time"})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_outcomes_agree_by_blocks_and_by_their_type(dtype):
+    torch.manual_seed(0)
+    truth = torch.randn(64, 512, dtype=torch.float64)
+    own = truth.to(dtype)
+    rounded = (truth * (1 + torch.finfo(dtype).eps / 4)).to(dtype)
+    assert not disagreement(rounded, own, truth)
+    assert disagreement((truth * 0.85).to(dtype), own, truth)
+    assert disagreement((truth * 0.85).to(dtype), own, None)
+    tail = own.clone()
+    tail[-1, -256:] *= 0.85
+    assert disagreement(tail, own, truth)
+    spiked = truth.clone()
+    spiked[0, 0] = 1e4
+    zeros = torch.zeros_like(own)
+    zeros[0, 0] = 1e4
+    assert disagreement(zeros, spiked.to(dtype), spiked)
+    holed = own.clone()
+    holed[3, 3] = torch.nan
+    assert disagreement(own, holed, truth)
+    assert disagreement(holed.nan_to_num(), holed, truth)
+    assert not disagreement(holed, holed, truth)
+    assert disagreement(own, torch.zeros_like(own), torch.zeros_like(truth))
