@@ -12,9 +12,9 @@ import torch
 from evolve.capture.interpose import interpose
 from evolve.capture.jobs import APPLY, RECORD, TIME, part_from
 from evolve.capture.origin import keep_constructors
-from evolve.capture.patcher import Patcher
+from evolve.capture.patching.patcher import Patcher
+from evolve.capture.patching.replacement import Winner
 from evolve.capture.record import Recorder
-from evolve.capture.replacement import Winner
 from evolve.capture.script import Failed, ObserverFailed, run_script
 from evolve.capture.shares import Shares
 from evolve.testing.suite_tasks.captured import key_of_described

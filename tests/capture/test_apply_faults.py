@@ -10,8 +10,8 @@ Invariants:
 import pytest
 import torch
 
-from evolve.capture.agreement import disagreement
 from evolve.capture.apply import Chosen, check
+from evolve.capture.patching.agreement import disagreement
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
 from evolve.cli.main import main

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from evolve.capture.checking import Checker
 from evolve.capture.clock import Clock, is_recording_graph
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
-from evolve.capture.replacement import Replacement, Winner
+from evolve.capture.patching.checking import Checker
+from evolve.capture.patching.replacement import Replacement, Winner
 from evolve.capture.task_file import constructor_digest
 from evolve.report.text import one_line
 from evolve.testing.suite_tasks.captured import key_of

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evolve.capture.agreement import disagreement, truth_of
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.parts import arguments_of, device_of
-from evolve.capture.replacement import Replacement, share
+from evolve.capture.patching.agreement import disagreement, truth_of
+from evolve.capture.patching.replacement import Replacement, share
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, dense_parts, tensors_of

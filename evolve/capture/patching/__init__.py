@@ -1,0 +1,1 @@
+"""Winners in the place of a script's modules and functions: guards, checks, fallbacks."""
