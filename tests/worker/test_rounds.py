@@ -354,16 +354,20 @@ def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sid
     assert all("no memory" in evidence for evidence in failed)
 
 
-@pytest.mark.parametrize(("opponents", "warm_bytes"), [(1, 0), (0, 0), (1, 1 << 40)])
-def test_pages_are_locked_for_large_outputs_that_more_than_two_sides_leave_no_room_for(
-    pliant, monkeypatch, opponents, warm_bytes
+@pytest.mark.parametrize(
+    ("warm_bytes", "total_bytes", "is_needed"),
+    [(0, 1, True), (0, 0, False), (1 << 40, 1, False)],  # 0 in all: no limit
+)
+def test_pages_are_locked_for_large_outputs_that_the_sides_leave_no_room_for(
+    pliant, monkeypatch, warm_bytes, total_bytes, is_needed
 ):
     device, judged = pliant
     device.shown = (0.1, 0.1)
     monkeypatch.setattr(device, "warm_bytes", warm_bytes)
-    verdict = judged(HONEST_CPP, Fidelity.SCREEN, dict.fromkeys(["one"][:opponents], HONEST_CPP))
+    monkeypatch.setattr(device, "total_bytes", total_bytes)
+    verdict = judged(HONEST_CPP, Fidelity.SCREEN, {"one": HONEST_CPP})
     assert verdict.status is Status.CORRECT, verdict.feedback
-    is_needed = opponents == 1 and not warm_bytes  # four of the candidate's, three of the other
+    # Four of the candidate's, three of the other.
     assert device.locked[:7] == 7 * is_needed * [64 * 256 * 4]
     assert len(device.locked) % 7 == 0
 
