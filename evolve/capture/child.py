@@ -54,18 +54,19 @@ def _become(job: dict[str, Any]) -> None:
         log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
-    status = 1  # whatever is raised, this process must not return to the loop
+    status = 1
     try:
         perform(job)
         status = 0
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except BaseException:  # noqa: BLE001
-        traceback.print_exc()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    finally:  # whatever is raised, this process must not return to the loop
+        if sys.exc_info()[0] is not None:
+            traceback.print_exc()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from evolve.capture.jobs import Part
 from evolve.capture.origin import module_text, type_of
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
 
 FUNCTIONS: dict[Any, tuple[str, ...]] = {
     functional: (
@@ -39,7 +40,7 @@ def part_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         constructor, dtype = _constructors.get(module), type_of(module)
         if constructor is None:
             constructor = _constructors[module] = module_text(module)
-    except Exception:  # noqa: BLE001
+    except FAILURES_OF_A_FUNCTION:
         constructor, dtype = f"{kind.__qualname__}(?)", "none"
     return Part(
         f"{kind.__module__}.{kind.__qualname__}",
@@ -65,7 +66,7 @@ def shapes_text(arguments: Any) -> str:
     """Shapes of the tensors of arguments: `8x128x64, 128x128`."""
     try:
         return ", ".join("x".join(map(str, t.shape)) or "scalar" for t in _tensors(arguments))
-    except Exception:  # noqa: BLE001, a nested tensor has no shape
+    except FAILURES_OF_A_FUNCTION:  # a nested tensor has no shape
         return "other"
 
 
@@ -73,7 +74,7 @@ def device_of(arguments: Any) -> str:
     """Type of the device of the first tensor; `cpu` without one."""
     try:
         return next((tensor.device.type for tensor in _tensors(arguments)), "cpu")
-    except Exception:  # noqa: BLE001, a container of the user's fails when it is looked at
+    except FAILURES_OF_A_FUNCTION:  # a container of the user's fails when it is looked at
         return "cpu"
 
 

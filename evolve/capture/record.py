@@ -16,7 +16,7 @@ from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
 from evolve.capture.text import TaskText
 from evolve.capture.withheld import is_withheld
-from evolve.core.errors import UsageError
+from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, is_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
@@ -81,7 +81,7 @@ class Recorder:
         except (UsageError, Undescribed) as error:
             recorded.fault = str(error)
             return run()
-        except Exception as error:  # noqa: BLE001, of the user's objects: not the script's fault
+        except FAILURES_OF_A_FUNCTION as error:  # of the user's objects: not the script's fault
             said = str(error).partition("\n")[0]
             recorded.fault = f"its arguments cannot be described: {type(error).__name__}: {said}"
             return run()
@@ -91,7 +91,7 @@ class Recorder:
             self._take(part, recorded, own, before, outcome)
         except UsageError as error:
             recorded.fault = str(error).partition("\n")[0]
-        except Exception as error:  # noqa: BLE001, likewise
+        except FAILURES_OF_A_FUNCTION as error:
             said = str(error).partition("\n")[0]
             recorded.fault = f"its task cannot be tried: {type(error).__name__}: {said}"
         if recorded.fault and recorded.withheld:

@@ -34,7 +34,7 @@ def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
     except SystemExit as end:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
-    except Exception as error:
+    except Exception as error:  # the boundary around the user's script
         every = traceback.extract_tb(error.__traceback__)
         frames = [f for f in every if not _is_own(f)]
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)

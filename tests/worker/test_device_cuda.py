@@ -2,7 +2,7 @@
 
 Invariants:
 - a GPU is not taken for broken because it is full, and is where it gives no answer;
-- who else works there is told of processes that are there, and are none of ours;
+- other users of a GPU are its processes that this judge did not start;
 - a write to inputs is seen, also one just behind them, however large they are.
 """
 

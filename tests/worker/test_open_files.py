@@ -3,7 +3,7 @@
 Invariants:
 - a process whose first thread has ended counts like any other;
 - in a network of its own, a socket counts as long as the kernel keeps it, open or not;
-- sockets of others on the host count for nobody.
+- sockets of other processes of the host do not count.
 """
 
 import subprocess

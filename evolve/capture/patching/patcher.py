@@ -21,6 +21,7 @@ from evolve.capture.patching.replacement import Replacement, Winner
 from evolve.capture.task_file import constructor_digest
 from evolve.report.text import one_line
 from evolve.testing.suite_tasks.captured import key_of
+from evolve.worker.correctness.reference_runs import failures
 from evolve.worker.ipc.pytree import copied
 from evolve.worker.reference.seeding import drawing_from, random_state
 
@@ -118,7 +119,7 @@ class Patcher:
             return self._made(
                 number, replacement, arguments_of(replacement.winner.part, args, kwargs)
             )
-        except Exception as error:
+        except failures() as error:
             name, said = replacement.winner.name, one_line(str(error), 200)
             self.failure = f"the winner of {name} raised {type(error).__name__}: {said}"
             raise

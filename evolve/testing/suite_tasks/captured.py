@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evolve.core.errors import FAILURES_OF_A_FUNCTION
+
 
 def drawn(names: MutableMapping[str, Any], described: Any) -> Any:
     """Arguments as described, from torch's generator.
@@ -48,7 +50,7 @@ def key_of(tree: Any) -> Any:
     """
     try:
         return _key_of(tree)
-    except Exception:  # noqa: BLE001
+    except FAILURES_OF_A_FUNCTION:
         return "other", type(tree).__qualname__
 
 

@@ -89,8 +89,8 @@ class Store:
     def made(self, make: Callable[[], Made]) -> Made:
         """The result of `make`; if memory is short for it, once more with nothing held here.
 
-        Entries in use at that moment stay in memory. Until then nobody does with less: of gigabytes
-        the CPU takes half a minute for the truth that a GPU works out in a second.
+        Entries in use at that moment stay in memory. The first try may not fall back to the CPU:
+        of gigabytes that takes half a minute, and a GPU a second.
         """
         with task_lock:
             holds_any = bool(self._held or self._passing)
