@@ -71,10 +71,12 @@ class PortedSeed:
 
     def _ported(self, task: Task, compiled: Compiled, device: Mapping[str, str]) -> str:
         port, capability = PORTS[self.language], device.get("capability", "")
-        if has_products(compiled) and capability not in ("", port.products_on or capability):
+        major = int(capability.partition(".")[0] or port.products_on.start)
+        if has_products(compiled) and major not in port.products_on:
+            newer = "x" if len(port.products_on) == 1 else "0 or newer"
             raise NotConvertible(
-                f"its products are for GPUs of capability {port.products_on}, and this one has "
-                f"{capability}"
+                f"its products are for GPUs of capability {port.products_on.start}.{newer}, and "
+                f"this one has {capability}"
             )
         known = precisions(task.accumulation, device.get("arch", ""))
         return convert(task.source, task.name, compiled, port.products(known), known, port.rewrite)

@@ -74,14 +74,23 @@ def test_what_cannot_be_rewritten_is_a_recorded_failure():
 
 @pytest.mark.parametrize(
     ("language", "capability", "fits"),
-    [("gluon", "9.0", True), ("gluon", "8.0", False), ("nvrtc", "8.0", True), ("gluon", "", True)],
+    [
+        ("gluon", "9.0", True),
+        ("gluon", "8.0", False),
+        ("gluon", "10.0", False),
+        ("gluon", "", True),
+        ("nvrtc", "8.0", True),
+        ("nvrtc", "12.0", True),
+        ("nvrtc", "7.5", False),
+    ],
 )
 def test_products_are_for_gpus_that_run_them(language, capability, fits):
     known = {"capability": capability} if capability else {}
     found = proposing.propose(PortedSeed(language), task_of(PRODUCT), **known)
     assert isinstance(found, Proposal if fits else Failed)
     if not fits:
-        assert "capability 9.0, and this one has 8.0" in found.reason
+        least = {"gluon": "9.x", "nvrtc": "8.0 or newer"}[language]
+        assert f"capability {least}, and this one has {capability}" in found.reason
 
 
 @pytest.mark.parametrize("language", PORTS)

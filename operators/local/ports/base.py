@@ -16,10 +16,10 @@ class Port:
             precisions of float32 (the first to begin with).
         rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
             be rewritten.
-        products_on: the capability of the GPUs that those run on, as in `9.0`; empty for all.
+        products_on: major numbers of the compute capability of the GPUs that those run on.
     """
 
     language: str
     products: Callable[[tuple[str, ...]], Substitute]
     rewrite: Rewrite
-    products_on: str = ""
+    products_on: range

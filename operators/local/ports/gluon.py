@@ -23,10 +23,10 @@ from operators.local.ports.blocks import (
     names_in,
     sizes_of,
 )
+from operators.local.ports.products import product_launch
 from operators.local.templates import Products
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch
 from operators.local.templates.operations.matrices import Matrices
-from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
 _LAYOUT = "layout"
@@ -257,29 +257,10 @@ def _expression(text: str) -> ast.expr:
 
 def _products(precisions: tuple[str, ...]) -> Substitute:
     def launches(product: Matrices) -> tuple[Launch, ...]:
-        rows, columns, depth = product.shape
-        parts = (2, 3) if "tf32" in product.precisions else (3, 2)
-        return (
-            Launch(
-                kernel="product_kernel",
-                grid=f"({product.grid},)",
-                pointers=product.pointers,
-                constants=dict(product.constants),
-                tunables={
-                    "BLOCK_M": powers(64, 128, rows, 128),
-                    "BLOCK_N": powers(32, 256, columns, 128),
-                    "BLOCK_K": powers(32, 64, depth, 32),
-                    "GROUP_M": one_of(1, 8, first=8),
-                    "PARTS": one_of(1, first=1)
-                    if tuple(product.precisions) == HALF
-                    else one_of(*parts, first=parts[0]),
-                    "num_warps": one_of(4, 8, first=8),
-                },
-                definitions=functions("gluon_product"),
-            ),
-        )
+        kernel = functions("gluon_product")
+        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
 
     return Products(precisions, how=launches)
 
 
-GLUON = Port("gluon", _products, rewritten, products_on="9.0")
+GLUON = Port("gluon", _products, rewritten, products_on=range(9, 10))

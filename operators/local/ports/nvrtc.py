@@ -293,4 +293,4 @@ def _compilation(name: str, instance: _Compiled) -> Iterator[str]:
         yield f"{name}.set_shared_memory_config({_bytes(name)})"
 
 
-NVRTC = Port("nvrtc", nvrtc_product.products, rewritten)
+NVRTC = Port("nvrtc", nvrtc_product.products, rewritten, products_on=range(8, 100))

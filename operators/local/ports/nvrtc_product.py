@@ -5,12 +5,11 @@ import importlib.resources
 from collections.abc import Mapping, Sequence
 
 from operators.local.inductor import NotConvertible, Substitute
+from operators.local.ports.products import NAME, product_launch
 from operators.local.templates import Products
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch
 from operators.local.templates.operations.matrices import Matrices
-from operators.local.templates.tensors import HALF
 
-NAME = "product_kernel"
 _STAND_IN = f'''@triton.jit
 def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
     """SHAPE is (rows, columns, depth)."""'''
@@ -27,26 +26,8 @@ def products(precisions: tuple[str, ...]) -> Substitute:
 
 
 def _launches(product: Matrices) -> tuple[Launch, ...]:
-    rows, columns, depth = product.shape
-    parts = (2, 3) if "tf32" in product.precisions else (3, 2)
-    is_half = tuple(product.precisions) == HALF
-    return (
-        Launch(
-            kernel=NAME,
-            grid=f"({product.grid},)",
-            pointers=product.pointers,
-            constants=dict(product.constants),
-            tunables={
-                "BLOCK_M": powers(64, 128, rows, 128),
-                "BLOCK_N": powers(64, 128, columns, 64),
-                "BLOCK_K": powers(16, 64, depth, 32),
-                "GROUP_M": one_of(1, 8, first=8),
-                "PARTS": one_of(1, first=1) if is_half else one_of(*parts, first=parts[0]),
-                "num_warps": one_of(4, 8, first=8),
-            },
-            definitions={NAME: _STAND_IN},
-        ),
-    )
+    kernel = {NAME: _STAND_IN}
+    return (product_launch(product, kernel, columns=(64, 128, 64), depth=(16, 64, 32)),)
 
 
 def is_product(kernel: str) -> bool:
