@@ -1,0 +1,43 @@
+"""The launch of a product of matrices, which languages begin with alike."""
+
+from collections.abc import Mapping
+
+from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
+
+NAME = "product_kernel"
+
+
+def product_launch(
+    product: Matrices,
+    definitions: Mapping[str, str],
+    columns: tuple[int, int, int],
+    depth: tuple[int, int, int],
+) -> Launch:
+    """One launch of the kernel `NAME` for the whole product.
+
+    Args:
+        product: Its shape, precisions and operands.
+        definitions: Of the kernel, by name.
+        columns: Least, largest and first width of a block.
+        depth: The same of the terms that are read at once.
+    """
+    rows, all_columns, all_terms = product.shape
+    parts = (2, 3) if "tf32" in product.precisions else (3, 2)
+    is_half = tuple(product.precisions) == HALF
+    return Launch(
+        kernel=NAME,
+        grid=f"({product.grid},)",
+        pointers=product.pointers,
+        constants=dict(product.constants),
+        tunables={
+            "BLOCK_M": powers(64, 128, rows, 128),
+            "BLOCK_N": powers(*columns[:2], all_columns, columns[2]),
+            "BLOCK_K": powers(*depth[:2], all_terms, depth[2]),
+            "GROUP_M": one_of(1, 8, first=8),
+            "PARTS": one_of(1, first=1) if is_half else one_of(*parts, first=parts[0]),
+            "num_warps": one_of(4, 8, first=8),
+        },
+        definitions=definitions,
+    )
