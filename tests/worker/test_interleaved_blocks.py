@@ -117,18 +117,23 @@ def test_how_an_output_of_the_timed_run_was_wrong_is_not_told(worker):
     assert not re.search(r"\d|pattern", verdict.feedback.partition("wrong")[2]), verdict.feedback
 
 
+def fastest_ms(verdict: Evaluation) -> float:
+    """Of a call of the candidate: nothing shortens a sleep, and a busy machine moves ratios."""
+    return min(min(times) for times in verdict.samples["default"]["ms"]["candidate"])
+
+
 def test_remembering_outcomes_by_content_gains_nothing(worker):
     before = "memory = {}"
     body = """
 key = x.numpy().tobytes()
 if key not in memory:
-    time.sleep(0.0003)
+    time.sleep(0.002)
     memory[key] = right(x)
 return memory[key].clone()
 """
     verdict = worker.evaluate(forward(body, before))
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert verdict.ratios["eager"].high < 0.2  # 2 ms of sleep for every input
+    assert fastest_ms(verdict) >= 2
 
 
 def test_while_inputs_are_staged_there_is_nothing_to_compute_on(worker):
@@ -164,7 +169,7 @@ def test_calls_that_are_done_together_are_labelled(alone_s, eager_alone_s, is_me
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     before = "time.perf_counter = lambda: 0.0"
     verdict = worker.evaluate(forward("time.sleep(0.001); return right(x)", before))
-    assert verdict.ratios["eager"].high < 0.2
+    assert fastest_ms(verdict) >= 1
     assert "timing_mismatch" in [label.name for label in verdict.labels]
 
 
