@@ -9,6 +9,7 @@ from evolve.core.registered import instance_of, loaded
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
+from evolve.languages.cute import CUTE
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
 from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
@@ -19,7 +20,7 @@ from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, CUTE, NVRTC, CUDA, CPP)
 
 
 @cache

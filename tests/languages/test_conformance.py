@@ -13,6 +13,7 @@ from evolve.languages import registry
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP as CPP_LANGUAGE
 from evolve.languages.cuda import CUDA as CUDA_LANGUAGE
+from evolve.languages.cute import CUTE as CUTE_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
 from evolve.languages.helion import HELION as HELION_LANGUAGE
@@ -37,6 +38,11 @@ class TestGluon(LanguageConformance):
 class TestHelion(LanguageConformance):
     language = HELION_LANGUAGE
     kernel = honest("gpu_helion_matmul")
+
+
+class TestCute(LanguageConformance):
+    language = CUTE_LANGUAGE
+    kernel = honest("gpu_cute_matmul")
 
 
 class TestNvrtc(LanguageConformance):
