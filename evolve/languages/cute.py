@@ -7,7 +7,6 @@ and PTX of its kernels, by which a profile knows them. Facts: its source at 4.8.
 
 import ast
 import functools
-import json
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
-from evolve.languages.builds import BuildError
+from evolve.languages.builds import BuildError, note_kernel
 from evolve.languages.descriptors import MAX_TEXT, pattern, precision
 from evolve.languages.nvrtc import cubin_runs_on
 from evolve.languages.syntax import calls, decorated, imported, parsed
@@ -125,15 +124,10 @@ def _plain(said: str) -> str:
 
 
 def _noting(make: Callable[..., None], folder: Path) -> Callable[..., None]:
-    """Files are named as Triton's are, so that a profile is compared with both in one way."""
-
     def make_and_note(function: Any, *arguments: Any, **options: Any) -> None:
         make(function, *arguments, **options)
         for name in function.kernel_info:
-            place = folder / f"cute-kernel-{len([*folder.iterdir()])}"
-            place.mkdir()
-            (place / "kernel.json").write_text(json.dumps({"name": name}))
-            (place / "kernel.ptx").write_text(function.__ptx__ or "")
+            note_kernel(folder, name, "ptx", (function.__ptx__ or "").encode())
 
     return functools.update_wrapper(make_and_note, make)
 

@@ -10,6 +10,7 @@ from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
 from evolve.languages.cute import CUTE
+from evolve.languages.cutile import CUTILE
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
 from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
@@ -20,7 +21,7 @@ from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, CUTE, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, NVRTC, CUDA, CPP)
 
 
 @cache

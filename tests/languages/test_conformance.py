@@ -14,6 +14,7 @@ from evolve.languages.base import Language
 from evolve.languages.cpp import CPP as CPP_LANGUAGE
 from evolve.languages.cuda import CUDA as CUDA_LANGUAGE
 from evolve.languages.cute import CUTE as CUTE_LANGUAGE
+from evolve.languages.cutile import CUTILE as CUTILE_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
 from evolve.languages.helion import HELION as HELION_LANGUAGE
@@ -43,6 +44,11 @@ class TestHelion(LanguageConformance):
 class TestCute(LanguageConformance):
     language = CUTE_LANGUAGE
     kernel = honest("gpu_cute_matmul")
+
+
+class TestCutile(LanguageConformance):
+    language = CUTILE_LANGUAGE
+    kernel = honest("gpu_cutile_matmul")
 
 
 class TestNvrtc(LanguageConformance):

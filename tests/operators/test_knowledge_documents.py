@@ -262,6 +262,7 @@ def test_every_error_and_every_bottleneck_has_a_document():
         (Diagnosis(bottleneck="compute", language="gluon"), "gluon-kernels"),
         (Diagnosis(bottleneck="memory", language="nvrtc"), "nvrtc-kernels"),
         (Diagnosis(bottleneck="compute", language="cute"), "cute-kernels"),
+        (Diagnosis(bottleneck="memory", language="cutile"), "cutile-kernels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
