@@ -16,12 +16,13 @@ from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
 from evolve.languages.nvrtc import NVRTC
 from evolve.languages.syntax import parsed
+from evolve.languages.tilelang import TILELANG
 from evolve.languages.torch import TORCH
 from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, TILELANG, NVRTC, CUDA, CPP)
 
 
 @cache

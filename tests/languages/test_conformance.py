@@ -21,6 +21,7 @@ from evolve.languages.helion import HELION as HELION_LANGUAGE
 from evolve.languages.nvrtc import NVRTC as NVRTC_LANGUAGE
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from evolve.languages.syntax import calls
+from evolve.languages.tilelang import TILELANG as TILELANG_LANGUAGE
 from evolve.languages.triton import TRITON as TRITON_LANGUAGE
 from evolve.testing.languages import LanguageConformance
 from tests.languages.programs import honest
@@ -49,6 +50,11 @@ class TestCute(LanguageConformance):
 class TestCutile(LanguageConformance):
     language = CUTILE_LANGUAGE
     kernel = honest("gpu_cutile_matmul")
+
+
+class TestTilelang(LanguageConformance):
+    language = TILELANG_LANGUAGE
+    kernel = honest("gpu_tilelang_matmul")
 
 
 class TestNvrtc(LanguageConformance):

@@ -263,6 +263,7 @@ def test_every_error_and_every_bottleneck_has_a_document():
         (Diagnosis(bottleneck="memory", language="nvrtc"), "nvrtc-kernels"),
         (Diagnosis(bottleneck="compute", language="cute"), "cute-kernels"),
         (Diagnosis(bottleneck="memory", language="cutile"), "cutile-kernels"),
+        (Diagnosis(bottleneck="compute", language="tilelang"), "tilelang-kernels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
