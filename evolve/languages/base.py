@@ -48,7 +48,7 @@ class Package:
     @property
     def missing(self) -> str:
         """Why this interpreter cannot use it, with the remedy; empty if it can."""
-        if find_spec(self.module) is None:
+        if not _is_installed(self.module):
             return f"{self.distribution} is not installed; pip install {self.distribution}"
         try:
             found = metadata.version(self.distribution)
@@ -58,6 +58,13 @@ class Package:
             return self.unfit(found)
         wanted = f"{self.distribution}>={'.'.join(map(str, self.least))}"
         return f"{self.distribution} {found} is too old; pip install '{wanted}'"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 def release(version: str) -> tuple[int, int]:

@@ -4,9 +4,29 @@ The program of a tool's process carries this file as text (`evolve.worker.runner
 it imports the standard library only.
 """
 
+import json
+from pathlib import Path
+
 
 class BuildError(Exception):
     """The compiler or linker refused the candidate's source; the message is the compiler's."""
+
+
+def note_kernel(folder: Path, name: str, stage: str, code: bytes) -> None:
+    """Keep a kernel's name and code in the folder of a build.
+
+    Files are named as Triton's are, so that a profile is compared with both in one way.
+
+    Args:
+        folder: of the build.
+        name: as a profile has it.
+        stage: of the code: `ptx`; `cubin`, if its stack is spilled registers.
+        code: of the kernel.
+    """
+    place = folder / f"kernel-{len([*folder.iterdir()])}"
+    place.mkdir()
+    (place / "kernel.json").write_text(json.dumps({"name": name}))
+    (place / f"kernel.{stage}").write_bytes(code)
 
 
 def first_errors(log: str, limit: int = 12) -> str:

@@ -55,7 +55,7 @@ def _unfit_gpu(source: str, capability: int) -> str:
     for node in ast.walk(parsed(source)):
         match node:
             case ast.keyword(arg="compute_capability", value=ast.Constant(value=str(wanted))):
-                if not _runs_on(wanted, capability):
+                if not cubin_runs_on(wanted, capability):
                     return (
                         f"{_ARCHITECTURE}={wanted[:40]!r} is not for a GPU of capability "
                         f"{capability / 10}; leave it out, or write {str(capability)!r}"
@@ -63,7 +63,8 @@ def _unfit_gpu(source: str, capability: int) -> str:
     return ""
 
 
-def _runs_on(wanted: str, capability: int) -> bool:
+def cubin_runs_on(wanted: str, capability: int) -> bool:
+    """Whether code for an architecture, `90a` or `sm_90a`, runs on a GPU of a capability."""
     found = re.fullmatch(r"(?:sm_)?(\d{2,3})([a-z]?)", wanted, re.ASCII)
     if found is None:
         return False

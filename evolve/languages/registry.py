@@ -9,17 +9,20 @@ from evolve.core.registered import instance_of, loaded
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP
 from evolve.languages.cuda import CUDA
+from evolve.languages.cute import CUTE
+from evolve.languages.cutile import CUTILE
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
 from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
 from evolve.languages.nvrtc import NVRTC
 from evolve.languages.syntax import parsed
+from evolve.languages.tilelang import TILELANG
 from evolve.languages.torch import TORCH
 from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, TILELANG, NVRTC, CUDA, CPP)
 
 
 @cache

@@ -13,12 +13,15 @@ from evolve.languages import registry
 from evolve.languages.base import Language
 from evolve.languages.cpp import CPP as CPP_LANGUAGE
 from evolve.languages.cuda import CUDA as CUDA_LANGUAGE
+from evolve.languages.cute import CUTE as CUTE_LANGUAGE
+from evolve.languages.cutile import CUTILE as CUTILE_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
 from evolve.languages.helion import HELION as HELION_LANGUAGE
 from evolve.languages.nvrtc import NVRTC as NVRTC_LANGUAGE
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from evolve.languages.syntax import calls
+from evolve.languages.tilelang import TILELANG as TILELANG_LANGUAGE
 from evolve.languages.triton import TRITON as TRITON_LANGUAGE
 from evolve.testing.languages import LanguageConformance
 from tests.languages.programs import honest
@@ -37,6 +40,21 @@ class TestGluon(LanguageConformance):
 class TestHelion(LanguageConformance):
     language = HELION_LANGUAGE
     kernel = honest("gpu_helion_matmul")
+
+
+class TestCute(LanguageConformance):
+    language = CUTE_LANGUAGE
+    kernel = honest("gpu_cute_matmul")
+
+
+class TestCutile(LanguageConformance):
+    language = CUTILE_LANGUAGE
+    kernel = honest("gpu_cutile_matmul")
+
+
+class TestTilelang(LanguageConformance):
+    language = TILELANG_LANGUAGE
+    kernel = honest("gpu_tilelang_matmul")
 
 
 class TestNvrtc(LanguageConformance):

@@ -22,6 +22,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
 from evolve.core.evaluation import Status
+from evolve.languages.registry import detect_language
 from operators.knowledge import Bottleneck, Diagnosis, Evidence, load, rank
 from operators.knowledge.library import SHIPPED
 from tests.operators import nvrtc_library
@@ -114,7 +115,12 @@ def test_python_and_triton_code_in_the_documents_runs(tmp_path: Path):
 def test_code_for_gpus_runs_compiled(tmp_path: Path):
     texts = {name: text for name, text in snippets("python").items() if "@triton.jit" in text}
     assert len(texts) > 15
-    assert run_python(texts | snippets("python", "gpu"), tmp_path, 300, "cuda") == {}
+    texts |= {
+        name: text
+        for name, text in snippets("python", "gpu").items()
+        if not detect_language(text).missing_package(text)
+    }
+    assert run_python(texts, tmp_path, 300, "cuda") == {}
 
 
 @pytest.mark.slow
@@ -255,6 +261,9 @@ def test_every_error_and_every_bottleneck_has_a_document():
         (Diagnosis(bottleneck="launch"), "launch-bound"),
         (Diagnosis(bottleneck="compute", language="gluon"), "gluon-kernels"),
         (Diagnosis(bottleneck="memory", language="nvrtc"), "nvrtc-kernels"),
+        (Diagnosis(bottleneck="compute", language="cute"), "cute-kernels"),
+        (Diagnosis(bottleneck="memory", language="cutile"), "cutile-kernels"),
+        (Diagnosis(bottleneck="compute", language="tilelang"), "tilelang-kernels"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

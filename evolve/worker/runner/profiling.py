@@ -281,6 +281,7 @@ class OwnCode:
         except (ValueError, RecursionError, AttributeError):
             return
         if isinstance(name, str):
+            name = name[:_MAX_NAME]  # as in a profile
             text = _read(path.with_suffix(".ptx")).decode(errors="replace")
             self._triton[name] = self._triton.get(name, "") + text
             self._libraries.append(name.encode())  # mangled, if it is of C++

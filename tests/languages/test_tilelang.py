@@ -1,0 +1,217 @@
+"""TileLang without a GPU: what its programs become for an NVIDIA H100, stubs, what is kept.
+
+Invariants: each honest program of the corpus compiles for capability 9.0 into the build's cache, by
+which a profile knows its kernel; the cheats, the programs of the knowledge document and the example
+of the prompt become CUDA C++; float32 products are TF32 by `T.gemm` alone; a stubbed launch does
+nothing, makes the outputs that the kernel would have made, and is noted. A missing package, one
+beside another TVM-FFI and a missing nvcc are named with the remedy.
+"""
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from evolve.core.devices import CPU, CUDA
+from evolve.languages import cuda
+from evolve.languages.registry import detect_language, refusal
+from evolve.languages.tilelang import TILELANG
+from evolve.worker.runner.probes import stub_custom
+from evolve.worker.runner.profiling import OwnCode
+from operators.knowledge import load
+from tests.languages.programs import CHEATS, HONEST, honest
+
+lacking = TILELANG.missing()
+with_tilelang = pytest.mark.skipif(bool(lacking), reason=lacking)
+EXAMPLE = re.search(r"```python\n(.*?)```", TILELANG.contract, re.S)
+HOPPER = '{"kind": "cuda", "arch": "sm_90a"}'
+CONSTANTS = {
+    "gate": (1024,),
+    "softmax": (131, 256),
+    "product": (32, 32),
+    "scale": (1024,),
+    "row_sums": (4, 1024),
+    "half_product": (128, 128, 32),
+}
+
+
+def test_its_marks_are_the_decorators():
+    for line in ("import tilelang.language as T", "from tilelang import language as T"):
+        assert detect_language(f"{line}\n\n\n@T.prim_func\ndef k(x): ...\n") is TILELANG
+        assert detect_language(f"{line}\n\n\n@T.macro\ndef k(x): ...\n") is not TILELANG
+    assert detect_language("import tilelang\n\n\n@tilelang.jit\ndef k(x): ...\n") is TILELANG
+    assert detect_language("from tilelang import jit\n\n\n@jit()\ndef k(x): ...\n") is TILELANG
+
+
+def test_descriptors_tell_a_product_from_a_pass():
+    asked = ("memory_access", "compute_pattern", "precision_path", "kernels")
+    found = {
+        name: tuple(TILELANG.describe(honest(f"gpu_tilelang_{name}"))[each] for each in asked)
+        for name in ("gate", "softmax", "matmul")
+    }
+    assert found == {
+        "gate": ("vector", "elementwise", "fp32", 1.0),
+        "softmax": ("vector", "two_pass", "fp32", 1.0),
+        "matmul": ("blocked", "tiled", "fp32", 1.0),
+    }
+    cheat = (CHEATS / "gpu_n103_tilelang_single_tf32.py").read_text()
+    assert TILELANG.describe(cheat)["precision_path"] == "tf32"
+
+
+def test_without_a_gpu_it_is_refused_and_the_remedy_named():
+    assert "TileLang runs on device=cuda; for device=cpu write C++" in refusal(TILELANG, CPU)
+    assert not refusal(TILELANG, CUDA)
+
+
+@pytest.mark.parametrize(
+    ("ffi", "fits"), [("0.1.12", True), ("0.1.13", False), ("0.1.15.post2", False)]
+)
+def test_one_beside_another_tvm_ffi_asks_for_an_interpreter_of_its_own(
+    tmp_path: Path, monkeypatch, ffi, fits
+):
+    for name, version in {"tilelang": "0.1.15", "apache_tvm_ffi": ffi}.items():
+        about = tmp_path / f"{name}-{version}.dist-info"
+        about.mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+        needs = "Requires-Dist: apache-tvm-ffi<0.1.13,>=0.1.11\n" if name == "tilelang" else ""
+        (about / "METADATA").write_text(text + needs)
+    (tmp_path / "tilelang.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    remedy = (
+        f"tilelang 0.1.15 needs apache-tvm-ffi<0.1.13, here is {ffi}; install tilelang in an "
+        "interpreter of its own, and name it by device.python=PATH"
+    )
+    assert TILELANG.missing_package() == ("" if fits else remedy)
+
+
+@pytest.mark.skipif(not TILELANG.missing_package(), reason="tilelang is installed")
+def test_where_it_is_missing_the_remedy_is_named(monkeypatch):
+    why = TILELANG.missing_package(honest("gpu_tilelang_gate"))
+    assert why == "tilelang is not installed; pip install tilelang"
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(cuda, "DEFAULT_HOME", "/nonexistent")
+    assert TILELANG.missing_tools().endswith("set CUDA_HOME, or pip install 'tilelang[nvcc]'")
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a build in a runner that builds for a GPU that is not here."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ.update(TILELANG.caches(folder, True))
+    os.environ["TILELANG_DEFAULT_TARGET"] = HOPPER
+    assert TILELANG.keep_builds is not None
+    TILELANG.keep_builds(honest("gpu_tilelang_gate"), str(folder), True)
+    return folder
+
+
+def loaded(source: str) -> ModuleType:
+    """As a file: the compiler reads its functions there."""
+    path = Path.cwd() / "program.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("program", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def written(source: str) -> str:
+    """The CUDA C++ that a program's kernel becomes."""
+    import tilelang
+    from tilelang.backend.target import determine_target
+
+    module = loaded(source)
+    (name,) = CONSTANTS.keys() & vars(module).keys()
+    function = getattr(module, name).get_tir(*CONSTANTS[name])
+    target = determine_target({"kind": "cuda", "arch": "sm_90a"}, return_object=True)
+    with target:
+        lowered = tilelang.lower(function, target=target, enable_device_compile=False)
+    text = lowered.kernel_source
+    return text[text.rindex('extern "C" __global__') :]
+
+
+@with_tilelang
+@pytest.mark.parametrize("name", ["gate", "softmax", "matmul"])
+def test_honest_programs_compile_for_a_gpu_that_is_not_here(build: Path, name: str):
+    assert f"gpu_tilelang_{name}" in {path.stem for path in HONEST.glob("gpu_tilelang_*.py")}
+    module = loaded(honest(f"gpu_tilelang_{name}"))
+    function = "product" if name == "matmul" else name
+    kernel = getattr(module, function)(*CONSTANTS[function])
+    assert "main_kernel" in kernel.get_kernel_source()
+    assert OwnCode(str(build)).holds("main_kernel")
+    assert not OwnCode(str(build)).holds("other_kernel")
+    assert [*build.rglob("*.cubin")]
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+def test_products_of_float32_are_tf32_by_gemm_alone():
+    exact = written(honest("gpu_tilelang_matmul"))
+    cheat = written((CHEATS / "gpu_n103_tilelang_single_tf32.py").read_text())
+    assert "mma" not in exact
+    assert "tl::mma_sync<tl::DataType::kTensorFloat32" in cheat
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("name", ["n102_tilelang_decoy", "n104_tilelang_side_stream"])
+def test_cheats_compile_and_so_are_found_out_for_what_they_are(name: str):
+    assert "main_kernel" in written((CHEATS / f"gpu_{name}.py").read_text())
+
+
+BLOCKS = [
+    text
+    for document in load()
+    if document.id == "tilelang-kernels"
+    for info, text in document.blocks()
+    if info.startswith("python")
+]
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "tl::AllReduce<tl::SumOp"), (1, "tl::wgmma_ss<")]
+)
+def test_programs_of_the_knowledge_document_compile(number: int, words: str):
+    assert len(BLOCKS) == 2
+    assert words in written(BLOCKS[number])
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+def test_the_example_of_the_prompt_compiles():
+    assert EXAMPLE is not None
+    assert detect_language(EXAMPLE[1]) is TILELANG
+    assert "float factor" in written(EXAMPLE[1])
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize("makes_outputs", [False, True])
+def test_a_stubbed_launch_does_nothing_and_is_noted(makes_outputs: bool):
+    source = honest("gpu_tilelang_gate")
+    if makes_outputs:
+        source = source.replace("@tilelang.jit", "@tilelang.jit(out_idx=[-1])")
+    with stub_custom() as skipped:
+        module = loaded(source)
+        given = torch.ones(1000)
+        if makes_outputs:
+            found = module.gate(256)(given)
+        else:
+            found = torch.zeros(1000)
+            module.gate(256)(given, found)
+            assert not found.any()
+    assert found.shape == (1000,)
+    assert skipped == ["main"]
