@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache, partial
 from pathlib import Path
 
 from evolve.core.elites import Visits
@@ -39,12 +40,15 @@ from evolve.store.tables import (
     warm_start,
 )
 
+_SOURCES = 256  # of parents, which are read again for each child; programs never change
+
 
 class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
     """All that can be read of the runs in a database; `Store` adds the writes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._source = lru_cache(maxsize=_SOURCES)(partial(database.read, programs.source))
 
     @property
     def location(self) -> str:
@@ -127,7 +131,7 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
         return self._database.read(facts.environment, run)
 
     def source(self, program: str) -> str:
-        return self._database.read(programs.source, program)
+        return self._source(program)
 
     def trials(self, run: int, program: str) -> Sequence[Trial]:
         return self._database.read(facts.trials, run, program)

@@ -18,7 +18,7 @@ from evolve.store.database import schema
 from evolve.store.database.backend import Database
 from evolve.store.opening import exists, open_database
 from evolve.store.queries import Queries
-from evolve.store.tables import audit_log, quotas, runs, steering, tickets, warm_start
+from evolve.store.tables import audit_log, programs, quotas, runs, steering, tickets, warm_start
 
 
 class Store(Queries, RunWrites, TicketWrites, Upkeep):
@@ -99,6 +99,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         config: Mapping[str, Any] | None = None,
         outcome: Proposal | Failed | None = None,
     ) -> Ticket | None:
+        _recognise(outcome)
         taken = (run, self._owner, event, sequence, config, outcome)
         return self._database.write(steering.take, *taken)
 
@@ -147,6 +148,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         outcome: Proposal | Failed | ModelRequest,
         reading: ReplyStatus | None = None,
     ) -> Ticket:
+        _recognise(outcome)
         return self._database.write(tickets.propose, ticket, self._owner, outcome, reading)
 
     def record(
@@ -159,6 +161,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         method: str = "",
         tuning: bool = False,
     ) -> Ticket:
+        _recognise(outcome)
         asked = (run, self._owner, operator, parents, outcome)
         return self._database.write(tickets.record, *asked, method=method, tuning=tuning)
 
@@ -166,10 +169,10 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         self._database.write(tickets.withdraw_evaluation, ticket, self._owner)
 
     def start_evaluation(self, ticket: Ticket) -> int:
-        return self._database.write(tickets.start_evaluation, ticket, self._owner)
+        return self._database.write_soon(tickets.start_evaluation, ticket, self._owner)
 
     def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket:
-        return self._database.write(tickets.evaluated, ticket, self._owner, evaluation)
+        return self._database.write_soon(tickets.evaluated, ticket, self._owner, evaluation)
 
     def tell(
         self,
@@ -214,3 +217,8 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         if before == schema.VERSION:
             return f"{database.location} has schema {before}, the current one; nothing to do"
         return f"{database.location} had schema {before} and has {schema.VERSION} now"
+
+
+def _recognise(outcome: object) -> None:
+    if isinstance(outcome, Proposal):
+        programs.recognise(outcome.program)

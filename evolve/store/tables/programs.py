@@ -2,7 +2,7 @@
 
 import json
 
-from sqlalchemy import Connection, and_, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -27,14 +27,6 @@ _PUT_INSTANCE = (
     )
     .returning(instance.c.id)
 )
-_FIND_BOTH = (
-    select(program.c.id.label("program"), instance.c.id.label("instance"))
-    .outerjoin(
-        instance,
-        and_(instance.c.program == program.c.id, instance.c.digest == bindparam("instance")),
-    )
-    .where(program.c.digest == bindparam("program"))
-)
 _SOURCE = (
     select(blob.c.codec, blob.c.bytes)
     .join(program, program.c.source == blob.c.id)
@@ -42,16 +34,18 @@ _SOURCE = (
 )
 
 
+def recognise(item: Program) -> None:
+    """Parse a text before the transaction that stores it, while nothing waits for the parser."""
+    normalised_digest(item.source)
+    detect_language(item.source)
+
+
 def put_instance(connection: Connection, item: Program, assignment: Assignment) -> int:
     """The id of the instance; it and its program are stored unless they are there already."""
-    digest = instance_digest(item.digest, assignment)
-    key = {"program": item.digest, "instance": digest}
-    found = connection.execute(_FIND_BOTH, key).one_or_none()
-    if found is not None and found.instance is not None:
-        return int(found.instance)
+    known = identities.known(connection).get(item.digest)
     row = {
-        "digest": digest,
-        "program": _put_program(connection, item) if found is None else found.program,
+        "digest": instance_digest(item.digest, assignment),
+        "program": _put_program(connection, item) if known is None else known,
         "assignment": encode_assignment(assignment),
     }
     identity: int = connection.execute(_PUT_INSTANCE, row).scalar_one()
