@@ -17,9 +17,10 @@ exit status is 1 if anything was lost, repeated or paid twice.
 """
 
 import argparse
+import hashlib
+import json
 import os
 import random
-import re
 import signal
 import sys
 import tempfile
@@ -33,11 +34,14 @@ from pathlib import Path
 import psycopg
 
 from evolve.core.evaluation import Fidelity
+from evolve.core.lineage import Step
+from evolve.core.model import CallStatus
+from evolve.core.source.tunables import render
 from evolve.store import Store
 from evolve.testing.model_server import ModelServer, Request
 from evolve.testing.synthetic import SEED_SOURCE
 from tests.benchmarks.conditions import print_conditions
-from tests.forked import Forked, start
+from tests.forked import Forked, preload, start
 from tests.serve.pulling import free_port, judged, start_work, token_file
 from tests.store.servers import Server, running_server
 from tests.worker.serving import alive, family_of
@@ -47,7 +51,6 @@ PATIENCE_S = 120.0
 WORKERS = 2
 LATENCY_S = 0.2  # of a judge
 ANSWER_S = 0.3
-_MARKER = re.compile(r"# marker (\w+)")
 _QUERIES = {
     "tickets": "SELECT sequence, operator FROM ticket",
     "evaluations": (
@@ -74,6 +77,7 @@ class Lab:
         self.port = free_port()
         self.killed = Counter[str]()
         self.printed: list[str] = []
+        self._asked: dict[int, str] = {}  # by sequence number; "" without an evaluation
         self.hosts = [folder / f"host{number}" for number in range(WORKERS)]
         self.workers: list[Forked] = []
         for host in self.hosts:
@@ -143,30 +147,44 @@ class Lab:
         now = self.stored()
         return all(sum(map(known, now[name])) > sum(map(known, before[name])) for name in names)
 
-    @property
-    def markers(self) -> set[str]:
-        """Of the programs that have a stored evaluation."""
+    def questions(self) -> Counter[str]:
+        """How many stored evaluations there are to each question, as judges list it."""
         with Store.open(self.url, read_only=True) as store:
             run = store.run().id
-            programs = {step.program for step in store.steps(run) if step.status is not None}
-            texts = [store.source(program) for program in programs if program]
-        return {found[1] for text in texts if (found := _MARKER.search(text))}
+            after = max(self._asked, default=-1)
+            waiting = [sequence for sequence, asked in self._asked.items() if not asked]
+            steps = [store.step(run, sequence) for sequence in waiting]
+            for step in (*steps, *store.steps(run, after=after)):
+                self._asked[step.sequence] = (
+                    "" if step.status is None else question(store, run, step)
+                )
+        return Counter(filter(None, self._asked.values()))
 
     @property
     def judged(self) -> Counter[str]:
-        """How often judges have answered on each program."""
-        return Counter(marker for host in self.hosts for marker in judged(host))
+        """How often judges have answered each question."""
+        return Counter(each for host in self.hosts for each in judged(host))
 
     def end(self) -> None:
         for process in (self.search, *self.workers):
             self._end(process)
 
 
+def question(store: Store, run: int, step: Step) -> str:
+    """As `tests.serve.stub_worker` names it."""
+    proposal = store.ticket(run, step.sequence).proposal
+    assert proposal is not None
+    source = render(proposal.program.source, proposal.assignment)
+    repeat = store.repeat(run, step.sequence) if proposal.is_reevaluation else 0
+    asked = json.dumps([source, proposal.fidelity, repeat])
+    return hashlib.sha256(asked.encode()).hexdigest()[:12]
+
+
 def reply(request: Request) -> str:
-    """A program that no other request gets, with a marker by which judges list it."""
+    """A program that no other request gets."""
     number = request.number
     time.sleep(ANSWER_S)
-    notes = f"# marker m{number}\n# speedup {1 + number % 97 / 100:.2f}\nNUMBER = {number}"
+    notes = f"# speedup {1 + number % 97 / 100:.2f}\nNUMBER = {number}"
     return f"```python\n{SEED_SOURCE}\n\n{notes}\n```"
 
 
@@ -175,7 +193,7 @@ def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> li
     order = random.Random(seed)
     rounds = [(order.choice(KINDS), order.random()) for _ in range(kills)]
     seen: Rows = {name: set() for name in _QUERIES}
-    first_judged: dict[str, int] = {}
+    judged_first: Counter[str] = Counter()  # when the verdict was first seen in the database
     faults: list[str] = []
     try:
         wait(lambda: len(lab.stored()["evaluations"]) >= 3, "the search begins")
@@ -198,19 +216,21 @@ def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> li
             seen[name] |= rows
             if lost := seen[name] - after[name]:
                 faults.append(f"kill {number} of {kind}: {name} lost: {sorted(lost, key=str)[:3]}")
-        now = lab.judged
-        for marker in lab.markers:
-            first_judged.setdefault(marker, now[marker])
+        now, asked = lab.judged, lab.questions()
+        for each in asked.keys() - judged_first.keys():
+            judged_first[each] = now[each] - asked[each]
         print(
             f"{number:>3} {kind:<9} {time.monotonic() - began:5.1f} s until a verdict more, "
             f"{len(after['evaluations'])} stored",
             flush=True,
         )
         time.sleep(delay)
-    now = lab.judged
-    again = {marker: now[marker] for marker, count in first_judged.items() if now[marker] > count}
-    if again:
-        faults.append(f"stored evaluations were judged again: {again}")
+    now, asked = lab.judged, lab.questions()
+    more = {each: now[each] - asked[each] - count for each, count in judged_first.items()}
+    if again := {each: count for each, count in more.items() if count > 0}:
+        faults.append(f"judged again after the verdict was stored: {again}")
+    if unlisted := asked.keys() - now.keys():
+        faults.append(f"no judge has listed {sorted(unlisted)[:5]}: the questions are others")
     return faults
 
 
@@ -226,8 +246,10 @@ def settled(lab: Lab, model: ModelServer) -> list[str]:
         "SELECT c.status, c.reply, c.request FROM call c ORDER BY c.id", lab.url
     )
     sent, delivered = len(model.log.requests), model.deliveries
-    answered = [row for row in calls if row[0] == "ok"]
-    unknown = sum(row[0] == "unknown" for row in calls)
+    answered = [row for row in calls if row[0] == CallStatus.COMPLETED]
+    unknown = sum(row[0] in (CallStatus.UNKNOWN, CallStatus.PENDING) for row in calls)
+    if not answered:
+        faults.append("no answer was stored: this tested nothing of the model")
     if sent > len(calls):
         faults.append(f"{sent} requests were sent for {len(calls)} stored calls")
     twice = [n for n, count in Counter(row[2] for row in answered).items() if count > 1]
@@ -235,7 +257,9 @@ def settled(lab: Lab, model: ModelServer) -> list[str]:
     if twice:
         faults.append(f"paid twice: {twice[:5]}")
     if delivered - len(answered) > unknown:
-        faults.append(f"{delivered} answers, {len(answered)} stored, {unknown} calls unknown")
+        faults.append(
+            f"{delivered} answers, {len(answered)} stored, {unknown} calls open or unknown"
+        )
     with Store.open(lab.url, read_only=True) as store:
         run = store.run().id
         steps = list(store.steps(run))
@@ -247,13 +271,12 @@ def settled(lab: Lab, model: ModelServer) -> list[str]:
         faults.append("sequence numbers are missing")
     if progress.evaluations != whole:
         faults.append(f"{progress.evaluations} evaluations counted, {whole} stored")
-    judgements = lab.judged
-    repeated = judgements.total() - len(judgements)
+    repeated = lab.judged.total() - lab.questions().total()
     print(
-        f"{sum(lab.killed.values())} kills {dict(lab.killed)}: {len(steps)} steps, "
-        f"{whole} evaluations, {repeated} judged twice because their judge or search was killed "
-        f"before the verdict was stored; {sent} requests to the model, {len(calls)} calls stored, "
-        f"{len(answered)} answers, {unknown} unknown"
+        f"{sum(lab.killed.values())} kills {dict(lab.killed)}: {len(steps)} steps, {whole} full "
+        f"evaluations; {repeated} judged in vain, their judge or search killed before the verdict "
+        f"was stored, or under way; {sent} requests to the model, {len(calls)} calls stored, "
+        f"{len(answered)} answers, {unknown} open or unknown"
     )
     if said := [text for text in lab.printed if "Traceback" in text]:
         faults.append(f"{len(said)} tracebacks: {said[0][-1500:]}")
@@ -277,6 +300,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=15.0, help="end after the kill under way")
     options = parser.parse_args()
     print_conditions()
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it fetches one when it is imported
+    preload("litellm")
     began = time.monotonic()
     deadline = began + 60 * options.minutes
     with (
