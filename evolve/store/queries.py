@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
         self._held: dict[int, int] = {}  # runs that are claimed here, and the thread that did
         self._writes = 0
         self._answers: dict[tuple[object, int, int], Any] = {}
-        self._source = lru_cache(maxsize=_SOURCES)(partial(database.read, programs.source))
+        self._source = lru_cache(maxsize=_SOURCES)(self._read_source)
 
     @property
     def location(self) -> str:
@@ -146,6 +146,9 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
 
     def environment(self, run: int) -> dict[str, str]:
         return self._database.read(facts.environment, run)
+
+    def _read_source(self, program: str) -> str:
+        return self._database.read(programs.source, program)
 
     def source(self, program: str) -> str:
         return self._source(program)
