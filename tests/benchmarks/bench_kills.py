@@ -216,7 +216,8 @@ def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> li
             seen[name] |= rows
             if lost := seen[name] - after[name]:
                 faults.append(f"kill {number} of {kind}: {name} lost: {sorted(lost, key=str)[:3]}")
-        now, asked = lab.judged, lab.questions()
+        asked = lab.questions()  # first: a judge lists an answer before it is stored
+        now = lab.judged
         for each in asked.keys() - judged_first.keys():
             judged_first[each] = now[each] - asked[each]
         print(
@@ -225,7 +226,8 @@ def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> li
             flush=True,
         )
         time.sleep(delay)
-    now, asked = lab.judged, lab.questions()
+    asked = lab.questions()
+    now = lab.judged
     more = {each: now[each] - asked[each] - count for each, count in judged_first.items()}
     if again := {each: count for each, count in more.items() if count > 0}:
         faults.append(f"judged again after the verdict was stored: {again}")

@@ -2,7 +2,7 @@
 
 import json
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, and_, bindparam, select
 
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -27,6 +27,14 @@ _PUT_INSTANCE = (
     )
     .returning(instance.c.id)
 )
+_FIND_BOTH = (
+    select(program.c.id.label("program"), instance.c.id.label("instance"))
+    .outerjoin(
+        instance,
+        and_(instance.c.program == program.c.id, instance.c.digest == bindparam("instance")),
+    )
+    .where(program.c.digest == bindparam("program"))
+)
 _SOURCE = (
     select(blob.c.codec, blob.c.bytes)
     .join(program, program.c.source == blob.c.id)
@@ -42,10 +50,14 @@ def recognise(item: Program) -> None:
 
 def put_instance(connection: Connection, item: Program, assignment: Assignment) -> int:
     """The id of the instance; it and its program are stored unless they are there already."""
-    known = identities.known(connection).get(item.digest)
+    digest = instance_digest(item.digest, assignment)
+    key = {"program": item.digest, "instance": digest}
+    found = connection.execute(_FIND_BOTH, key).one_or_none()
+    if found is not None and found.instance is not None:
+        return int(found.instance)
     row = {
-        "digest": instance_digest(item.digest, assignment),
-        "program": _put_program(connection, item) if known is None else known,
+        "digest": digest,
+        "program": _put_program(connection, item) if found is None else found.program,
         "assignment": encode_assignment(assignment),
     }
     identity: int = connection.execute(_PUT_INSTANCE, row).scalar_one()
