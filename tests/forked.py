@@ -65,6 +65,11 @@ class Forked:
         )
 
 
+def preload(*modules: str) -> None:
+    """Import these too, before the first process is started."""
+    _context.set_forkserver_preload(["tests.preloaded", *modules])
+
+
 def start(
     module: str, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Forked:

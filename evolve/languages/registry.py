@@ -55,7 +55,8 @@ def detect_language(source: str) -> Language:
 
     By the syntax tree: comments and strings say nothing. A text that does not parse defines none.
     """
-    return next(iter(languages_in(source)), TORCH)
+    tree = parsed(source)
+    return next((one for one in languages().values() if one.finds(tree)), TORCH)
 
 
 def languages_in(source: str) -> tuple[Language, ...]:

@@ -3,6 +3,7 @@
 import ast
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 
 def parsed(source: str) -> ast.Module:
@@ -15,16 +16,26 @@ def parsed(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
-    """Local names of imports, and their full names: `tl` is `triton.language`."""
+@lru_cache(maxsize=2)  # each language looks for its marks in the same tree
+def _nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(maxsize=2)
+def _imported(tree: ast.Module) -> dict[str, str]:
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.Import(names=names):
                 found |= {each.asname: each.name for each in names if each.asname}
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 found |= {each.asname or each.name: f"{module}.{each.name}" for each in names}
     return found
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Local names of imports, and their full names: `tl` is `triton.language`."""
+    return dict(_imported(tree))
 
 
 def full_name(node: ast.expr, names: dict[str, str]) -> str:
@@ -45,9 +56,9 @@ def decorated(tree: ast.Module, makes: Callable[[str], bool]) -> set[str]:
         tree: of the module.
         makes: whether a function of this full name makes kernels.
     """
-    names = imported(tree)
+    names = _imported(tree)
     found = set[str]()
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.FunctionDef(name=name, decorator_list=[*makers]):
                 found |= {name for maker in makers if makes(_called(maker, names))}
@@ -58,8 +69,8 @@ def decorated(tree: ast.Module, makes: Callable[[str], bool]) -> set[str]:
 
 def calls(tree: ast.Module) -> Iterator[str]:
     """Full names of functions that are called."""
-    names = imported(tree)
-    for node in ast.walk(tree):
+    names = _imported(tree)
+    for node in _nodes(tree):
         if isinstance(node, ast.Call) and (name := full_name(node.func, names)):
             yield name
 
@@ -67,7 +78,7 @@ def calls(tree: ast.Module) -> Iterator[str]:
 def arguments(tree: ast.Module) -> set[str]:
     """Names of keyword arguments and of variables that something is assigned to."""
     found = set()
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.keyword(arg=str(name)):
                 found.add(name)
@@ -86,7 +97,7 @@ def _called(node: ast.expr, names: dict[str, str]) -> str:
 def launched(tree: ast.Module) -> set[str]:
     """Names of what is called after a grid: `kernel[grid](...)`, `self.kernel[grid](...)`."""
     found = set()
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.Call(func=ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name))):
                 found.add(name)

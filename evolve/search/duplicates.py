@@ -1,11 +1,12 @@
 """Finds proposals that a run holds already, before they reach the judge."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.program import Program
-from evolve.core.protocols import Archive, Failed, Proposal
+from evolve.core.protocols import Archive, Failed, Proposal, Trial
 from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import parse, render
 from evolve.store.tables.attempts import DUPLICATE
@@ -35,36 +36,40 @@ class DuplicateCheck:
             render(proposal.program.source, proposal.assignment)
         except UsageError as error:
             return Failed(f"it cannot be rendered: {error}")
-        instance = self._as_instance(proposal)
-        if not instance.is_reevaluation and (why := self._duplicate(instance)):
+        instance, trials = self._as_instance(proposal)
+        if not instance.is_reevaluation and (why := self._duplicate(instance, trials)):
             rest = "" if instance is proposal else "; it differs in layout or comments only"
             return Failed(f"{DUPLICATE}{why}{rest}")
         return instance
 
-    def _as_instance(self, proposal: Proposal) -> Proposal:
-        """The same proposal, as an instance of the known program that it is but for values."""
+    def _as_instance(self, proposal: Proposal) -> tuple[Proposal, Sequence[Trial]]:
+        """The same proposal, as an instance of the known program that it is but for values.
+
+        With the trials of its program.
+        """
         program = proposal.program
-        if self.store.trials(self.run, program.digest):
-            return proposal
+        trials = self.store.trials(self.run, program.digest)
+        if trials:
+            return proposal, trials
         near = self.store.near_duplicate_of(self.run, program)
         if near is None:
-            return proposal
+            return proposal, ()
         values = parse(program.source).complete(proposal.assignment)
         note = f"program {near[:12]} with other values" if values else f"program {near[:12]}"
-        return replace(
+        instance = replace(
             proposal,
             program=Program(self.store.source(near)),
             assignment=values,
             note="; ".join(part for part in (note, proposal.note) if part),
         )
+        return instance, self.store.trials(self.run, near)
 
-    def _duplicate(self, proposal: Proposal) -> str:
+    def _duplicate(self, proposal: Proposal, trials: Sequence[Trial]) -> str:
         """Why the proposal is nothing new; empty if it is.
 
         A screened instance may be asked for again at full fidelity.
         """
         program = proposal.program
-        trials = self.store.trials(self.run, program.digest)
         if not trials:
             near = self._near(program.source)
             return f"program {near[:12]} is too near for the archive" if near else ""

@@ -1,8 +1,13 @@
 """Read access to a database of searches."""
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
 
 from evolve.core.elites import Visits
 from evolve.core.evaluation import Evaluation, Fidelity
@@ -15,7 +20,7 @@ from evolve.core.records import Allowance, Arm, AuditEntry, Cost, Credit, Judge,
 from evolve.core.run_store import ArchiveReads, LineageReads, Recorded, RunReads, TicketReads
 from evolve.core.run_store.steering import SteeringEvent
 from evolve.store import dump, maintenance
-from evolve.store.database.backend import Database
+from evolve.store.database.backend import Database, T
 from evolve.store.location import folder_of
 from evolve.store.tables import (
     ancestry,
@@ -39,12 +44,18 @@ from evolve.store.tables import (
     warm_start,
 )
 
+_SOURCES = 256  # of parents, which are read again for each child; programs never change
+
 
 class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
     """All that can be read of the runs in a database; `Store` adds the writes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._held: dict[int, int] = {}  # runs that are claimed here, and the thread that did
+        self._writes = 0
+        self._answers: dict[tuple[object, int, int], Any] = {}
+        self._source = lru_cache(maxsize=_SOURCES)(self._read_source)
 
     @property
     def location(self) -> str:
@@ -61,6 +72,16 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
     def snapshot(self) -> AbstractContextManager[None]:
         return self._database.snapshot()
 
+    def _kept(self, query: Callable[[Connection, int], T], run: int) -> T:
+        """The answer about a run, kept until the next write: only its holder changes the run."""
+        if self._held.get(run) != threading.get_ident():
+            return self._database.read(query, run)
+        key = (query, run, self._writes)
+        if key not in self._answers:
+            self._answers[key] = self._database.read(query, run)
+        answer: T = self._answers[key]
+        return answer
+
     # Runs
 
     def run(self, name: str | None = None) -> RunRow:
@@ -70,7 +91,7 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
         return self._database.read(runs.listing)
 
     def progress(self, run: int) -> Progress:
-        return self._database.read(runs.progress, run)
+        return self._kept(runs.progress, run)
 
     def quotas(self) -> list[Allowance]:
         return self._database.read(quotas.listing)
@@ -126,14 +147,17 @@ class Queries(RunReads, TicketReads, Recorded, ArchiveReads, LineageReads):
     def environment(self, run: int) -> dict[str, str]:
         return self._database.read(facts.environment, run)
 
-    def source(self, program: str) -> str:
+    def _read_source(self, program: str) -> str:
         return self._database.read(programs.source, program)
+
+    def source(self, program: str) -> str:
+        return self._source(program)
 
     def trials(self, run: int, program: str) -> Sequence[Trial]:
         return self._database.read(facts.trials, run, program)
 
     def proposals(self, run: int, operator: str) -> int:
-        return self._database.read(requests.proposals, run, operator)
+        return self._kept(requests.proposals, run)[operator]
 
     def seen(self, run: int, instance: str) -> bool:
         return self._database.read(facts.seen, run, instance)

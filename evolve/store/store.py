@@ -1,7 +1,9 @@
 """The database of searches: every fact is a row before anything is done with it."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from evolve.core.run_store.steering import SteeringEvent, SteeringKind
 from evolve.core.task import Task
 from evolve.store import copying
 from evolve.store.database import schema
-from evolve.store.database.backend import Database
+from evolve.store.database.backend import Action, Database, P, T
 from evolve.store.opening import exists, open_database
 from evolve.store.queries import Queries
-from evolve.store.tables import audit_log, quotas, runs, steering, tickets, warm_start
+from evolve.store.tables import audit_log, programs, quotas, runs, steering, tickets, warm_start
 
 
 class Store(Queries, RunWrites, TicketWrites, Upkeep):
@@ -58,6 +60,23 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What was read of a run before is not kept."""
+        try:
+            yield
+        finally:
+            self._writes += 1
+            self._answers.clear()
+
+    def _write(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._changing():
+            return self._database.write(action, *args, **kwargs)
+
+    def _write_soon(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._changing():
+            return self._database.write_soon(action, *args, **kwargs)
+
     # Runs
 
     def create_run(
@@ -73,23 +92,26 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         return self._database.write_alone(warm_start.create, **described, steps=steps)
 
     def claim(self, run: int) -> None:
-        self._database.claim(run, self._owner)
+        with self._changing():
+            self._database.claim(run, self._owner)
+        self._held[run] = threading.get_ident()
 
     def heartbeat(self, run: int, active_s: float) -> None:
-        self._database.write(runs.beat, run, self._owner, active_s)
+        self._write(runs.beat, run, self._owner, active_s)
         self._database.watch(self._owner)
 
     def release(self, run: int, state: str, reason: str) -> None:
-        self._database.write(runs.leave, run, self._owner, state, reason)
+        self._write(runs.leave, run, self._owner, state, reason)
         self._database.unwatch(run)
+        self._held.pop(run, None)
 
     def reconfigure(self, run: int, config: Mapping[str, Any]) -> None:
-        self._database.write(runs.reconfigure, run, self._owner, config)
+        self._write(runs.reconfigure, run, self._owner, config)
 
     def steer(
         self, run: int, kind: SteeringKind, value: str = "", *, due: int = 0, via: str = ""
     ) -> SteeringEvent:
-        return self._database.write(steering.add, run, kind, value, due, via)
+        return self._write(steering.add, run, kind, value, due, via)
 
     def take_steering(
         self,
@@ -99,22 +121,23 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         config: Mapping[str, Any] | None = None,
         outcome: Proposal | Failed | None = None,
     ) -> Ticket | None:
+        _recognise(outcome)
         taken = (run, self._owner, event, sequence, config, outcome)
-        return self._database.write(steering.take, *taken)
+        return self._write(steering.take, *taken)
 
     def record_audit(self, run: int, findings: Sequence[Mapping[str, str]]) -> None:
-        self._database.write(runs.record_audit, run, self._owner, findings)
+        self._write(runs.record_audit, run, self._owner, findings)
 
     def record_reference(self, run: int, cost: Mapping[str, Any]) -> None:
-        self._database.write(runs.record_reference, run, self._owner, cost)
+        self._write(runs.record_reference, run, self._owner, cost)
 
     def record_compiled(self, run: int, compiled: Sequence[Compiled]) -> None:
-        self._database.write(runs.record_compiled, run, self._owner, compiled)
+        self._write(runs.record_compiled, run, self._owner, compiled)
 
     # Tickets
 
     def ask(self, run: int, operator: str, parents: Sequence[str], *, method: str = "") -> Ticket:
-        return self._database.write(tickets.ask, run, self._owner, operator, parents, method=method)
+        return self._write(tickets.ask, run, self._owner, operator, parents, method=method)
 
     def request(
         self,
@@ -127,19 +150,19 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         method: str = "",
     ) -> list[Ticket]:
         asked = (run, self._owner, operator, parents, request)
-        return self._database.write(tickets.request, *asked, model=model, method=method)
+        return self._write(tickets.request, *asked, model=model, method=method)
 
     def begin_call(self, ticket: Ticket, worst: Reservation) -> int:
-        return self._database.write(tickets.begin_call, ticket, self._owner, worst)
+        return self._write(tickets.begin_call, ticket, self._owner, worst)
 
     def end_call(self, call: int, reply: ModelReply) -> Ticket:
-        return self._database.write(tickets.end_call, call, self._owner, reply)
+        return self._write(tickets.end_call, call, self._owner, reply)
 
     def recompose(self, ticket: Ticket, parents: Sequence[str], request: ModelRequest) -> Ticket:
-        return self._database.write(tickets.recompose, ticket, self._owner, parents, request)
+        return self._write(tickets.recompose, ticket, self._owner, parents, request)
 
     def answer(self, ticket: Ticket, reply: ModelReply, *, key: str = "") -> Ticket:
-        return self._database.write(tickets.answer, ticket, self._owner, reply, key)
+        return self._write(tickets.answer, ticket, self._owner, reply, key)
 
     def propose(
         self,
@@ -147,7 +170,8 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         outcome: Proposal | Failed | ModelRequest,
         reading: ReplyStatus | None = None,
     ) -> Ticket:
-        return self._database.write(tickets.propose, ticket, self._owner, outcome, reading)
+        _recognise(outcome)
+        return self._write(tickets.propose, ticket, self._owner, outcome, reading)
 
     def record(
         self,
@@ -159,17 +183,18 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         method: str = "",
         tuning: bool = False,
     ) -> Ticket:
+        _recognise(outcome)
         asked = (run, self._owner, operator, parents, outcome)
-        return self._database.write(tickets.record, *asked, method=method, tuning=tuning)
+        return self._write(tickets.record, *asked, method=method, tuning=tuning)
 
     def withdraw_evaluation(self, ticket: Ticket) -> None:
-        self._database.write(tickets.withdraw_evaluation, ticket, self._owner)
+        self._write(tickets.withdraw_evaluation, ticket, self._owner)
 
     def start_evaluation(self, ticket: Ticket) -> int:
-        return self._database.write(tickets.start_evaluation, ticket, self._owner)
+        return self._write_soon(tickets.start_evaluation, ticket, self._owner)
 
     def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket:
-        return self._database.write(tickets.evaluated, ticket, self._owner, evaluation)
+        return self._write_soon(tickets.evaluated, ticket, self._owner, evaluation)
 
     def tell(
         self,
@@ -178,18 +203,18 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         offer: Offer | None,
         credit: Credit | None = None,
     ) -> None:
-        self._database.write(tickets.tell, ticket, self._owner, elite, offer, credit)
+        self._write(tickets.tell, ticket, self._owner, elite, offer, credit)
 
     # Teams
 
     def set_quota(self, quota: Quota) -> None:
-        self._database.write(quotas.put, quota)
+        self._write(quotas.put, quota)
 
     def charge(self, project: str, device_time_s: float) -> None:
-        self._database.write(quotas.add_charge, project, device_time_s)
+        self._write(quotas.add_charge, project, device_time_s)
 
     def log(self, action: str, run: str = "", detail: str = "") -> None:
-        self._database.write(audit_log.add, action, run, detail)
+        self._write(audit_log.add, action, run, detail)
 
     # Maintenance
 
@@ -214,3 +239,8 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         if before == schema.VERSION:
             return f"{database.location} has schema {before}, the current one; nothing to do"
         return f"{database.location} had schema {before} and has {schema.VERSION} now"
+
+
+def _recognise(outcome: object) -> None:
+    if isinstance(outcome, Proposal):
+        programs.recognise(outcome.program)

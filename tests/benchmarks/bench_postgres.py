@@ -3,25 +3,36 @@
     python -m tests.benchmarks.bench_postgres --sizes 100,1000,10000
 
 The server is started here, on the same cores, and flushes each commit to the disk. Candidates are
-those of `bench_engine`: ask, select, store and offer, no evaluation, in a fresh process. Writers
-are processes that take whole steps of a run of their own (`take_step`: five transactions), without
-an engine; the longest step says how long one waits for the others.
+those of `bench_engine`: ask, select, store and offer, no evaluation, in a fresh process. Sizes
+from 10^5 on are filled in on the server at once, without a SQLite database and without a copy.
+Writers are processes that take whole steps of a run of their own (`take_step`: five transactions),
+without an engine. The longest step includes the waits for a core; the longest wait for a lock is
+that for another writer, as the server lists it fifty times a second.
 """
 
 import argparse
 import multiprocessing
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psycopg
+
 from evolve.store import Store
-from tests.benchmarks.bench_engine import STEPS, measured
+from tests.benchmarks.bench_engine import CAPACITY, STEPS, measured
 from tests.benchmarks.bench_store import grow
 from tests.benchmarks.conditions import print_conditions
+from tests.benchmarks.server_filling import fill_server
 from tests.store.facts import SmallArchive, new_run, program, take_step
 from tests.store.servers import Server, running_server
+
+FILLED_AT_ONCE = 100_000
+_WAIT = "SELECT extract(epoch FROM max(clock_timestamp() - waitstart)) FROM pg_locks"
+_DEADLOCKS = "SELECT sum(deadlocks) FROM pg_stat_database"
 
 FORK = multiprocessing.get_context("fork")
 
@@ -36,7 +47,10 @@ def main() -> None:
         print(server.execute("SELECT version()")[0][0].partition(" on ")[0], end="\n\n")
         if options.sizes:
             _candidates(server, Path(folder), [int(size) for size in options.sizes.split(",")])
-        _writers(lambda: server.new_database(), "postgresql", options)
+        with _lock_waits(server) as waits:
+            _writers(lambda: server.new_database(), "postgresql", options)
+        deadlocks = server.execute(_DEADLOCKS)[0][0]
+        print(f"the longest wait for a lock {max(waits):.2f} s, {deadlocks} deadlocks")
         _writers(lambda: f"{tempfile.mkdtemp(dir=folder)}/searches.db", "sqlite", options)
 
 
@@ -53,17 +67,26 @@ def _candidates(server: Server, folder: Path, sizes: list[int]) -> None:
     print(f"{STEPS} candidates of 4 KB at each size")
     print("   stored  back end    median ms   p95 ms   cpu ms  ready s   copy s")
     for size in sizes:
+        url = server.new_database()
+        if size >= FILLED_AT_ONCE:
+            fill_server(url, size, CAPACITY)
+            _row(size, "postgresql", measured(url), 0.0)
+            continue
         path = folder / "bench.db"
         grow(path, size)
-        url = server.new_database()
-        began = time.perf_counter()
-        with Store.open(path) as source, Store.open(url, create=True) as target:
-            source.copy_to(target)
-        copied_s = time.perf_counter() - began
+        copied_s = _copied(path, url)
         server.execute("ANALYZE", url)
         _row(size, "sqlite", measured(str(path)), 0.0)
         _row(size, "postgresql", measured(url), copied_s)
     print()
+
+
+def _copied(path: Path, url: str) -> float:
+    """Seconds that `evolve db copy` takes."""
+    began = time.perf_counter()
+    with Store.open(path) as source, Store.open(url, create=True) as target:
+        source.copy_to(target)
+    return time.perf_counter() - began
 
 
 def _row(size: int, kind: str, row: dict[str, float], copied_s: float) -> None:
@@ -72,6 +95,26 @@ def _row(size: int, kind: str, row: dict[str, float], copied_s: float) -> None:
         f"{row['cpu_ms']:>8.2f} {row['ready_s']:>8.2f} {copied_s:>8.1f}",
         flush=True,
     )
+
+
+@contextmanager
+def _lock_waits(server: Server) -> Iterator[list[float]]:
+    """The longest wait for a lock at each moment, in seconds."""
+    waits, ended = [0.0], threading.Event()
+
+    def sample() -> None:
+        with closing(psycopg.connect(server.url, autocommit=True)) as connection:
+            while not ended.wait(0.02):
+                row = connection.execute(_WAIT).fetchone()
+                waits.append(float(row[0] or 0.0) if row else 0.0)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield waits
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _writers(make: Callable[[], str], kind: str, options: argparse.Namespace) -> None:

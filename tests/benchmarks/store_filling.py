@@ -16,7 +16,7 @@ from evolve.core.program import Program, instance_digest
 ISLANDS = 4
 """Slots are named as those of `archives.Islands`; to other archives it is all the same."""
 
-_CHUNK = 2_000
+CHUNK = 2_000
 _REPEATS = 20
 _HEAD = """BLOCK = 64
 
@@ -30,9 +30,9 @@ _LINE = """
     value_{0} = tl.load(x_ptr + offsets_{0}, mask=offsets_{0} < n_columns, other={2}.0)
     total += value_{0} * {3}.{4}e-3
 """
-_IDENTIFIED = ("blob", "program", "instance", "ticket", "evaluation", "archive_offer")
-_TABLES = (
-    *_IDENTIFIED[:4],
+IDENTIFIED = ("blob", "program", "instance", "ticket", "evaluation", "archive_offer")
+TABLES = (
+    *IDENTIFIED[:4],
     "ticket_parent",
     "visit",
     "evaluation",
@@ -59,9 +59,9 @@ def fill(path: Path, run: int, size: int, capacity: int) -> None:
         )
         (asked,) = connection.execute("SELECT asked FROM run WHERE id = ?", (run,)).fetchone()
         rows = _rows(connection, run, range(asked, size))
-        while chunk := list(islice(rows, _CHUNK)):
+        while chunk := list(islice(rows, CHUNK)):
             connection.execute("BEGIN")
-            for table in _TABLES:
+            for table in TABLES:
                 _insert(connection, table, [row[table] for row in chunk])
             connection.execute("COMMIT")
         _count(connection, run)
@@ -80,10 +80,17 @@ def _rows(connection: sqlite3.Connection, run: int, sequences: range) -> Iterato
     """What each step leaves behind, by table."""
     last = {
         table: connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0]
-        for table in _IDENTIFIED
+        for table in IDENTIFIED
     }
     for count, sequence in enumerate(sequences, start=1):
-        ids = {table: last[table] + count for table in _IDENTIFIED}
+        ids = {table: last[table] + count for table in IDENTIFIED}
+        yield _program_rows(ids, sequence) | _step_rows(ids, run, sequence)
+
+
+def first_rows(run: int, size: int, blobs: int) -> Iterator[dict[str, Row]]:
+    """The rows of a run's first steps in a database that has so many blobs, and nothing else."""
+    for sequence in range(size):
+        ids = dict.fromkeys(IDENTIFIED, sequence + 1) | {"blob": blobs + sequence + 1}
         yield _program_rows(ids, sequence) | _step_rows(ids, run, sequence)
 
 
@@ -114,11 +121,11 @@ def _program_rows(ids: dict[str, int], number: int) -> dict[str, Row]:
 
 
 def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
-    speedup = 1.0 + sequence * 7919 % 1000 / 1000
+    speedup = math.exp(fitness_of(sequence))
     interval = {"": speedup, "_low": speedup * 0.99, "_high": speedup * 1.01}
     fitness = {end: math.log(value) for end, value in interval.items()}
     made = {"ticket": ids["ticket"], "instance": ids["instance"]}
-    parent = 1 + sequence * 104_729 % ids["program"]
+    parent = parent_of(sequence, ids["program"])
     return {
         "ticket": {
             "id": ids["ticket"],
@@ -169,6 +176,16 @@ def _step_rows(ids: dict[str, int], run: int, sequence: int) -> dict[str, Row]:
         | {"fitness" + end: value for end, value in fitness.items()}
         | {"descriptors": '{"depth":2.0}', "parents": "[]", "status": 2, "slot": str(sequence)},
     }
+
+
+def fitness_of(sequence: int) -> float:
+    """The logarithm of the speedup of a step."""
+    return math.log(1.0 + sequence * 7919 % 1000 / 1000)
+
+
+def parent_of(sequence: int, program: int) -> int:
+    """An earlier program, or the program itself: that one has no parent."""
+    return 1 + sequence * 104_729 % program
 
 
 def _count(connection: sqlite3.Connection, run: int) -> None:

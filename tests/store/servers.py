@@ -64,6 +64,12 @@ class Server:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Of its first process, whose children are the others."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)

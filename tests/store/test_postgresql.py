@@ -8,6 +8,8 @@
 """
 
 import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +23,19 @@ from evolve.core.protocols import Proposal
 from evolve.store import Store
 from evolve.store.database.schema import VERSION
 from tests.store.cutting import CuttingProxy
-from tests.store.facts import SmallArchive, new_run, program, recount, replay, take_step
+from tests.store.facts import (
+    SmallArchive,
+    elite,
+    evaluation,
+    new_run,
+    program,
+    recount,
+    replay,
+    take_step,
+)
 from tests.store.servers import Server, running_server
 from tests.store.test_maintenance import search
+from tests.worker.serving import alive, family_of
 
 FORK = multiprocessing.get_context("fork")
 SEARCHES = 16
@@ -159,6 +171,66 @@ def test_a_commit_whose_answer_never_came_is_looked_up_and_not_repeated(
         assert store.progress(run).wall_time_s == 2.0
         assert store.progress(run).proposals == 4
         assert store.ticket(run, 3).attempts == 1
+
+
+def killed_unflushed(server: Server) -> None:
+    """Kill it so that it loses what no commit has waited for, as a power cut does."""
+    os.kill(server.pid, signal.SIGSTOP)  # it starts none anew
+    children = family_of(server.pid)
+    for pid in children - {server.pid}:
+        os.kill(pid, signal.SIGKILL)
+    server.kill()
+    while alive(children):
+        time.sleep(0.01)
+    server.start()
+
+
+def stop_writing_ahead(server: Server) -> None:
+    """From now on only commits that are waited for reach the disk."""
+    query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
+    os.kill(server.execute(query)[0][0], signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("by", ["read", "write"])
+def test_what_a_killed_server_had_not_flushed_is_written_again(own_server: Server, by: str) -> None:
+    url = own_server.new_database()
+    with Store.open(url, create=True) as store:
+        run = new_run(store).id
+        store.claim(run)
+        archive = SmallArchive()
+        take_step(store, run, archive, 1)
+        ticket = store.propose(store.ask(run, "seed", ()), Proposal(program=program(2)))
+        stop_writing_ahead(own_server)
+        store.start_evaluation(ticket)
+        judged = store.evaluated(ticket, evaluation(1.5))
+        killed_unflushed(own_server)
+        with Store.open(url, read_only=True) as other:
+            assert other.ticket(run, 1).attempts == 0  # else this tests nothing
+            assert other.evaluation(run, 1) is None
+        if by == "read":
+            assert store.ticket(run, 1).attempts == 1
+            assert store.evaluation(run, 1) == judged.evaluation
+        candidate = elite(judged, evaluation(1.5))
+        store.tell(judged, candidate, archive.offer(candidate, 2))
+        take_step(store, run, archive, 3)
+        checked(store, run, 3)
+        assert store.ticket(run, 1).attempts == 1
+        assert store.evaluation(run, 1) == judged.evaluation
+
+
+def test_what_a_killed_server_has_kept_is_not_written_twice(own_server: Server) -> None:
+    url = own_server.new_database()
+    with Store.open(url, create=True) as store:
+        run = new_run(store).id
+        store.claim(run)
+        ticket = store.propose(store.ask(run, "seed", ()), Proposal(program=program(1)))
+        assert store.start_evaluation(ticket) == 1
+        own_server.execute("CREATE TABLE flushed_by_a_commit ()")
+        assert store.start_evaluation(ticket) == 2
+        stop_writing_ahead(own_server)
+        assert store.start_evaluation(ticket) == 3
+        killed_unflushed(own_server)
+        assert store.ticket(run, 0).attempts == 3
 
 
 def test_a_view_that_is_cut_goes_on(server: Server, url: str) -> None:

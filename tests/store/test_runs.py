@@ -13,14 +13,29 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
+from archives import TopK
 from evolve.core.errors import StoreError, UsageError
-from evolve.core.protocols import Proposal
+from evolve.core.protocols import Context, Proposal
 from evolve.core.task import Case, Task
+from evolve.search.engine import Search
+from evolve.search.schedule import Scheduled
+from evolve.search.selection import Greedy
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
 
 FORK = multiprocessing.get_context("fork")
+
+
+class Counting:
+    """Each program is a child of the best."""
+
+    parents = 1
+
+    def propose(self, context: Context) -> Proposal:
+        parents = tuple(elite.program for elite in context.parents)
+        return Proposal(program=program(context.sequence), parents=parents)
 
 
 def hold(path: Path, run: int, pipe: Connection) -> None:
@@ -243,3 +258,63 @@ def test_a_holder_on_another_machine_is_believed_until_it_is_silent(store: Store
         store.claim(run)
     age_heartbeats(store.location, 31)
     store.claim(run)
+
+
+def test_what_a_store_keeps_of_the_run_that_it_continues_is_what_another_reads(
+    path: Path, store: Store
+) -> None:
+    run = new_run(store).id
+    store.claim(run)
+    archive = SmallArchive()
+
+    def check() -> None:
+        with Store.open(path, read_only=True) as other:
+            for _ in range(2):
+                assert store.progress(run) == other.progress(run)
+                assert store.proposals(run, "seed") == other.proposals(run, "seed")
+
+    check()
+    take_step(store, run, archive, 3)
+    check()
+    ticket = store.ask(run, "seed", ())
+    check()
+    ticket = store.propose(ticket, Proposal(program=program(9)))
+    check()
+    store.start_evaluation(ticket)
+    ticket = store.evaluated(ticket, evaluation(2.0))
+    check()
+    store.tell(ticket, None, None)
+    store.heartbeat(run, 2.5)
+    check()
+    with pytest.raises(StoreError):
+        store.tell(store.ask(run, "seed", ()), None, None)
+    check()
+    store.release(run, "interrupted", "another goes on")
+    with Store.open(path) as other:
+        other.claim(run)
+        take_step(other, run, archive, 6)
+    check()
+
+
+def test_a_step_of_a_search_takes_few_statements(store: Store) -> None:
+    """Each is a message to a server; the evaluator's and the pipeline's own are not counted."""
+    run = new_run(store)
+    store.claim(run.id)
+    operators = {"counting": Scheduled(operator=Counting())}
+    search = Search(store=store, run=run, archive=TopK(), selection=Greedy(), operators=operators)
+    statements: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        statements.append(statement)
+
+    for count in range(1, 21):
+        ticket = search.ask()
+        assert ticket is not None
+        search.request(ticket)
+        store.start_evaluation(ticket)
+        search.tell(ticket, evaluation(1 + count / 100))
+        if count == 10:
+            event.listen(Engine, "before_cursor_execute", note)
+    event.remove(Engine, "before_cursor_execute", note)
+    print("\n".join(statements[-30:]))
+    assert len(statements) / 10 < 31

@@ -48,6 +48,14 @@ class Database(ABC):
         """
 
     @abstractmethod
+    def write_soon(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write`, on the disk of a server only with the next `write`.
+
+        If the server loses it before, it is made again, as long as this process lives. So the
+        result of the action holds no new id.
+        """
+
+    @abstractmethod
     def write_alone(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write`, while nothing else writes to this database."""
 

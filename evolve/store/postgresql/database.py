@@ -31,11 +31,13 @@ _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
 _WRITE = """
     BEGIN;
+    {commit}
     SELECT pg_advisory_xact_lock{shared}(hashtext('evolve texts ' || current_schema()));
     INSERT INTO writer (token, number, seen) VALUES ('{token}', {number}, {now})
         ON CONFLICT (token) DO UPDATE SET number = {number}, seen = {now};
     SELECT 1 FROM lease WHERE owner = '{owner}' FOR SHARE
 """
+_COMMIT_SOON = "SET LOCAL synchronous_commit = off;"
 _STALE_S = 7 * 24 * 3600  # a process that has written nothing for so long has ended
 _END_OLD = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -58,7 +60,9 @@ class PostgresDatabase(Database):
         self._owner = ""
         self._number = 0
         self._read_only = read_only
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
+        self._unflushed: list[tuple[int, Callable[[Connection], object]]] = []
+        self._may_be_lost = False  # what is not flushed, with a server that has ended
         self._snapshot = threading.local()
         self._leases = Leases(self._connect)
         self._engine = create_engine(
@@ -140,22 +144,36 @@ class PostgresDatabase(Database):
 
     def write(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """All of an action or nothing; one that the server has taken back is repeated."""
-        return self._written("_shared", lambda connection: action(connection, *args, **kwargs))
+        return self._written("_shared", "", lambda each: action(each, *args, **kwargs))
+
+    def write_soon(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write`; the server may flush it later, and what a killed one loses is made again."""
+        return self._written("_shared", _COMMIT_SOON, lambda each: action(each, *args, **kwargs))
 
     def write_alone(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write`, while no other process adds texts or programs."""
-        return self._written("", lambda connection: action(connection, *args, **kwargs))
+        return self._written("", "", lambda each: action(each, *args, **kwargs))
 
-    def _written(self, shared: str, action: Callable[[Connection], T]) -> T:
+    def _written(self, shared: str, commit: str, action: Callable[[Connection], T]) -> T:
         if getattr(self._snapshot, "connection", None) is not None:
             raise RuntimeError("a write within a snapshot")
         with self._writing, self._explained():
-            return patiently(lambda: self._write_once(shared, action))
+            result = patiently(lambda: self._write_once(shared, commit, action))
+            if commit == _COMMIT_SOON:
+                self._unflushed.append((self._number, action))
+            else:
+                self._unflushed.clear()
+            return result
 
-    def _write_once(self, shared: str, action: Callable[[Connection], T]) -> T:
+    def _write_once(self, shared: str, commit: str, action: Callable[[Connection], T]) -> T:
+        self._write_again()
+        return self._attempt(shared, commit, action)
+
+    def _attempt(self, shared: str, commit: str, action: Callable[[Connection], T]) -> T:
         self._number += 1
         begin = _WRITE.format(
             shared=shared,
+            commit=commit,
             token=self._token,
             number=self._number,
             now=int(time.time()),
@@ -185,10 +203,25 @@ class PostgresDatabase(Database):
             on_failure.pop_all()
             return result
 
+    def _write_again(self) -> None:
+        """After a cut: repeat what a server that was killed had not flushed."""
+        if not self._may_be_lost:
+            return
+        with self._writing:
+            with self._connect() as connection:
+                row = connection.execute(_COMMITTED, (self._token,)).fetchone()
+            kept = int(str(row[0])) if row else 0
+            lost = [action for number, action in self._unflushed if number > kept]
+            if lost:
+                self._attempt("_shared", "", lambda each: [action(each) for action in lost])
+            self._unflushed.clear()
+            self._may_be_lost = False
+
     def _drop(self, connection: Connection) -> None:
         """After a cut: neither this connection nor those that wait are used again."""
         connection.invalidate()
         self._engine.dispose()
+        self._may_be_lost = bool(self._unflushed)
 
     def _found_committed(self, pid: int) -> bool:
         """Whether the newest transaction was, whose answer the connection did not bring.
@@ -218,6 +251,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
+        self._write_again()
         with self._engine.connect() as connection, ExitStack() as on_failure:
             on_failure.callback(_forget, connection)
             try:

@@ -42,6 +42,12 @@ _SOURCE = (
 )
 
 
+def recognise(item: Program) -> None:
+    """Parse a text before the transaction that stores it, while nothing waits for the parser."""
+    normalised_digest(item.source)
+    detect_language(item.source)
+
+
 def put_instance(connection: Connection, item: Program, assignment: Assignment) -> int:
     """The id of the instance; it and its program are stored unless they are there already."""
     digest = instance_digest(item.digest, assignment)

@@ -1,19 +1,26 @@
 """Requests of tickets to models: one per round, each with its messages."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, union_all, update
 
 from evolve.core.digest import canonical_json
 from evolve.core.model import Message, ModelRequest, ReplyStatus, Sampling
 from evolve.core.records import TicketState
 from evolve.store.database import blobs
-from evolve.store.database.dialect import unindexed
-from evolve.store.database.schema import blob, is_open, request, request_message, run, ticket
-from evolve.store.tables import runs
+from evolve.store.database.schema import (
+    blob,
+    is_open,
+    request,
+    request_message,
+    run,
+    run_operator,
+    ticket,
+)
 
 _PUT = insert(request).returning(request.c.id)
 _PUT_MESSAGES = insert(request_message)
@@ -49,12 +56,18 @@ _NEWEST = (
     .order_by(request.c.id.desc())
     .limit(bindparam("limit"))
 )
-_UNDER_WAY = select(func.count()).where(
-    ticket.c.run == bindparam("run"),
-    unindexed(ticket.c.operator) == bindparam("operator"),  # the open ones are few
-    ticket.c.state.in_((TicketState.ASKED.value, TicketState.REPLIED.value)),
-    ticket.c.model != "",
-    is_open,
+_PROPOSALS = union_all(
+    select(run_operator.c.operator, run_operator.c.proposals.label("count")).where(
+        run_operator.c.run == bindparam("run")
+    ),
+    select(ticket.c.operator, func.count().label("count"))
+    .where(
+        ticket.c.run == bindparam("run"),
+        ticket.c.state.in_((TicketState.ASKED.value, TicketState.REPLIED.value)),
+        ticket.c.model != "",
+        is_open,  # these are few
+    )
+    .group_by(ticket.c.operator),
 )
 _THIS = update(request).where(request.c.id == bindparam("of"))
 _READ = _THIS.values(reading=bindparam("status"))
@@ -143,11 +156,12 @@ def newest(
     return [load(connection, row) for row in connection.execute(_NEWEST, key).all()]
 
 
-def proposals(connection: Connection, run_id: int, operator: str) -> int:
-    """How many proposals of an operator were counted, or a model is still to give."""
-    key = {"run": run_id, "operator": operator}
-    under_way: int = connection.execute(_UNDER_WAY, key).scalar_one()
-    return runs.proposals(connection, run_id, operator) + under_way
+def proposals(connection: Connection, run_id: int) -> Counter[str]:
+    """How many proposals of each operator were counted, or a model is still to give."""
+    found = Counter[str]()
+    for operator, count in connection.execute(_PROPOSALS, {"run": run_id}):
+        found[operator] += count
+    return found
 
 
 def load(connection: Connection, row: Row[Any]) -> ModelRequest:

@@ -222,15 +222,6 @@ def progress(connection: Connection, run_id: int) -> Progress:
     )
 
 
-def proposals(connection: Connection, run_id: int, operator: str) -> int:
-    """How many proposals of an operator were counted."""
-    query = select(run_operator.c.proposals).where(
-        run_operator.c.run == run_id, run_operator.c.operator == operator
-    )
-    found: int | None = connection.execute(query).scalar()
-    return found or 0
-
-
 def asked(connection: Connection, run_id: int) -> int:
     """How many tickets the run has: the sequence number of the next one."""
     count: int = connection.execute(select(run.c.asked).where(run.c.id == run_id)).scalar_one()

@@ -1,0 +1,328 @@
+"""Random kills of a search, its workers, their hosts and its database, and what they cost.
+
+    python -m tests.benchmarks.bench_kills --kills 100 --seed 39 --minutes 15
+
+One search (`cluster=pull`, a scripted model behind HTTP, PostgreSQL) with two workers over stub
+judges. Each round kills one of them with SIGKILL, starts it again, and waits until the search has
+stored a verdict more; after a kill of the search an answer of the model too. After each round no
+row that was ever seen in the database may be missing, and at the end:
+
+- no evaluation that was stored is judged again;
+- no call is sent twice: the server got at most one request for each stored call, each answer is
+  stored once at most, and no text has two answers;
+- the counters of the run are those of its rows.
+
+The order of kills follows from the seed: `--first N` goes on with the N-th, on a new search. The
+exit status is 1 if anything was lost, repeated or paid twice.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+
+import psycopg
+
+from evolve.core.evaluation import Fidelity
+from evolve.core.lineage import Step
+from evolve.core.model import CallStatus
+from evolve.core.source.tunables import render
+from evolve.store import Store
+from evolve.testing.model_server import ModelServer, Request
+from evolve.testing.synthetic import SEED_SOURCE
+from tests.benchmarks.conditions import print_conditions
+from tests.forked import Forked, preload, start
+from tests.serve.pulling import free_port, judged, start_work, token_file
+from tests.store.servers import Server, running_server
+from tests.worker.serving import alive, family_of
+
+KINDS = ("search", "worker", "host", "database")
+PATIENCE_S = 120.0
+WORKERS = 2
+LATENCY_S = 0.2  # of a judge
+ANSWER_S = 0.3
+_QUERIES = {
+    "tickets": "SELECT sequence, operator FROM ticket",
+    "evaluations": (
+        "SELECT t.sequence, e.status, e.fidelity FROM evaluation e JOIN ticket t ON t.id = e.ticket"
+    ),
+    "offers": ("SELECT t.sequence, o.status FROM archive_offer o JOIN ticket t ON t.id = o.ticket"),
+    "replies": (
+        "SELECT c.id, c.status, c.tokens, c.usd, c.reply FROM call c WHERE c.status <> 'pending'"
+    ),
+    "texts": "SELECT encode(sha256, 'hex') FROM blob",
+}
+"""Rows by keys that stay the same when a transaction is repeated."""
+
+Rows = dict[str, set[tuple]]
+
+
+class Lab:
+    """A search, its workers and its database, in processes."""
+
+    def __init__(self, folder: Path, server: Server, model: ModelServer) -> None:
+        self.folder = folder
+        self.server = server
+        self.url = server.new_database()
+        self.port = free_port()
+        self.killed = Counter[str]()
+        self.printed: list[str] = []
+        self._asked: dict[int, str] = {}  # by sequence number; "" without an evaluation
+        self.hosts = [folder / f"host{number}" for number in range(WORKERS)]
+        self.workers: list[Forked] = []
+        for host in self.hosts:
+            host.mkdir()
+            self.workers.append(self._work(host))
+        self._store = ("store=postgresql", f'store.url="{self.url}"')
+        self.search = self._evolve(
+            *("run", "task=rmsnorm", "task_config.size=tiny", "device=cpu", "search=quick"),
+            *("name=run", "baseline=eager", "operators=llm", "llm.model=openai/scripted"),
+            *(f"llm.api_base={model.api_base}", "llm.slots=3"),
+            *("llm.price.prompt=1", "llm.price.completion=2"),
+            *("cluster=pull", f"cluster.listen=127.0.0.1:{self.port}", "cluster.lease=10s"),
+            f"cluster.token_file={token_file(folder)}",
+            *("termination.wall_time=2h", "termination.evaluations=1000000"),
+            *("termination.stagnation=null", "termination.usd=1000000"),
+        )
+
+    def _evolve(self, *words: str) -> Forked:
+        env = {**os.environ, "OPENAI_API_KEY": "none"}
+        return start("evolve", *words, *self._store, cwd=self.folder, env=env)
+
+    def _work(self, host: Path) -> Forked:
+        return start_work(host, self.port, latency_s=LATENCY_S)
+
+    def kill(self, kind: str, chance: random.Random) -> None:
+        """Kill it, and start it again."""
+        self.killed[kind] += 1
+        if kind == "search":
+            self._end(self.search)
+            self.search = self._evolve("resume", "run")
+        elif kind == "database":
+            children = family_of(self.server.pid)
+            self.server.kill()
+            time.sleep(chance.uniform(0.0, 1.0))
+            wait(lambda: not alive(children), "the server's processes end")
+            self.server.start(durable=True)
+        else:
+            number = chance.randrange(WORKERS)
+            worker = self.workers[number]
+            judges = family_of(worker.pid) - {worker.pid}
+            self._end(worker)
+            if kind == "host":
+                for pid in judges:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            self.workers[number] = self._work(self.hosts[number])
+
+    def _end(self, process: Forked) -> None:
+        process.kill()
+        process.wait(30)
+        self.printed += process.printed()
+
+    def stored(self) -> Rows:
+        """All rows at this moment, by keys of their own; none before the tables are there."""
+        try:
+            with closing(psycopg.connect(self.url)) as connection:
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return {
+                    name: set(connection.execute(query).fetchall())
+                    for name, query in _QUERIES.items()
+                }
+        except psycopg.errors.UndefinedTable:
+            return {name: set() for name in _QUERIES}
+
+    def has_more(self, before: Rows, names: Iterable[str]) -> bool:
+        """Whether the database has more rows of all these kinds than before."""
+        now = self.stored()
+        return all(sum(map(known, now[name])) > sum(map(known, before[name])) for name in names)
+
+    def questions(self) -> Counter[str]:
+        """How many stored evaluations there are to each question, as judges list it."""
+        with Store.open(self.url, read_only=True) as store:
+            run = store.run().id
+            after = max(self._asked, default=-1)
+            waiting = [sequence for sequence, asked in self._asked.items() if not asked]
+            steps = [store.step(run, sequence) for sequence in waiting]
+            for step in (*steps, *store.steps(run, after=after)):
+                self._asked[step.sequence] = (
+                    "" if step.status is None else question(store, run, step)
+                )
+        return Counter(filter(None, self._asked.values()))
+
+    @property
+    def judged(self) -> Counter[str]:
+        """How often judges have answered each question."""
+        return Counter(each for host in self.hosts for each in judged(host))
+
+    def end(self) -> None:
+        for process in (self.search, *self.workers):
+            self._end(process)
+
+
+def question(store: Store, run: int, step: Step) -> str:
+    """As `tests.serve.stub_worker` names it."""
+    proposal = store.ticket(run, step.sequence).proposal
+    assert proposal is not None
+    source = render(proposal.program.source, proposal.assignment)
+    repeat = store.repeat(run, step.sequence) if proposal.is_reevaluation else 0
+    asked = json.dumps([source, proposal.fidelity, repeat])
+    return hashlib.sha256(asked.encode()).hexdigest()[:12]
+
+
+def reply(request: Request) -> str:
+    """A program that no other request gets."""
+    number = request.number
+    time.sleep(ANSWER_S)
+    notes = f"# speedup {1 + number % 97 / 100:.2f}\nNUMBER = {number}"
+    return f"```python\n{SEED_SOURCE}\n\n{notes}\n```"
+
+
+def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> list[str]:
+    """Kill until the number or the time is reached; returns the faults."""
+    order = random.Random(seed)
+    rounds = [(order.choice(KINDS), order.random()) for _ in range(kills)]
+    seen: Rows = {name: set() for name in _QUERIES}
+    judged_first: Counter[str] = Counter()  # when the verdict was first seen in the database
+    faults: list[str] = []
+    try:
+        wait(lambda: len(lab.stored()["evaluations"]) >= 3, "the search begins")
+    except TimeoutError as error:
+        return [f"{error}; {lab.search.printed()}"]
+    for number, (kind, delay) in enumerate(rounds[first:], start=first):
+        if time.monotonic() > deadline:
+            break
+        before = lab.stored()
+        began = time.monotonic()
+        lab.kill(kind, random.Random(f"{seed} {number}"))
+        awaited = ("evaluations", "replies") if kind == "search" else ("evaluations",)
+        try:
+            wait(partial(lab.has_more, before, awaited), f"kill of {kind}")
+        except TimeoutError as error:
+            faults.append(f"kill {number}: {error}; {lab.search.printed()[1][-600:]!r}")
+            break
+        after = lab.stored()
+        for name, rows in before.items():
+            seen[name] |= rows
+            if lost := seen[name] - after[name]:
+                faults.append(f"kill {number} of {kind}: {name} lost: {sorted(lost, key=str)[:3]}")
+        asked = lab.questions()  # first: a judge lists an answer before it is stored
+        now = lab.judged
+        for each in asked.keys() - judged_first.keys():
+            judged_first[each] = now[each] - asked[each]
+        print(
+            f"{number:>3} {kind:<9} {time.monotonic() - began:5.1f} s until a verdict more, "
+            f"{len(after['evaluations'])} stored",
+            flush=True,
+        )
+        time.sleep(delay)
+    asked = lab.questions()
+    now = lab.judged
+    more = {each: now[each] - asked[each] - count for each, count in judged_first.items()}
+    if again := {each: count for each, count in more.items() if count > 0}:
+        faults.append(f"judged again after the verdict was stored: {again}")
+    if unlisted := asked.keys() - now.keys():
+        faults.append(f"no judge has listed {sorted(unlisted)[:5]}: the questions are others")
+    return faults
+
+
+def known(row: tuple) -> bool:
+    """Whether it is more than a call without an answer."""
+    return "unknown" not in row
+
+
+def settled(lab: Lab, model: ModelServer) -> list[str]:
+    """What the database and the model's server say at the end."""
+    faults = []
+    calls = lab.server.execute(
+        "SELECT c.status, c.reply, c.request FROM call c ORDER BY c.id", lab.url
+    )
+    sent, delivered = len(model.log.requests), model.deliveries
+    answered = [row for row in calls if row[0] == CallStatus.COMPLETED]
+    unknown = sum(row[0] in (CallStatus.UNKNOWN, CallStatus.PENDING) for row in calls)
+    if not answered:
+        faults.append("no answer was stored: this tested nothing of the model")
+    if sent > len(calls):
+        faults.append(f"{sent} requests were sent for {len(calls)} stored calls")
+    twice = [n for n, count in Counter(row[2] for row in answered).items() if count > 1]
+    twice += [n for n, count in Counter(row[1] for row in answered).items() if count > 1]
+    if twice:
+        faults.append(f"paid twice: {twice[:5]}")
+    if delivered - len(answered) > unknown:
+        faults.append(
+            f"{delivered} answers, {len(answered)} stored, {unknown} calls open or unknown"
+        )
+    with Store.open(lab.url, read_only=True) as store:
+        run = store.run().id
+        steps = list(store.steps(run))
+        progress = store.progress(run)
+    whole = sum(
+        step.status not in (None, "infra") and step.fidelity is Fidelity.SEARCH for step in steps
+    )
+    if [step.sequence for step in steps] != list(range(len(steps))):
+        faults.append("sequence numbers are missing")
+    if progress.evaluations != whole:
+        faults.append(f"{progress.evaluations} evaluations counted, {whole} stored")
+    repeated = lab.judged.total() - lab.questions().total()
+    print(
+        f"{sum(lab.killed.values())} kills {dict(lab.killed)}: {len(steps)} steps, {whole} full "
+        f"evaluations; {repeated} judged in vain, their judge or search killed before the verdict "
+        f"was stored, or under way; {sent} requests to the model, {len(calls)} calls stored, "
+        f"{len(answered)} answers, {unknown} open or unknown"
+    )
+    if said := [text for text in lab.printed if "Traceback" in text]:
+        faults.append(f"{len(said)} tracebacks: {said[0][-1500:]}")
+    return faults
+
+
+def wait(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+    """Raise TimeoutError if the condition does not come true."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="go on with this one")
+    parser.add_argument("--seed", type=int, default=39)
+    parser.add_argument("--minutes", type=float, default=15.0, help="end after the kill under way")
+    options = parser.parse_args()
+    print_conditions()
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it fetches one when it is imported
+    preload("litellm")
+    began = time.monotonic()
+    deadline = began + 60 * options.minutes
+    with (
+        running_server(durable=True) as server,
+        ModelServer(reply) as model,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        lab = Lab(Path(folder), server, model)
+        try:
+            faults = campaign(lab, options.kills, options.first, options.seed, deadline)
+        finally:
+            lab.end()
+        if lab.killed:
+            faults += settled(lab, model)
+    print(f"{time.monotonic() - began:.0f} s; {len(faults)} faults")
+    print("\n".join(faults))
+    print_conditions()
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
