@@ -90,6 +90,7 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         architecture=one["architecture"],
         kinds=frozenset(map(key_of_described, calls)),
         source=one["source"],
+        compared=frozenset(one["compared"]),
     )
 
 
