@@ -21,9 +21,13 @@ from evolve.tasks.values import import_of, literal
 
 RENAMED = "Captured"  # of a class that is called Model itself
 _FORWARD = "Forward"  # the class whose gradients a backward task gives
-_BACKWARD = f"""class Model(Backward, {_FORWARD}):
-    \"\"\"From the gradient of the outcome, and the arguments, those of all inputs.\"\"\"
-"""
+_BACKWARD = '''\
+class Model(Backward, {forward}):
+    """From the gradient of the outcome, and the arguments, those of all inputs."""
+
+    def forward(self, {given}):
+        return super().forward({given})
+'''
 _CONTAINERS: dict[type, str] = {list: "[{}]", tuple: "({},)", dict: "{{{}}}"}
 
 
@@ -49,6 +53,7 @@ class TaskText(ModuleText):
         self._name = _FORWARD if is_backward else "Model"
         self.withheld: set[str] = set()
         self.objects: list[Any] = []
+        self._given: list[str] = []  # parameters of the part
         for name in (*RESERVED, *([_FORWARD, "Backward"] * is_backward)):
             self.claim(name, RESERVED, part.title)
         self.need("from torch import nn")
@@ -75,7 +80,9 @@ class TaskText(ModuleText):
         """The whole text without secrets, whose names are kept in `withheld`."""
         if self._name == _FORWARD:
             self.need(f"from {GRADIENTS} import Backward")
-            self.parts.append(_BACKWARD)
+            gradient = "grad_output" if "grad_output" not in self._given else "grad_output_"
+            given = ", ".join([gradient, *self._given])
+            self.parts.append(_BACKWARD.format(forward=_FORWARD, given=given))
         text, names = without_secrets(self.whole())
         self.withheld |= names | set(withheld)
         return text
@@ -88,6 +95,7 @@ class TaskText(ModuleText):
         else:
             self.define(function, name, "its function")
         names = parameter_names(function, self._part.positional)
+        self._given = [*names, *self._part.named]
         given, passed = self._signature(names)
         self.parts.append(
             f"class {self._name}(nn.Module):\n"
@@ -111,6 +119,7 @@ class TaskText(ModuleText):
             self.need("import torch")
             lines.append(f"        self.to(torch.{self._part.dtype})")
         names = parameter_names(forward, self._part.positional + 1)[1:]
+        self._given = [*names, *self._part.named]
         every = parameter_names(forward, len(names) + len(self._part.named) + 1)[1:]
         if every != [*names, *self._part.named]:
             given, passed = self._signature(names)
