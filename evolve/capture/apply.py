@@ -1,6 +1,7 @@
 """Winners put back into a script: one checking pass, then original and patched in turn."""
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -13,6 +14,7 @@ from evolve.core.errors import UsageError
 from evolve.core.measurement import Interval, Ratio
 
 MIN_PAIRS = 6  # of which an interval of ranks covers 95 %
+MAX_COMPARED = 8  # calls of one winner in one timed run that the original makes too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,20 @@ class Gain:
     pairs: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """What timed runs gave.
+
+    Attributes:
+        gain: None if a winner differed in a timed run, which ends them.
+        tallies: calls of the patched runs by the task's name; `agreed` and `differences` are those
+            of the calls that were compared.
+    """
+
+    gain: Gain | None
+    tallies: Sequence[tuple[str, Tally]]
+
+
 def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
     """Run the script with every call made by both; names of the tasks with the calls compared.
 
@@ -54,40 +70,78 @@ def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
     return [(one.task.name, Tally(**tally)) for one, tally in pairs]
 
 
-def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int) -> Gain:
+def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int, calls: Sequence[int]) -> Timed:
     """Run the script in fresh processes, original and patched in turn; `MIN_PAIRS` at least.
+
+    Every patched run compares other calls with the original's, outside of the time: a winner may
+    agree wherever all of its calls are compared, and give something else later.
+
+    Args:
+        run: the script.
+        chosen: winners.
+        pairs: of processes.
+        calls: that each winner makes in one run, as the checking pass has found.
 
     Raises:
         UsageError: the script fails, or a winner.
     """
-    from evolve.worker.timing import statistics  # imports torch
-
     plain = {"purpose": APPLY, "winners": [], "checks": False}
+    patched = [
+        {**plain, "winners": as_json(chosen, compared)} for compared in _compared(calls, pairs)
+    ]
+    tallies = [Tally() for _ in chosen]
+    named = [(one.task.name, tally) for one, tally in zip(chosen, tallies, strict=True)]
     original_s: list[float] = []
     patched_s: list[float] = []
-    original, patched = (plain, original_s), ({**plain, "winners": as_json(chosen)}, patched_s)
     built = 0.0
-    for job, times in islice(cycle((original, patched, patched, original)), 2 * pairs):
-        found = run(job)
+    for is_patched in islice(cycle((False, True, True, False)), 2 * pairs):
+        found = run(patched.pop() if is_patched else plain)
         if failure := found.get("failure"):
             raise UsageError(
                 f"{failure}, in a timed run; all its calls agreed in the checking pass. Leave this "
                 "winner out, or mend it."
             )
-        times.append(found["total_s"])
+        (patched_s if is_patched else original_s).append(found["total_s"])
         built = max(built, found["built_s"])
+        for tally, one in zip(tallies, found["tallies"] if is_patched else (), strict=False):
+            tally.add(Tally(**one))
+        if any(tally.differences for tally in tallies):
+            return Timed(gain=None, tallies=named)
+    return Timed(gain=_gain(original_s, patched_s, built), tallies=named)
+
+
+def _compared(calls: Sequence[int], pairs: int) -> list[list[list[int]]]:
+    """Numbers of the calls that each patched run compares, for each winner: all, if few enough.
+
+    They are drawn, so that no winner can tell them.
+    """
+    orders = [random.sample(range(number), number) for number in calls]
+    return [[order[n::pairs][:MAX_COMPARED] for order in orders] for n in range(pairs)]
+
+
+def _gain(original_s: Sequence[float], patched_s: Sequence[float], built_s: float) -> Gain:
+    from evolve.worker.timing import statistics  # imports torch
+
     logs = [math.log(a / b) for a, b in zip(original_s, patched_s, strict=True)]
     return Gain(
-        ratio=statistics.ratio_interval(logs, statistics.interim_of(pairs), spread=0.0),
+        ratio=statistics.ratio_interval(logs, statistics.interim_of(len(logs)), spread=0.0),
         original_ms=statistics.median_interval([1e3 * one for one in original_s]),
         patched_ms=statistics.median_interval([1e3 * one for one in patched_s]),
-        built_s=built,
-        pairs=pairs,
+        built_s=built_s,
+        pairs=len(logs),
     )
 
 
-def as_json(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
-    """Programs with the calls of their tasks, for a job."""
+def as_json(
+    chosen: Sequence[Chosen], compared: Sequence[Sequence[int]] = ()
+) -> list[dict[str, Any]]:
+    """Programs with the calls of their tasks, for a job.
+
+    Args:
+        chosen: programs.
+        compared: of each, the numbers of its calls that are compared in a timed run; none if empty.
+    """
+    numbers = compared or [()] * len(chosen)
     return [
         {
             "name": one.task.name,
@@ -96,6 +150,7 @@ def as_json(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
             "architecture": one.architecture,
             "calls": repr(list(one.task.calls.values())),
             "source": one.source,
+            "compared": list(some),
         }
-        for one in chosen
+        for one, some in zip(chosen, numbers, strict=True)
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from evolve.capture.interpose import interpose
+from evolve.capture.interpose import Observer, interpose
 from evolve.capture.jobs import APPLY, RECORD, TIME, part_from
 from evolve.capture.origin import keep_constructors
 from evolve.capture.patching.patcher import Patcher
@@ -27,10 +27,11 @@ def perform(job: Mapping[str, Any]) -> None:
     Path(job["result"]).write_text(json.dumps(found))
 
 
-def _run(job: Mapping[str, Any]) -> dict[str, Any]:
+def _run(job: Mapping[str, Any], observer: Observer) -> dict[str, Any]:
+    own = interpose(observer)
     began = time.perf_counter()
     try:
-        run_script(job["script"], job["is_module"], job["words"])
+        run_script(job["script"], job["is_module"], job["words"], own.names_of)
     except Failed as error:
         return {"fault": str(error)}
     except ObserverFailed as error:
@@ -40,8 +41,7 @@ def _run(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time(job: Mapping[str, Any]) -> dict[str, Any]:
     shares = Shares()
-    interpose(shares)
-    found = _run(job)
+    found = _run(job, shares)
     found["total_s"] = shares.clock.total()
     found["parts"] = list(shares.found())
     return found
@@ -51,8 +51,7 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
     folder = Path(job["folder"])
     wanted = {part_from(one["part"]): (one["name"], set(one["kinds"])) for one in job["wanted"]}
     recorder = Recorder(wanted, folder)
-    interpose(recorder)
-    found = _run(job)
+    found = _run(job, recorder)
     for recorded in recorder.found.values():
         for name, tensor in () if recorded.fault else recorded.files.items():
             torch.save(tensor, folder / name)
@@ -63,6 +62,9 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
             "fault": one.fault,
             "withheld": one.withheld,
             "calls": repr(one.calls),
+            "backward_text": one.backward_text,
+            "backward_fault": one.backward_fault,
+            "backward_calls": repr(one.backward_calls),
         }
         for part, one in recorder.found.items()
     ]
@@ -71,8 +73,7 @@ def _record(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apply(job: Mapping[str, Any]) -> dict[str, Any]:
     observer = Patcher([_winner(one) for one in job["winners"]], checks=job["checks"])
-    interpose(observer)
-    found = _run(job)
+    found = _run(job, observer)
     if observer.failure:
         return {"failure": observer.failure}
     found["total_s"] = observer.clock.total()
@@ -90,6 +91,7 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         architecture=one["architecture"],
         kinds=frozenset(map(key_of_described, calls)),
         source=one["source"],
+        compared=frozenset(one["compared"]),
     )
 
 

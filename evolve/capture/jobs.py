@@ -43,12 +43,28 @@ class Tally:
 
     Attributes:
         made: calls that the winner made.
-        agreed: of those, the calls with the original's outcome.
+        agreed: of those, the compared calls with the original's outcome.
         fallbacks: number of calls that the original made, by reason.
-        differences: number of the winner's other calls, by how they differ.
+        differences: number of the winner's other compared calls, by how they differ.
     """
 
     made: int = 0
     agreed: int = 0
     fallbacks: dict[str, int] = field(default_factory=Counter)
     differences: dict[str, int] = field(default_factory=Counter)
+
+    def add(self, other: "Tally") -> None:
+        """Add the calls of another run."""
+        self.made += other.made
+        self.agreed += other.agreed
+        for reason, number in other.fallbacks.items():
+            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + number
+        for said, number in other.differences.items():
+            self.differences[said] = self.differences.get(said, 0) + number
+
+    def count(self, said: str) -> None:
+        """Add a compared call; `said` is how it differs, empty if it agrees."""
+        if said:
+            self.differences[said] = self.differences.get(said, 0) + 1
+        else:
+            self.agreed += 1

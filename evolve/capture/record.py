@@ -1,11 +1,12 @@
 """Recording the calls of chosen parts: the text of each task, tried on the calls themselves."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
+from evolve.capture.reads import attribute_reads
 from evolve.capture.text import TaskText
 from evolve.capture.withheld import is_withheld
 from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
@@ -34,6 +36,9 @@ class Recorded:
         calls: descriptions of arguments, by the text of their kind.
         files: values that have to be kept.
         withheld: names of secrets for which None stands in the text.
+        backward_text: of the task of its backward pass; empty if no gradient came back.
+        backward_fault: why there is none, though a gradient came back.
+        backward_calls: descriptions of the gradient of the outcome, then of the arguments.
     """
 
     text: str = ""
@@ -41,6 +46,9 @@ class Recorded:
     calls: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Tensor] = field(default_factory=dict)
     withheld: list[str] = field(default_factory=list)
+    backward_text: str = ""
+    backward_fault: str = ""
+    backward_calls: dict[str, Any] = field(default_factory=dict)
 
 
 class Recorder:
@@ -54,7 +62,8 @@ class Recorder:
     def __init__(self, wanted: dict[Part, tuple[str, set[str]]], folder: Path) -> None:
         self._wanted, self._folder = wanted, folder
         self.found: dict[Part, Recorded] = {}
-        self._texts: dict[str, Any] = {}
+        self._read: dict[Part, dict[int, set[str]]] = {}
+        self._is_trying = False
         self._values: dict[Part, Descriptions] = {}
 
     def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
@@ -68,7 +77,7 @@ class Recorder:
         return self._call(part, run, args, kwargs, lambda: run(*args, **kwargs))
 
     def _call(self, part: Part, own: Any, args: Any, kwargs: Any, run: Callable[[], Any]) -> Any:
-        if part not in self._wanted:
+        if part not in self._wanted or self._is_trying:
             return run()
         arguments = arguments_of(part, args, kwargs)
         kind = repr(key_of(arguments))
@@ -94,6 +103,8 @@ class Recorder:
         except FAILURES_OF_A_FUNCTION as error:
             said = str(error).partition("\n")[0]
             recorded.fault = f"its task cannot be tried: {type(error).__name__}: {said}"
+        if not recorded.fault:
+            self._await_gradient(part, kind, own, before, outcome)
         if recorded.fault and recorded.withheld:
             recorded.fault += f" (the value of {', '.join(recorded.withheld)} was withheld)"
         return outcome
@@ -117,18 +128,89 @@ class Recorder:
         if outcome is not None and not is_tensors(outcome):
             kind = type(outcome).__name__
             raise UsageError(f"it gives a {kind}; a task gives tensors in tuples, lists and dicts")
-        if not recorded.text:
-            builder = TaskText(part)
-            is_module = isinstance(own, nn.Module)
-            recorded.text = builder.model(own) if is_module else builder.function(own)
-            recorded.withheld = sorted(builder.withheld)
         recorded.files = self._values[part].files
-        arguments, state, states = before
-        with drawing_from(states), torch.no_grad():
-            model = _made(recorded.text, self._folder, arguments).train(part.training)
-            _set_state(model, state)
-        with drawing_from(states):
+        full = _text(part, own, {})
+        recorded.text, recorded.withheld = full.text, full.withheld
+        if not full.objects:
+            self._try(part, full.text, before, outcome)
+            return
+        before, again = copied((before[:2], before[:2])), before[2]
+        with attribute_reads(full.objects) as read:
+            self._try(part, full.text, (*before[0], again), outcome)
+        known = self._read.setdefault(part, {})
+        for one, names in read.items():
+            known.setdefault(one, set()).update(names)
+        narrow = _text(part, own, known)
+        with suppress(UsageError, *FAILURES_OF_A_FUNCTION):  # it reads in a way that is not seen
+            self._try(part, narrow.text, (*before[1], again), outcome)
+            recorded.text, recorded.withheld = narrow.text, narrow.withheld
+
+    def _try(self, part: Part, text: str, before: Any, outcome: Any) -> None:
+        """Raise UsageError if the text's model gives something else than the call."""
+        arguments, _, states = before
+        with self._trying(part, text, before) as model, drawing_from(states):
             _require_same(model(*arguments), outcome)
+
+    @contextmanager
+    def _trying(self, part: Part, text: str, before: Any) -> Iterator[nn.Module]:
+        """The text's model, in the state of the call; what it calls is not recorded."""
+        arguments, state, states = before
+        self._is_trying = True
+        try:
+            with drawing_from(states), torch.no_grad():
+                model = _made(text, self._folder, arguments).train(part.training)
+                _set_state(model, state)
+            yield model
+        finally:
+            self._is_trying = False
+
+    def _await_gradient(self, part: Part, kind: str, own: Any, before: Any, outcome: Any) -> None:
+        """Record the gradient of the outcome, if one comes back to it."""
+        recorded = self.found[part]
+        tensors = [one for one in tensors_of(outcome) if isinstance(one, Tensor)]
+        if recorded.backward_fault or not any(one.requires_grad for one in tensors):
+            return
+        if not isinstance(outcome, Tensor):
+            recorded.backward_fault = "it gives several tensors; a backward task is of one"
+            return
+        described = recorded.calls[kind]
+
+        def note(gradient: Tensor) -> None:
+            if kind in recorded.backward_calls or recorded.backward_fault or self._is_trying:
+                return
+            try:
+                one = self._values[part].of(gradient.detach(), "the gradient of its outcome")
+                recorded.backward_calls[kind] = [one, *described]
+                if not recorded.backward_text:
+                    recorded.backward_text = self._backward_text(part, own, before, gradient)
+            except (UsageError, Undescribed) as error:
+                recorded.backward_fault = str(error).partition("\n")[0]
+            except FAILURES_OF_A_FUNCTION as error:
+                said = str(error).partition("\n")[0]
+                recorded.backward_fault = (
+                    f"its backward task cannot be tried: {type(error).__name__}: {said}"
+                )
+
+        with suppress(RuntimeError):  # of a class that takes no hooks
+            outcome.register_hook(note)
+
+    def _backward_text(self, part: Part, own: Any, before: Any, gradient: Tensor) -> str:
+        text = _text(part, own, self._read.get(part, {}), is_backward=True).text
+        with self._trying(part, text, before) as model, drawing_from(before[2]):
+            model(gradient.detach(), *before[0])
+        return text
+
+
+class _Text(NamedTuple):
+    text: str
+    withheld: list[str]
+    objects: list[Any]
+
+
+def _text(part: Part, own: Any, read: dict[int, set[str]], *, is_backward: bool = False) -> _Text:
+    builder = TaskText(part, read, is_backward=is_backward)
+    text = builder.model(own) if isinstance(own, nn.Module) else builder.function(own)
+    return _Text(text, sorted(builder.withheld), builder.objects)
 
 
 def _made(text: str, folder: Path, arguments: Any) -> nn.Module:

@@ -6,9 +6,10 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _OWN = f"{Path(__file__).parent.parent}/"
 _CALLS = re.compile(r"\b(run|original|script|_model|__new__)\(")  # at which the script goes on
@@ -22,15 +23,20 @@ class Failed(Exception):
     """The script raised, or left with another status than 0; the message says which."""
 
 
-def run_script(script: str, is_module: bool, words: Sequence[str]) -> None:
-    """Execute it as `__main__`.
+def run_script(
+    script: str,
+    is_module: bool,
+    words: Sequence[str],
+    names_of: Callable[[ModuleType], MutableMapping[str, Any]],
+) -> None:
+    """Execute it as `__main__`, with the local names that `names_of` gives for that module.
 
     Raises:
         Failed: see there. An exception's traceback is printed, without frames of this package.
         ObserverFailed: see there.
     """
     try:
-        _execute(script, is_module, words)
+        _execute(script, is_module, words, names_of)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
@@ -54,7 +60,12 @@ def _observer_at(frames: traceback.StackSummary) -> str:
     return f"line {last.lineno} of {last.filename}"
 
 
-def _execute(script: str, is_module: bool, words: Sequence[str]) -> None:
+def _execute(
+    script: str,
+    is_module: bool,
+    words: Sequence[str],
+    names_of: Callable[[ModuleType], MutableMapping[str, Any]],
+) -> None:
     spec = _spec(script) if is_module else None
     path = Path(str(spec.origin) if spec else script).resolve()
     sys.argv[:] = [str(path) if is_module else script, *words]
@@ -66,7 +77,7 @@ def _execute(script: str, is_module: bool, words: Sequence[str]) -> None:
     main.__package__ = spec.parent if spec else None
     sys.modules["__main__"] = main  # where pickles and data loaders look classes up
     linecache.checkcache(str(path))
-    exec(code, main.__dict__)
+    exec(code, main.__dict__, names_of(main))
 
 
 def _spec(name: str) -> importlib.machinery.ModuleSpec:

@@ -61,7 +61,7 @@ class Shares:
         if self._open and self._open[-1].is_closed:
             return run(*args, **kwargs)
         entered = time.perf_counter()
-        opened = _Open(part_of_function(name, args, kwargs), True)
+        opened = _Open(part_of_function(name, args, kwargs), name.startswith("torch."))
         return self._timed(opened, args, kwargs, lambda: run(*args, **kwargs), entered)
 
     def _timed(

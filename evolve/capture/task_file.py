@@ -14,6 +14,9 @@ from evolve.core.task import Task
 HELPER = "evolve.testing.suite_tasks.captured"
 """The module from which `drawn` is imported."""
 
+GRADIENTS = "evolve.testing.suite_tasks.gradients"
+"""The module from which the class of backward tasks is imported."""
+
 RESERVED = ("CALL", "CALLS", "PART", "MODE", "drawn", "get_inputs", "get_init_inputs")
 """Names of a task's file that no name of the user's may take."""
 
@@ -49,12 +52,15 @@ class Captured:
         part: whose calls it has; read from a file, its constructor is that text's digest.
         device: type of their device.
         calls: descriptions of their arguments, by the name of the case.
+        gives_gradients: whether it is the backward pass; the first argument is then the gradient of
+            the outcome.
     """
 
     name: str
     part: Part
     device: str
     calls: Mapping[str, Any]
+    gives_gradients: bool = False
 
 
 def file_text(heading: str, model: str, task: Captured) -> str:
@@ -73,7 +79,7 @@ def file_text(heading: str, model: str, task: Captured) -> str:
         mode=f"MODE = {mode!r}\n" if task.part.constructor else "",
         first=next(iter(task.calls)),
         calls=_literal(task.calls),
-        part=_literal(part | {"device": task.device}),
+        part=_literal(part | {"device": task.device, "gives_gradients": task.gives_gradients}),
     )
 
 
@@ -94,8 +100,8 @@ def captured(task: Task) -> Captured:
             "are made by `evolve tasks capture`."
         )
     part = values["PART"]
-    device = part.pop("device")
-    return Captured(task.name, Part(**part), device, values["CALLS"])
+    device, gives_gradients = part.pop("device"), part.pop("gives_gradients", False)
+    return Captured(task.name, Part(**part), device, values["CALLS"], gives_gradients)
 
 
 def constructor_digest(text: str) -> str:

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from evolve.tasks import find_task
 MAX_INNER_CALLS = 16
 MAX_CASES = 24
 MAX_TIMED = 8
+_BACKWARD = "_backward"  # end of the name of a backward pass's task
 _OTHER_CALLS = "a second run made other calls: let the script seed its random numbers"
 
 
@@ -79,11 +80,13 @@ class Written:
     Attributes:
         task: None with a `fault`.
         withheld: names of secrets for which None stands in the file.
+        backward: the same of the task of its backward pass; None if no gradient came back.
     """
 
     task: Path | None = None
     fault: str = ""
     withheld: Sequence[str] = ()
+    backward: "Written | None" = None
 
 
 def shares_of(script: Script, run: RunScript) -> Capture:
@@ -95,8 +98,9 @@ def shares_of(script: Script, run: RunScript) -> Capture:
     found = run({"purpose": TIME, "shows": True})
     if not found["parts"]:
         raise UsageError(
-            f"script {script} called no torch.nn.Module, and no function of torch that is watched. "
-            "Name the script that runs the model; put the script's arguments after `--`."
+            f"script {script} called no torch.nn.Module, no watched function of torch, and none of "
+            "its own with tensors. Name the script that runs the model; put the script's arguments "
+            "after `--`."
         )
     total = found["total_s"]
     shares = [_share(one, total) for one in found["parts"]]
@@ -154,7 +158,7 @@ def write_tasks(
     """
     make_folder(folder, "--out")
     names = _names(chosen)
-    _require_free(folder, names)
+    _require_free(folder, [*names, *(f"{name}{_BACKWARD}" for name in names)])
     wanted = [
         {"part": one.part, "name": name, "kinds": [w.kind for w in one.workloads[:MAX_CASES]]}
         for one, name in zip(chosen, names, strict=True)
@@ -165,7 +169,17 @@ def write_tasks(
     written: dict[Part, Written] = {}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "", "text": ""})
-        written[share.part] = _written(script, share, one, folder / f"{name}.py")
+        found = _written(script, share, one, folder / f"{name}.py")
+        if found.task and (one["backward_text"] or one["backward_fault"]):
+            back = {
+                "fault": one["backward_fault"],
+                "text": one["backward_text"],
+                "calls": one["backward_calls"],
+                "withheld": one["withheld"],
+            }
+            path = folder / f"{name}{_BACKWARD}.py"
+            found = replace(found, backward=_written(script, share, back, path, is_backward=True))
+        written[share.part] = found
     return written
 
 
@@ -190,26 +204,40 @@ def _names(chosen: Sequence[Share]) -> list[str]:
     return names
 
 
-def _written(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Written:
+def _written(
+    script: Script,
+    share: Share,
+    recorded: dict[str, Any],
+    path: Path,
+    *,
+    is_backward: bool = False,
+) -> Written:
     """Write a task; whatever is wrong with it is its own fault, and the others are written."""
     if fault := recorded["fault"] or ("" if recorded["text"] else _OTHER_CALLS):
         return Written(fault=fault)
     try:
-        return Written(_write(script, share, recorded, path), withheld=recorded["withheld"])
+        file = _write(script, share, recorded, path, is_backward=is_backward)
+        return Written(file, withheld=recorded["withheld"])
     except (UsageError, SyntaxError, *FAILURES_OF_A_FUNCTION) as error:
         for file in (path, path.with_suffix(".cases.yaml"), *path.parent.glob(f"{path.stem}.*.pt")):
             file.unlink(missing_ok=True)
         return Written(fault=f"its file cannot be written: {error}")
 
 
-def _write(script: Script, share: Share, recorded: dict[str, Any], path: Path) -> Path:
+def _write(
+    script: Script, share: Share, recorded: dict[str, Any], path: Path, *, is_backward: bool
+) -> Path:
     calls: dict[str, Any] = ast.literal_eval(recorded["calls"])
     workloads = [one for one in share.workloads if one.kind in calls]
     labels = _labels(workloads)
     arguments = {labels[one.kind]: calls[one.kind] for one in workloads}
-    described = Captured(path.stem, share.part, share.device, arguments)
+    described = Captured(path.stem, share.part, share.device, arguments, is_backward)
     percent = f"{100 * share.share:.1f} % of the time"
-    heading = f"`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}."
+    whose = "The backward pass of " * is_backward
+    heading = (
+        f"{whose}`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}"
+    )
+    heading += ", forwards." if is_backward else "."
     write_text(path, file_text(heading, recorded["text"], described))
     cases = "\n".join(_cases(workloads, labels))
     write_text(path.with_suffix(".cases.yaml"), f"{cases}\n")

@@ -11,14 +11,23 @@ from torch import nn
 
 from evolve.capture.jobs import Part
 from evolve.capture.origin import constructor_of
+from evolve.capture.own_functions import original_of
 from evolve.capture.parts import parameter_names
-from evolve.capture.task_file import HELPER, RESERVED
+from evolve.capture.task_file import GRADIENTS, HELPER, RESERVED
 from evolve.capture.withheld import without_secrets
 from evolve.core.errors import UsageError
 from evolve.tasks.module_source import ModuleText
 from evolve.tasks.values import import_of, literal
 
 RENAMED = "Captured"  # of a class that is called Model itself
+_FORWARD = "Forward"  # the class whose gradients a backward task gives
+_BACKWARD = '''\
+class Model(Backward, {forward}):
+    """From the gradient of the outcome, and the arguments, those of all inputs."""
+
+    def forward(self, {given}):
+        return super().forward({given})
+'''
 _CONTAINERS: dict[type, str] = {list: "[{}]", tuple: "({},)", dict: "{{{}}}"}
 
 
@@ -27,13 +36,25 @@ class TaskText(ModuleText):
 
     Args:
         part: whose task it is.
+        read: names of the attributes that are written, by the object's identity; all of an object
+            that is not in it.
+        is_backward: whether the task is to give gradients.
+
+    Attributes:
+        withheld: names of secrets for which None stands.
+        objects: whose attributes are written, in the order in which the text makes them.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(
+        self, part: Part, read: Mapping[int, set[str]] | None = None, *, is_backward: bool = False
+    ) -> None:
         super().__init__(part.title)
-        self._part = part
+        self._part, self._read = part, read or {}
+        self._name = _FORWARD if is_backward else "Model"
         self.withheld: set[str] = set()
-        for name in RESERVED:
+        self.objects: list[Any] = []
+        self._given: list[str] = []  # parameters of the part
+        for name in (*RESERVED, *([_FORWARD, "Backward"] * is_backward)):
             self.claim(name, RESERVED, part.title)
         self.need("from torch import nn")
         self.need(f"from {HELPER} import drawn")
@@ -52,8 +73,16 @@ class TaskText(ModuleText):
         self.parts.append(self._class_text(base, words, type(module).forward))
         return self._open_text(made.withheld)
 
+    def bind(self, name: str, value: Any, user: Any, field: str) -> None:
+        super().bind(name, original_of(value), user, field)
+
     def _open_text(self, withheld: Iterable[str] = ()) -> str:
         """The whole text without secrets, whose names are kept in `withheld`."""
+        if self._name == _FORWARD:
+            self.need(f"from {GRADIENTS} import Backward")
+            gradient = "grad_output" if "grad_output" not in self._given else "grad_output_"
+            given = ", ".join([gradient, *self._given])
+            self.parts.append(_BACKWARD.format(forward=_FORWARD, given=given))
         text, names = without_secrets(self.whole())
         self.withheld |= names | set(withheld)
         return text
@@ -61,11 +90,16 @@ class TaskText(ModuleText):
     def function(self, function: Any) -> str:
         """The whole text of a function's task."""
         name = self._part.title
-        self.need(f"from {self._part.name.rpartition('.')[0]} import {name}")
+        if self._part.name.startswith("torch."):
+            self.need(f"from {self._part.name.rpartition('.')[0]} import {name}")
+        else:
+            self.define(function, name, "its function")
         names = parameter_names(function, self._part.positional)
+        self._given = [*names, *self._part.named]
         given, passed = self._signature(names)
         self.parts.append(
-            f'class Model(nn.Module):\n    """The function `{name}`, as a module without state."""'
+            f"class {self._name}(nn.Module):\n"
+            f'    """The function `{name}`, as a module without state."""'
             f"\n\n    def forward({given}):\n        return {name}({passed})\n"
         )
         return self._open_text()
@@ -77,7 +111,7 @@ class TaskText(ModuleText):
 
     def _class_text(self, base: str, words: str, forward: Any) -> str:
         lines = [
-            f"class Model({base}):",
+            f"class {self._name}({base}):",
             f'    """`{self._part.title}`, as the script makes it."""',
         ]
         lines += ["", "    def __init__(self):", f"        super().__init__({words})"]
@@ -85,6 +119,7 @@ class TaskText(ModuleText):
             self.need("import torch")
             lines.append(f"        self.to(torch.{self._part.dtype})")
         names = parameter_names(forward, self._part.positional + 1)[1:]
+        self._given = [*names, *self._part.named]
         every = parameter_names(forward, len(names) + len(self._part.named) + 1)[1:]
         if every != [*names, *self._part.named]:
             given, passed = self._signature(names)
@@ -154,5 +189,10 @@ class TaskText(ModuleText):
                 f"its constructor got a {type(value).__name__}, which a task file cannot hold"
             )
         self.need(f"from {HELPER} import with_attributes")
-        attributes = self._container(dict(vars(value)))
+        read = self._read.get(id(value), {"__dict__"})
+        kept = {
+            name: one for name, one in vars(value).items() if name in read or "__dict__" in read
+        }
+        attributes = self._container(kept)
+        self.objects.append(value)
         return f"with_attributes({self._class(type(value))}, {attributes})"

@@ -16,7 +16,7 @@ _HOMES = ("torch", "torch.nn.functional")  # of functions that do not know their
 
 def import_of_module(name: str, module: ModuleType) -> str | None:
     """The statement that binds an installed module to a name; None for one of the user's own."""
-    if not _is_installed(module.__name__):
+    if not is_installed(module.__name__):
         return None
     return f"import {module.__name__}" + ("" if name == module.__name__ else f" as {name}")
 
@@ -26,7 +26,7 @@ def import_of(name: str, value: Any) -> str | None:
     own = getattr(value, "__module__", None)
     names = (getattr(value, "__qualname__", None), getattr(value, "__name__", None), name)
     for home in (own, *_HOMES):
-        if not isinstance(home, str) or not _is_installed(home):
+        if not isinstance(home, str) or not is_installed(home):
             continue
         for each in names:
             if isinstance(each, str) and vars(sys.modules[home]).get(each, home) is value:
@@ -53,7 +53,7 @@ def literal(value: Any) -> str | None:
     return repr(value)
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether the judge's process can import it too: the standard library, or a package."""
     top = sys.modules.get(module.partition(".")[0])
     spec = getattr(top, "__spec__", None)

@@ -3,14 +3,15 @@
 Invariants:
 1. The checking pass keeps one model, as the timed runs do, and looks at earlier outcomes again.
 2. Agreement is by blocks and by the type: no scaled outcome, no outlier hides the rest.
-3. A winner that raises in a timed run is named.
-4. Processes with a winner have no variables that hold secrets.
+3. A winner that raises, or gives something else, in a timed run is named.
+4. Comparing a timed call changes nothing for the script: neither state nor random numbers.
+5. Processes with a winner have no variables that hold secrets.
 """
 
 import pytest
 import torch
 
-from evolve.capture.apply import Chosen, check
+from evolve.capture.apply import Chosen, as_json, check
 from evolve.capture.patching.agreement import disagreement
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
@@ -139,6 +140,66 @@ def test_a_winner_that_raises_in_a_timed_run_is_named(task, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "the winner of twice raised AssertionError: too many" in said
     assert "Fix the script" not in said
+
+
+def test_a_winner_that_differs_in_timed_runs_alone_gives_no_gain(task, tmp_path, capsys):
+    """Its fifth call is wrong: the checking pass makes four, a timed run builds it by one more."""
+    body = (
+        "import sys; sys.twice = getattr(sys, 'twice', 0) + 1; "
+        "return x * self.weight * (2.0 if sys.twice > 4 else 1.0)"
+    )
+    (wrong := tmp_path / "wrong.py").write_text(WINNER.format(body))
+    assert main(["apply", "--winner", f"{task}={wrong}", str(task.parent / "script.py")]) == 1
+    said = capsys.readouterr().out
+    assert "4 agree with the original" in said
+    assert "twice: of the calls compared in timed runs 1 DIFFER; the first: output 0 is off" in said
+    assert "end to end" not in said
+
+
+KEEPING = """\
+import sys
+
+import torch
+
+
+class Keeping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(16))
+
+    def forward(self, x):
+        self.total += x.sum(0)
+        x.add_(torch.rand(16))
+        return self.total
+
+
+torch.manual_seed(0)
+module, outcomes = Keeping().eval(), []
+with torch.no_grad():
+    for step in range(4):
+        x = torch.randn(8, 16)
+        outcomes += [module(x).clone(), x]
+torch.save(outcomes, sys.argv[1])
+"""
+
+
+def test_comparing_timed_calls_changes_neither_state_nor_random_numbers(tmp_path):
+    (script := tmp_path / "script.py").write_text(KEEPING)
+    saved = [tmp_path / "plain", tmp_path / "patched"]
+    capture(tmp_path, "--select", "Keeping", str(script), "--", str(saved[0]))
+    task = tmp_path / "keeping.py"
+    chosen = [
+        Chosen(
+            task=captured(find_task(str(task))),
+            source=task.read_text().replace("class Model(Keeping)", "class ModelNew(Keeping)"),
+        )
+    ]
+    with started(Script(name=str(script), words=(str(saved[1]),))) as run:
+        winners = as_json(chosen, [range(4)])
+        found = run({"purpose": "apply", "winners": winners, "checks": False})
+    (tally,) = found["tallies"]
+    assert (tally["made"], tally["agreed"], tally["differences"]) == (4, 4, {})
+    torch.testing.assert_close(torch.load(saved[1]), torch.load(saved[0]), rtol=0, atol=0)
 
 
 def test_a_script_with_a_winner_has_no_secrets_in_its_environment(task, tmp_path, monkeypatch):

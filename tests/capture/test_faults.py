@@ -226,10 +226,8 @@ def test_secrets_of_a_configuration_are_neither_written_nor_printed(tmp_path, ca
     for text in (*printed, written):
         assert "Sesame" not in text
         assert "InTheClass" not in text
-    assert (
-        "block.py, where None stands for api_key, hf_token, password, secret (secret)"
-        in printed.out
-    )
+    said = "block.py, where None stands for api_key, hf_token, password, secret (secret)"
+    assert said in printed.out
     assert "'max_tokens': 4" in written
     assert "Config(" not in written.partition("PART")[2]
     assert "argument token is a secret" in printed.out

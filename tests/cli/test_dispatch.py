@@ -5,7 +5,8 @@ Invariants:
    penalty; the weights of the workloads count.
 2. The set is a step of the run, made from the programs in it, judged like any program, and the
    winner only if it beats the best single one in the same processes.
-3. A run without a set is refused with the reason.
+3. The reference in a set is checked before it is written: if it fails there, the set has none.
+4. A run without a set is refused with the reason.
 """
 
 import ast
@@ -61,26 +62,39 @@ def program(**speedups: float) -> str:
 TALL, WIDE = program(tall=4.0, wide=1.0), program(tall=1.5, wide=3.0)
 
 
+EMPTY = "_PROGRAM_FOR = {\n}"
+
+
 class Judge:
     """Gives each program the speedups that it names, and a set those of its parts."""
 
     device_class, evaluator_version, slots = "cpu: of a test", "1", 1
 
-    def __init__(self, loss: float = 1.0, status: Status = Status.CORRECT) -> None:
+    def __init__(
+        self,
+        loss: float = 1.0,
+        status: Status = Status.CORRECT,
+        reference: Status = Status.CORRECT,
+    ) -> None:
         self._loss = loss  # of a set, by which it is slower than its parts
         self._status = status  # of sets
+        self._reference = reference  # of the reference in sets
+        self.probed: list[str] = []
 
     async def evaluate(self, request) -> Evaluation:
         own = self._speedups(request.source)
-        is_set = "_PROGRAM_FOR" in request.source
-        correct = not is_set or self._status is Status.CORRECT
+        is_set, is_probe = ("_PROGRAM_FOR" in request.source, EMPTY in request.source)
+        status = self._reference if is_probe else self._status if is_set else Status.CORRECT
+        self.probed += [request.fidelity] * is_probe
+        correct = status is Status.CORRECT
         cases = [*map(self._case, request.task.cases, [own] * 3)] if correct else []
         ratios = {"eager": _mean(own)} if correct else {}
         rivals = {name: text for name, text in request.opponents.items() if text}
         for name, text in rivals.items():
             ratios |= {name: _mean(own) / _mean(self._speedups(text))} if correct else {}
         return Evaluation(
-            status=self._status if is_set else Status.CORRECT,
+            status=status,
+            feedback="" if correct else f"it is {status}",
             stage=Stage.VERIFY,
             fidelity=request.fidelity,
             task_revision=request.task.revision,
@@ -209,6 +223,36 @@ def test_a_set_that_is_slower_or_wrong_leaves_the_winner_as_it_is(tmp_path: Path
     assert after.program == before.program
 
 
+def test_a_reference_that_fails_in_a_set_is_left_out_of_it(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        failing = Judge(reference=Status.RUNTIME_EXCEPTION)
+        outcome = judged(store, failing)
+        step = store.step(store.run("demo").id, outcome.sequence)
+        text = store.source(step.program)
+    assert failing.probed == ["check"]
+    assert outcome.reference_fault == "it is runtime_exception"
+    assert "_FALLBACK = None" in text and "get an error" in text
+    assert outcome.duel.ratios[CHAMPION].is_gain
+
+
+def test_a_reference_that_works_in_a_set_is_checked_once_and_stays(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        first, again = Judge(), Judge()
+        outcome = judged(store, first)
+        judged(store, again)
+        step = store.step(store.run("demo").id, outcome.sequence)
+        text = store.source(step.program)
+    assert (first.probed, again.probed, outcome.reference_fault) == (["check"], [], "")
+    assert "_FALLBACK = 2" in text
+
+
+def test_a_fault_of_the_judge_says_nothing_of_the_reference(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        outcome = judged(store, Judge(reference=Status.INFRA))
+        made = store.made_by(store.run("demo").id, DISPATCH)
+    assert (outcome.failure, made) == ("it is infra", [])
+
+
 class Stopping(Judge):
     """Asks for a stop at its so many-th evaluation, which never ends."""
 
@@ -224,7 +268,9 @@ class Stopping(Judge):
         return await super().evaluate(request)
 
 
-@pytest.mark.parametrize("at", [1, 2], ids=["while it is judged", "beside the winner"])
+@pytest.mark.parametrize(
+    "at", [1, 2, 3], ids=["while its reference is checked", "while it is judged", "beside"]
+)
 def test_a_stopped_call_goes_on_where_it_was(tmp_path: Path, at: int):
     with searched(tmp_path, TALL, WIDE) as store:
         stop = asyncio.Event()

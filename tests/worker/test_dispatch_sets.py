@@ -164,6 +164,62 @@ def test_calls_of_other_shapes_get_the_reference_which_is_no_kernel(worker):
     assert verdict.custom is False
 
 
+SETUP = """
+import torch
+
+SCALES = {}
+UNUSED = 3
+
+
+@torch.library.custom_op("scaling::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.scaling.twice(x) * SCALES["gain"] + self.shift
+
+
+def scale(x):
+    SCALES["gain"] = x
+
+
+scale(3.0)
+Model.shift = 1.0
+if __name__ == "__main__":
+    print(UNUSED)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, 16)]
+
+
+ROWS, WIDTH = int(4), 16
+COUNT: int = 2
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_fallback_keeps_what_the_reference_does_at_its_top_level(worker):
+    """An empty table: no member of the set serves any shape, so the reference makes every call."""
+    task = Task(name="setup", source=SETUP, size="tiny", cases=TASK.cases)
+    member = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x): return x\n"
+    fallback = fallback_of(task)
+    assert "UNUSED" not in fallback and "get_inputs" not in fallback and "ROWS" not in fallback
+    assert "COUNT" not in fallback
+    verdict = worker.evaluate(set_text(["A set."], [member, member], [], fallback), task, "check")
+    assert verdict.status is Status.CORRECT, verdict.feedback
+
+
 @pytest.mark.slow
 def test_calls_of_other_shapes_are_refused_without_a_reference(worker):
     rows = [Row(signature=case_signatures(TASK)["few"], program=0, remark="few")]

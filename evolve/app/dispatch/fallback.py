@@ -1,6 +1,11 @@
-"""The reference as a part of another module: its `Model`, and only the definitions it needs."""
+"""The reference as a part of another module: its `Model` with all that it needs.
+
+Statements that may do something besides binding a name stay, such as settings of torch, writes to a
+table, the registration of an operator.
+"""
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from evolve.core.source.pytext import Module
@@ -9,6 +14,8 @@ from evolve.core.task import Task
 
 _LICENCE = "SPDX-License-Identifier:"
 _PACKAGE = "evolve"
+_INPUTS = frozenset(("get_inputs", "get_init_inputs"))
+_QUIET = sys.stdlib_module_names | {"torch", "numpy"}  # to import them does nothing else
 
 
 def fallback_of(task: Task) -> str:
@@ -17,7 +24,7 @@ def fallback_of(task: Task) -> str:
     It cannot if it reads a constant that sizes or cases set, a file beside it, or this package.
     """
     module = Module(task.source)
-    needed = _needed(module.tree)
+    needed = _needed(module.tree, _set_by_cases(task))
     bound = {name for node in needed for name in bound_names([node])}
     if bound & {"SIZES", *_set_by_cases(task)} or any(_is_foreign(node, task) for node in needed):
         return ""
@@ -31,16 +38,50 @@ def _text(module: Module, node: ast.stmt) -> str:
     return module.segment(node)
 
 
-def _needed(tree: ast.Module) -> list[ast.stmt]:
-    """The statements that bind the names that `Model` uses, directly or not, in order."""
+def _needed(tree: ast.Module, set_by_cases: set[str]) -> list[ast.stmt]:
+    """Statements that may have an effect, and those that bind what they or `Model` use, in order.
+
+    Args:
+        tree: of the reference.
+        set_by_cases: constants whose values in the file need not be those of a case.
+    """
     wanted, taken = {"Model"}, set[int]()
-    while found := [
-        node for node in tree.body if id(node) not in taken and bound_names([node]) & wanted
-    ]:
+    found = [node for node in tree.body if _has_effect(node, set_by_cases)]
+    while found:
         taken |= {id(node) for node in found}
         for node in found:
             wanted |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        found = [
+            node for node in tree.body if id(node) not in taken and bound_names([node]) & wanted
+        ]
     return [node for node in tree.body if id(node) in taken]
+
+
+def _has_effect(node: ast.stmt, set_by_cases: set[str]) -> bool:
+    """Whether a statement may do more than to bind names."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return False
+        case ast.FunctionDef(name=name) if name in _INPUTS:
+            return False
+        case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
+            return bool(decorators)
+        case ast.Import() | ast.ImportFrom():
+            return any(root not in _QUIET for root in _roots(node))
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return False
+        case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if not _writes_into(node):
+            calls = any(isinstance(part, ast.Call) for part in ast.walk(node))
+            return calls and not bound_names([node]) & set_by_cases
+    return True
+
+
+def _writes_into(node: ast.stmt) -> bool:
+    """Whether a statement assigns to an attribute or to an item."""
+    return any(
+        isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store)
+        for part in ast.walk(node)
+    )
 
 
 def _set_by_cases(task: Task) -> set[str]:

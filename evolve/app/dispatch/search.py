@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evolve.app.dispatch.choice import Choice, Contender, Workload, choose
 from evolve.app.dispatch.fallback import fallback_of
@@ -12,8 +12,8 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Interval
-from evolve.core.program import Program
-from evolve.core.protocols import Elite, Evaluator
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import Elite, EvaluationRequest, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import freeze
 from evolve.report.text import count_text, printable
@@ -30,12 +30,24 @@ _NOTHING = Interval(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composed:
-    """A set before it is judged: `text` is empty if one program does for all workloads."""
+    """A set before it is judged.
+
+    Attributes:
+        choice: its programs.
+        workloads: that they serve.
+        note: a line about them.
+        text: the set; empty if one program does for all workloads.
+        probe: the set without a table, so that the reference in it makes every call; empty if it
+            has none.
+        without_reference: the set, and its note, whose other calls are an error.
+    """
 
     choice: Choice
     workloads: Sequence[Workload]
     note: str
-    text: str
+    text: str = ""
+    probe: str = ""
+    without_reference: tuple[str, str] = ("", "")
 
 
 def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
@@ -67,11 +79,22 @@ def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
     fallback = fallback_of(run.task)
     note = _note(choice, workloads, has_reference=bool(fallback))
     if len(choice.programs) < 2:
-        return Composed(choice=choice, workloads=workloads, note=note, text="")
-    header = [f"Dispatch set for task {printable(run.task.name)}: {note}.", *_served(choice)]
-    programs = [one.source for one in choice.programs]
-    text = set_text(header, programs, [*_rows(choice, signatures)], fallback)
-    return Composed(choice=choice, workloads=workloads, note=note, text=text)
+        return Composed(choice=choice, workloads=workloads, note=note)
+    programs, rows = [one.source for one in choice.programs], _rows(choice, signatures)
+    bare = _note(choice, workloads, has_reference=False)
+
+    def text(note: str, rows: Sequence[Row], fallback: str) -> str:
+        header = [f"Dispatch set for task {printable(run.task.name)}: {note}.", *_served(choice)]
+        return set_text(header, programs, rows, fallback)
+
+    return Composed(
+        choice=choice,
+        workloads=workloads,
+        note=note,
+        text=text(note, rows, fallback),
+        probe=text(note, (), fallback) if fallback else "",
+        without_reference=(text(bare, rows, ""), bare),
+    )
 
 
 def _contenders(store: RunStore, run: RunRow) -> tuple[list[Contender], Evaluation]:
@@ -163,12 +186,16 @@ def _rows(choice: Choice, signatures: Mapping[str, str]) -> Sequence[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The step of a set, its verdict (None: there is none), and that beside the best program."""
+    """The step of a set, its verdict (None: there is none), and that beside the best program.
+
+    `reference_fault` says why the set has no reference for calls of other shapes.
+    """
 
     sequence: int
     failure: str
     evaluation: Evaluation | None
     duel: Evaluation | None = None
+    reference_fault: str = ""
 
 
 async def judge(
@@ -179,6 +206,9 @@ async def judge(
     stop: asyncio.Event,
 ) -> Judged:
     """Judge a set as a step of its run, then beside the best program, which it may replace.
+
+    First the reference in it is checked, as a set in which no program serves any shape; if it is
+    wrong there, the set that is judged has none.
 
     Args:
         search: of the finished run.
@@ -191,7 +221,36 @@ async def judge(
         EvaluatorUnavailable: the judge ends.
     """
     async with taken_up(search, evaluator, stop) as final:
-        return await _judged(search, final, composed, frontend)
+        fault = ""
+        if composed.probe and not _is_known(search, composed):
+            with frontend.doing("checking the reference in the set"):
+                verdict = await final.check(_probing(search, composed))
+            if verdict is None or verdict.status is Status.INFRA:
+                said = "stopped" if verdict is None else verdict.feedback
+                return Judged(sequence=-1, failure=said, evaluation=None)
+            fault = "" if verdict.status is Status.CORRECT else verdict.feedback
+        if fault:
+            text, note = composed.without_reference
+            composed = replace(composed, text=text, note=note)
+        judged = await _judged(search, final, composed, frontend)
+        return replace(judged, reference_fault=fault)
+
+
+def _is_known(search: Search, composed: Composed) -> bool:
+    """Whether this very set is a step of the run: its reference has been checked then."""
+    program, run = Program(composed.text).digest, search.run.id
+    made = search.store.made_by(run, DISPATCH)
+    return any(search.store.step(run, one).program == program for one in made)
+
+
+def _probing(search: Search, composed: Composed) -> EvaluationRequest:
+    """The request to check a set in which no program serves any shape of the task."""
+    return EvaluationRequest(
+        task=search.run.task,
+        instance=instance_digest(Program(composed.probe).digest, {}),
+        source=composed.probe,
+        fidelity=Fidelity.CHECK,
+    )
 
 
 async def _judged(search: Search, final: Final, composed: Composed, frontend: Frontend) -> Judged:

@@ -61,23 +61,17 @@ class Checker:
         with drawing_from(states):
             said, found = _attempt(replacement, ours)
         written = copied(state)
-        _restore(state, before)
+        restore(state, before)
         outcome = run(*args, **kwargs)
         said = said or disagreement(found, outcome, truth)
         if said and not self._differs_anew(replacement, spare, before, states, (outcome, truth)):
             said += _STALE
         theirs = arguments_of(part, args, kwargs)
-        said = said or _after("an argument", ours, theirs)
+        said = said or after("an argument", ours, theirs)
         now = named_state(original) if state else {}
-        said = said or _after("its state", written, now)
-        self._count(said or self._overwritten(key_of(arguments), found, outcome, now))
+        said = said or after("its state", written, now)
+        self._tally.count(said or self._overwritten(key_of(arguments), found, outcome, now))
         return outcome
-
-    def _count(self, said: str) -> None:
-        if said:
-            self._tally.differences[said] += 1
-        else:
-            self._tally.agreed += 1
 
     @staticmethod
     def _differs_anew(
@@ -118,7 +112,7 @@ def _attempt(replacement: Replacement, arguments: list[Any]) -> tuple[str, Any]:
         return f"it raised {type(error).__name__}: {error}", None
 
 
-def _restore(state: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> None:
+def restore(state: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> None:
     """Undo writes; tensors without any keep their version, by which packed ones are made anew."""
     with torch.no_grad():
         for name, tensor in state.items():
@@ -126,7 +120,8 @@ def _restore(state: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> None:
                 tensor.copy_(before[name])
 
 
-def _after(name: str, ours: Any, theirs: Any) -> str:
+def after(name: str, ours: Any, theirs: Any) -> str:
+    """How what a call writes to differs, by this name in the message; empty if it does not."""
     said = disagreement(tensors_of(ours), tensors_of(theirs), None)
     return f"after the call, {name} differs: {said}" if said else ""
 

@@ -18,6 +18,7 @@ from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
 from evolve.capture.patching.checking import Checker
 from evolve.capture.patching.replacement import Replacement, Winner
+from evolve.capture.patching.sample import Sample
 from evolve.capture.task_file import constructor_digest
 from evolve.report.text import one_line
 from evolve.testing.suite_tasks.captured import key_of
@@ -115,22 +116,40 @@ class Patcher:
         self.tallies[number].made += 1
         if self._checkers:
             return self._checkers[number].call(replacement, original, args, kwargs, run)
+        part = replacement.winner.part
+        arguments = arguments_of(part, args, kwargs)
+        sample = None
+        with self._naming(replacement.winner):
+            self._build(number, replacement, arguments)
+        if self.tallies[number].made - 1 in replacement.winner.compared and not (
+            is_recording_graph()
+        ):
+            with self.clock.pause():
+                sample = Sample(part, original, args, kwargs)
+        with self._naming(replacement.winner):
+            found = replacement.call(arguments)
+        if sample is not None:
+            with self.clock.pause():
+                self.tallies[number].count(sample.difference(arguments, found, run))
+        return found
+
+    @contextmanager
+    def _naming(self, winner: Winner) -> Iterator[None]:
+        """What is raised within this block is the winner's failure."""
         try:
-            return self._made(
-                number, replacement, arguments_of(replacement.winner.part, args, kwargs)
-            )
+            yield
         except failures() as error:
-            name, said = replacement.winner.name, one_line(str(error), 200)
-            self.failure = f"the winner of {name} raised {type(error).__name__}: {said}"
+            said = one_line(str(error), 200)
+            self.failure = f"the winner of {winner.name} raised {type(error).__name__}: {said}"
             raise
 
-    def _made(self, number: int, replacement: Replacement, arguments: list[Any]) -> Any:
+    def _build(self, number: int, replacement: Replacement, arguments: list[Any]) -> None:
+        """The first call of a kind builds kernels: it is made on copies, and in no time."""
         key = (number, key_of(arguments))
-        if key not in self._built:  # its first call builds kernels: on copies, and in no time
+        if key not in self._built:
             self._built.add(key)
             with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
                 replacement.copy_of(device_of(arguments))(*copied(arguments))
-        return replacement.call(arguments)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -36,6 +36,7 @@ class Winner:
         architecture: of that device, such as `sm_90`; empty if it is unknown.
         kinds: of the calls it was judged on, as `key_of` gives them.
         source: the program.
+        compared: numbers of its calls that are compared in a timed run, from 0.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Winner:
     architecture: str
     kinds: frozenset[Any]
     source: str
+    compared: frozenset[int] = frozenset()
 
     def refusal(self, arguments: Any, state: list[Tensor]) -> str:
         """Why it must not make a call; empty if it may."""

@@ -14,7 +14,7 @@ from evolve.core.evaluation import OPPONENT_FAILED, Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
-from evolve.core.protocols import Elite, Evaluator
+from evolve.core.protocols import Elite, EvaluationRequest, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.search.engine import Search
 from evolve.search.execution.judging import Judging
@@ -206,22 +206,34 @@ class Final:
     """Evaluates one ticket at a time, and keeps the run's lease."""
 
     def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
-        self._search = search
+        self._search, self._evaluator = search, evaluator
         self._judging = Judging(search, evaluator)
         self._stop = stop
 
     async def measure(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
         """Until its verdict is told, or a stop is asked; beside opponents, by name."""
         self._judging.start(ticket, opponents)
-        clock = time.monotonic()
         while (tasks := list(self._judging.tasks)) and not self._stop.is_set():
-            await asyncio.wait(tasks, timeout=_BEAT_S)
-            now = time.monotonic()
-            self._search.store.heartbeat(self._search.run.id, now - clock)
-            clock = now
+            await self._wait(tasks)
             _, failures = self._judging.collect()
             if failures:
                 raise failures[0]
+
+    async def check(self, request: EvaluationRequest) -> Evaluation | None:
+        """The verdict on a text that is no step of the run; None if a stop is asked."""
+        task = asyncio.create_task(self._evaluator.evaluate(request))
+        try:
+            while not task.done() and not self._stop.is_set():
+                await self._wait([task])
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+
+    async def _wait(self, tasks: Sequence[asyncio.Task[Evaluation]]) -> None:
+        """For a moment, or until one ends."""
+        began = time.monotonic()
+        await asyncio.wait(tasks, timeout=_BEAT_S)
+        self._search.store.heartbeat(self._search.run.id, time.monotonic() - began)
 
     async def abandon(self) -> None:
         """Cancel running evaluations; the next call measures again."""

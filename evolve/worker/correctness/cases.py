@@ -75,9 +75,13 @@ class LoadedCase(TaskCase):
     def _families(self) -> tuple[str, ...]:
         return applicable_families(self)
 
+    def tree(self, model: nn.Module, inputs: list[Any]) -> Any:
+        """Outputs of the reference in native precision."""
+        return evaluate_reference(self.task, model, inputs)
+
     def reference(self, model: nn.Module, inputs: list[Any]) -> list[Tensor]:
-        """Outputs of the reference in native precision, flattened."""
-        return flatten(evaluate_reference(self.task, model, inputs))[0]
+        """The same, flattened."""
+        return flatten(self.tree(model, inputs))[0]
 
     def truth(self, model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
         """Outputs computed in fp64, flattened; `reference` stands in if that is impossible."""

@@ -78,7 +78,7 @@ def judge(
     of the reference in fp64. `excuse=False` is for who asks whether an outcome is there at all: one
     is wrong then that is off by half of its own size in most of its blocks.
     """
-    structure = _judge_structure(outputs, spec, expected)
+    structure = judge_structure(outputs, spec, expected)
     if structure is not None:
         return structure
     with task_values(case.task, "its outcome"):
@@ -109,7 +109,8 @@ def _judge_all(
     return Judgement(Status.CORRECT, margin=margin, rules=tuple(rules))
 
 
-def _judge_structure(outputs: Sequence[Tensor], spec: str, expected: Expected) -> Judgement | None:
+def judge_structure(outputs: Sequence[Tensor], spec: str, expected: Expected) -> Judgement | None:
+    """What is wrong with the nesting, shapes or dtypes of outputs; None if nothing is."""
     if spec != expected.spec or len(outputs) != len(expected.reference):
         return Judgement(
             Status.WRONG_TREE,

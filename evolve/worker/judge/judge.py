@@ -50,6 +50,7 @@ from evolve.worker.judge.source_text import explain, require_model, require_text
 from evolve.worker.judge.stages import (
     EQUAL_UP_TO,
     check,
+    check_non_finite,
     count_torch,
     probe_custom,
     profile_kernels,
@@ -431,7 +432,7 @@ class Judge:
             progress.tools = self._tools.look(candidate, task, own)
         progress.stage = plan.stage
         return Status.CORRECT, success_feedback(
-            progress.timing, light, progress.facts, progress.custom
+            progress.timing, light, progress.facts, progress.custom, progress.labels
         )
 
     def _check(
@@ -447,6 +448,7 @@ class Judge:
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
             progress.suite = check(self.session, runner, candidate, task, plan)
+            progress.labels += check_non_finite(self.session, runner, task)
         progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):

@@ -15,6 +15,7 @@ from functools import partial
 from evolve.core.evaluation import Label, Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.correctness.compare import Judgement, judge, judge_by_suite, worst
+from evolve.worker.correctness.non_finite import judge_pattern, label_of
 from evolve.worker.evidence import torch_share
 from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
@@ -97,6 +98,32 @@ def _check_case(
     candidate.layouts[case.case.name] = places
     candidate.seconds[case.case.name] = seconds
     return all(suits) and checked.suite
+
+
+def check_non_finite(
+    session: CandidateSession, runner: RunnerProcess, task: PreparedTask
+) -> list[Label]:
+    """One call of the smallest case on inputs with NaN and infinities; how its outcome differs.
+
+    Raises:
+        CandidateFault: it differs, and the task says that it must not; or the process has ended.
+    """
+    case = task.smallest
+    check = session.hidden(case.non_finite)
+    if check is None:
+        return []
+    try:
+        verdict = session.outcome(runner, case, check, by=judge_pattern).verdict
+    except CandidateFault as fault:
+        if fault.status is not Status.RUNTIME_EXCEPTION:
+            raise
+        verdict = Judgement(fault.status, fault.feedback)
+    if verdict.status is Status.CORRECT:
+        return []
+    label = label_of(case.case.name, verdict)
+    if case.case.nan == "equal":
+        raise CandidateFault(verdict.status, label.evidence)
+    return [label]
 
 
 @dataclass(frozen=True, slots=True)

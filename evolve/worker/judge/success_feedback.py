@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from evolve.core.evaluation import CaseResult
+from evolve.core.evaluation import CaseResult, Label
 from evolve.worker.base.faults import CANDIDATE, EAGER
 from evolve.worker.base.feedback import KernelFacts, compose, kernels
+from evolve.worker.correctness.non_finite import DROPS_NAN, OTHER_NON_FINITE
 from evolve.worker.timing.results import Timing
 from evolve.worker.timing.speed_of_light import Light
 
@@ -12,7 +13,11 @@ _MAX_CASES = 6
 
 
 def success_feedback(
-    timing: Timing, light: Light, facts: Sequence[KernelFacts], custom: bool | None
+    timing: Timing,
+    light: Light,
+    facts: Sequence[KernelFacts],
+    custom: bool | None,
+    labels: Sequence[Label] = (),
 ) -> str:
     """Some hundred tokens at most; the most important comes first.
 
@@ -21,8 +26,10 @@ def success_feedback(
         light: how close it is to the device's limits.
         facts: the kernels that a profiler saw.
         custom: whether custom kernels made the outcome.
+        labels: of which those about NaN and infinities are told.
     """
-    return compose(_parts(timing, light, facts, custom))
+    told = [one.evidence for one in labels if one.name in (DROPS_NAN, OTHER_NON_FINITE)]
+    return compose([*_parts(timing, light, facts, custom), *told])
 
 
 def _parts(

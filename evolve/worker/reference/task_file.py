@@ -3,8 +3,8 @@
 The file follows the KernelBench convention (`Model`, `get_inputs`, `get_init_inputs`) and runs
 unmodified. Optional in it: `SIZES` (module constants by size), `get_input_groups` (a list of input
 lists, each a case, as in MultiKernelBench), `check(output, reference, inputs)`,
-`suite_check` (its suite's rule, reported beside the judge's), `PRECISION`, `ACCUMULATION`, `TIMING`
-and `MODE`.
+`suite_check` (its suite's rule, reported beside the judge's), `PRECISION`, `ACCUMULATION`,
+`TIMING`, `MODE` and `NAN`.
 """
 
 import contextlib
@@ -28,6 +28,8 @@ from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import Constants, execute, task_code
 
+NANS = ("label", "equal")
+"""An outcome that differs on inputs with NaN and infinities alone: it is named, or it is wrong."""
 TIMINGS = ("calls", "graph")
 """The timed form of calls: as a program makes them, or recorded as a CUDA graph."""
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -41,7 +43,8 @@ class TaskCase:
     """One case of a task, ready to run. Everything drawn from a seed is a function of the seed.
 
     `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
-    the device on which inputs and models are made; `mode` (of `MODES`) the file's `MODE`.
+    the device on which inputs and models are made; `mode` (of `MODES`) the file's `MODE`,
+    `nan` (of `NANS`) its `NAN`.
     No method disturbs the global random state.
     """
 
@@ -55,6 +58,7 @@ class TaskCase:
     group: int | None = None
     place: torch.device = CPU
     mode: str = MODES[0]
+    nan: str = NANS[0]
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -195,6 +199,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
     mode = _rule(task, plain, "MODE", MODES[0], MODES)
+    nan = _rule(task, plain, "NAN", NANS[0], NANS)
     sized = _size_constants(task, plain)
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
@@ -214,6 +219,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
                     group=group,
                     place=place,
                     mode=mode,
+                    nan=nan,
                 )
             )
     return TaskFile(

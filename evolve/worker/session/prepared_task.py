@@ -22,6 +22,7 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import LoadedCase, LoadedTask, load_task
+from evolve.worker.correctness.non_finite import FAMILY, expected_pattern, with_non_finite
 from evolve.worker.correctness.oracle import Expected
 from evolve.worker.correctness.output_sizes import extent_of
 from evolve.worker.correctness.reference_runs import copied, evaluate_reference
@@ -102,6 +103,7 @@ class PreparedCase:
         self._affordable_samples = device.block_pool
         self._expecting_s: float | None = None  # for one set of inputs, the shortest so far
         self._turns = itertools.count()
+        self._has_no_pattern = False  # of NaN and infinities that is stable
         self.input_bytes = bytes_of(first)
         self._output_bytes = extent.outputs if extent else None
         self.peak_bytes = extent.peak if extent else 0
@@ -123,6 +125,34 @@ class PreparedCase:
             lambda check: check.expected.nbytes + check.inputs.size,
             self._bytes_of_check,
         )
+
+    def non_finite(self) -> Check | None:
+        """Hidden inputs with NaN and infinities, and the pattern expected; None if none is stable.
+
+        References with effects are left out, for a NaN in a state stays there, and tasks with a
+        check of their own, which may allow any.
+        """
+        if self.effects.any or self.case.check is not None or self._has_no_pattern:
+            return None
+        found = self._store.get(
+            (*self._key, "check", FAMILY),
+            self._make_non_finite,
+            lambda check: check.expected.nbytes + check.inputs.size if check else 0,
+            self._bytes_of_check,
+        )
+        self._has_no_pattern = found is None
+        return found
+
+    def _make_non_finite(self) -> Check | None:
+        seed = self._seed(FAMILY)
+        with task_values(self.case.task, "its outcome"):
+            inputs = with_non_finite(self.case.inputs(seed), seed)
+            if inputs is None:
+                return None
+            buffer = self._device.make_buffer([inputs])
+            with torch.no_grad():
+                expected = expected_pattern(self.case, copied(self._model), list(buffer.tree()))
+        return Check(buffer, expected) if expected else None
 
     def inputs(self, family: str, number: int) -> TensorBuffer:
         """Those of `check` by themselves, for which nothing has to be worked out."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.text import interval_text, speedup_text
-from evolve.capture.apply import MIN_PAIRS, Chosen, Gain, check, measure
+from evolve.capture.apply import MIN_PAIRS, Chosen, Gain, Timed, check, measure
 from evolve.capture.jobs import Tally
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
@@ -34,17 +34,17 @@ def main(words: Sequence[str]) -> int:
     """Check the winners in the script, and measure it with and without them."""
     options, script = _parse(words)
     chosen = [_chosen(word, options.store) for word in options.winner]
-    gain = None
+    timed = None
     with started(script, secrets=False) as run:
         tallies = check(run, chosen)
         if all(not one.differences for _, one in tallies) and any(one.made for _, one in tallies):
             notify(f"outputs agree; timing {options.pairs} pairs of processes")
-            gain = measure(run, chosen, options.pairs)
+            timed = measure(run, chosen, options.pairs, [one.made for _, one in tallies])
     if options.json:
-        print(json.dumps(_plain(tallies, gain), indent=1))
+        print(json.dumps(_plain(tallies, timed), indent=1))
     else:
-        print("\n".join([*_checked(tallies), *_measured(script, gain)]))
-    return NOT_APPLIED if gain is None else APPLIED
+        print("\n".join([*_checked(tallies), *_measured(script, timed)]))
+    return NOT_APPLIED if timed is None or timed.gain is None else APPLIED
 
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
@@ -55,7 +55,8 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "module, shapes, dtypes, strides, values and device that it was judged on, without "
         "gradients and autocast; all others are made by the original. First a pass in which both "
         "make every call and outcomes are compared, then original and patched in turn, each in "
-        "fresh processes. The script and the winners run in your processes with your rights. "
+        "fresh processes, in which the original makes some of the winner's calls too, outside of "
+        "the time. The script and the winners run in your processes with your rights. "
         "Nothing of the script is changed. Exit status 0: measured; 1: a winner differs, or none "
         "made a call.",
     )
@@ -97,6 +98,11 @@ def _chosen(word: str, store: str) -> Chosen:
         raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
     task = find_task(path)
     facts = captured(task)
+    if facts.gives_gradients:
+        raise UsageError(
+            f"--winner {word}: task {task.name} is a backward pass, and only forward calls are "
+            "replaced; call its winner from the backward of a torch.autograd.Function of your own"
+        )
     if winner.endswith(".py"):
         text = read_text(Path(winner), "winner")
         if missing := without_model(text):
@@ -148,16 +154,32 @@ def _checked(tallies: Sequence[tuple[str, Tally]]) -> Iterator[str]:
         if one.made:
             yield f"  {one.agreed:,} agree with the original"
         if one.differences:
-            first = one_line(next(iter(one.differences)), 200)
-            yield f"  {sum(one.differences.values()):,} DIFFER; the first: {first}"
+            yield f"  {_differing(one)}"
         for reason, number in one.fallbacks.items():
             yield f"  {number:,} made by the original: {reason}"
 
 
-def _measured(script: Script, gain: Gain | None) -> Iterator[str]:
-    if gain is None:
+def _differing(tally: Tally) -> str:
+    first = one_line(next(iter(tally.differences)), 200)
+    return f"{sum(tally.differences.values()):,} DIFFER; the first: {first}"
+
+
+def _measured(script: Script, timed: Timed | None) -> Iterator[str]:
+    if timed is None:
         yield "not timed: a winner has to agree, and to make calls"
         return
+    for name, one in timed.tallies:
+        if one.differences:
+            yield f"{name}: of the calls compared in timed runs {_differing(one)}"
+    if timed.gain is None:
+        yield "no gain is given: a winner agrees in the checking pass, and differs when it is timed"
+        return
+    yield from _gained(script, timed.gain)
+    compared = sum(one.agreed for _, one in timed.tallies)
+    yield f"  {count_text(compared, 'call')} of the timed runs compared, all agree"
+
+
+def _gained(script: Script, gain: Gain) -> Iterator[str]:
     yield f"{script}, end to end: {speedup_text(gain.ratio)}, {gain.pairs} pairs of processes"
     original, patched = interval_text(gain.original_ms), interval_text(gain.patched_ms)
     yield f"  original {original}, patched {patched}"
@@ -165,8 +187,14 @@ def _measured(script: Script, gain: Gain | None) -> Iterator[str]:
         yield f"  building the winners took {gain.built_s:.1f} s more, once a process"
 
 
-def _plain(tallies: Sequence[tuple[str, Tally]], gain: Gain | None) -> dict[str, object]:
+def _plain(tallies: Sequence[tuple[str, Tally]], timed: Timed | None) -> dict[str, object]:
     from dataclasses import asdict
 
-    winners = [{"name": name, **asdict(tally)} for name, tally in tallies]
-    return {"winners": winners, "gain": None if gain is None else asdict(gain)}
+    def plain(some: Sequence[tuple[str, Tally]]) -> list[dict[str, object]]:
+        return [{"name": name, **asdict(tally)} for name, tally in some]
+
+    return {
+        "winners": plain(tallies),
+        "timed": [] if timed is None else plain(timed.tallies),
+        "gain": None if timed is None or timed.gain is None else asdict(timed.gain),
+    }

@@ -38,6 +38,8 @@ def main(words: Sequence[str]) -> int:
         withheld = ", ".join(found.withheld)
         note = f", where None stands for {withheld} (secret)" if withheld else ""
         print(f"  {name}: {found.task or f'no task, {one_line(found.fault, 300)}'}{note}")
+        if back := found.backward:
+            print(f"    backward: {back.task or f'no task, {one_line(back.fault, 300)}'}")
     if first := next((one.task for one in written.values() if one.task), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
     return 0
@@ -48,12 +50,14 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "tasks capture",
         "Run your own script twice (as `python SCRIPT` does, with your rights), and find the parts "
         "that take its time: modules by class and constructor, so that twelve equal layers are one "
-        "part, and functions of torch that no module of torch calls. Time is counted from the "
+        "part, functions of torch that no module of torch calls, and your own functions that get "
+        "tensors. Time is counted from the "
         "first call to the end of the script, inner calls included; a part's ceiling is how "
         "many times as fast the script would be if the part took no time (Amdahl). Parts with "
         "enough of the time and at most 16 inner calls (a layer, an attention block, an MLP, not "
         "the whole model) become task files, with the shapes, dtypes and arguments of their calls "
-        "as cases, weighted by time.",
+        "as cases, weighted by time. Where gradients flow back, the backward pass becomes a "
+        "second task.",
     )
     add_script(arguments)
     arguments.add_argument(
@@ -121,7 +125,7 @@ def _table(capture: Capture) -> str:
     left_out = len(capture.shares) - len(rows)
     more = f"\n{left_out} more with smaller shares" if left_out > 0 else ""
     gradients = any(one.has_gradients for one in capture.shares)
-    note = "\ngradients: they flow back through the part; a kernel replaces no such call"
+    note = "\ngradients: they flow back through the part; `evolve apply` replaces no such call"
     total = time_text(1e3 * capture.total_s)
     return f"{table(header, rows)}{more}\n\n{total} in all{note if gradients else ''}"
 
@@ -138,6 +142,7 @@ def _shapes(one: Share) -> str:
 
 
 def _row(one: Share, written: Written) -> dict[str, object]:
+    back = written.backward
     return {
         "name": one.part.name,
         "constructor": scrub(one.part.constructor),
@@ -153,4 +158,6 @@ def _row(one: Share, written: Written) -> dict[str, object]:
         "task": str(written.task) if written.task else None,
         "fault": written.fault,
         "withheld": list(written.withheld),
+        "backward_task": str(back.task) if back and back.task else None,
+        "backward_fault": back.fault if back else "",
     }

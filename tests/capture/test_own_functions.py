@@ -1,0 +1,218 @@
+"""The user's own functions, backward passes and configurations become tasks.
+
+Invariants:
+1. A function of the script's or of a module beside it, decorated or not, is a part if its arguments
+   are tensors and plain values; a winner takes its calls.
+2. A script behaves as without capture: compiled, scripted and recursive functions too.
+3. Where gradients flow back, the backward pass is a task too, with the gradient that was recorded.
+4. A configuration is written with the attributes that are read, and no others.
+"""
+
+import json
+
+import pytest
+import torch
+
+from evolve.capture.apply import Chosen, check
+from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured
+from evolve.cli.main import main
+from evolve.core.errors import USAGE
+from evolve.tasks import find_task
+from evolve.worker.correctness.cases import load_task
+from tests.capture.scripts_running import capture
+
+HELPERS = """\
+import functools
+
+import torch
+
+
+def doubling(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return 2 * function(*args, **kwargs)
+
+    return call
+
+
+def swish(x, beta: float = 1.0):
+    return x * torch.sigmoid(beta * x)
+
+
+@doubling
+def gated(x, gate):
+    return swish(x) * gate
+"""
+SCRIPT = """\
+import torch
+from helpers import gated, swish
+
+SCALE = 0.5
+times: list[int] = [1, 2]
+
+
+def halved(x, *, depth: int):
+    return x * SCALE if depth == 0 else halved(x, depth=depth - 1)
+
+
+def through(x, model):
+    return model(x)
+
+
+@torch.jit.script
+def scripted(x):
+    return swish(x, 2.0)
+
+
+def batches(x):
+    yield x
+
+
+compiled = torch.compile(halved, backend="eager")
+
+
+def main():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for step in range(3):
+            x = torch.randn(8, 16)
+            gated(x, gate=x + 1)
+            halved(x, depth=3)
+            through(x, torch.nn.ReLU())
+            scripted(x)
+            compiled(x, depth=0)
+            for batch in batches(x):
+                swish(batch, beta=2.0)
+    assert [one + SCALE for one in times] == [1.5, 2.5]
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("functions")
+    (folder / "helpers.py").write_text(HELPERS)
+    (folder / "script.py").write_text(SCRIPT)
+    words = ["--json", "--min-share", "0.0001", str(folder / "script.py")]
+    parts = json.loads(capture(folder, *words))["parts"]
+    return folder, {one["name"]: one for one in parts}
+
+
+def test_functions_of_the_user_become_tasks(functions):
+    folder, parts = functions
+    for name, calls in (("helpers.gated", 3), ("__main__.halved", 3)):
+        assert parts[name]["fault"] == ""
+        assert parts[name]["calls"] == calls
+    x, gate = load_task(find_task(parts["helpers.gated"]["task"])).cases[0].own_inputs(1)
+    model = load_task(find_task(parts["helpers.gated"]["task"])).cases[0].constructed(1)
+    torch.testing.assert_close(model(x, gate), 2 * x * torch.sigmoid(x) * gate)
+    x, depth = load_task(find_task(parts["__main__.halved"]["task"])).cases[0].own_inputs(1)
+    assert (x.shape, depth) == ((8, 16), 3)
+    assert not {"__main__.through", "__main__.batches", "__main__.main"} & parts.keys()
+    assert (folder / "halved.py").exists()
+
+
+def test_a_winner_makes_the_calls_of_a_function_of_the_user(functions):
+    folder, parts = functions
+    task = parts["helpers.gated"]["task"]
+    right = (
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x, gate):\n"
+        "        return 2 * torch.nn.functional.silu(x) * gate\n"
+    )
+    with started(Script(name=str(folder / "script.py"))) as run:
+        winners = [Chosen(task=captured(find_task(task)), source=right)]
+        ((_, tally),) = check(run, winners)
+    assert (tally.made, tally.agreed, tally.fallbacks) == (3, 3, {})
+
+
+TRAINING = """\
+import torch
+from torch import nn
+
+
+class Config:
+    def __init__(self):
+        self.width, self.gain, self.unused, self.path = 16, 3.0, [1, 2], "/home/someone"
+
+
+class Scaled(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(torch.rand(config.width))
+
+    def forward(self, x):
+        return torch.tanh(x * self.weight) * self.config.gain
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x.sin(), x.cos()
+
+
+def squared(x):
+    return (x * x).mean(1)
+
+
+torch.manual_seed(0)
+model, pair = Scaled(Config()), Pair()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    first, second = pair(model(torch.randn(8, 16)))
+    squared(first + second).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training")
+    (folder / "script.py").write_text(TRAINING)
+    words = ["--json", "--min-share", "0.0001", str(folder / "script.py")]
+    parts = json.loads(capture(folder, *words))["parts"]
+    return folder, {one["name"].rpartition(".")[2]: one for one in parts}
+
+
+def test_a_backward_pass_is_a_task_with_the_recorded_gradient(training):
+    _, parts = training
+    case = load_task(find_task(parts["Scaled"]["backward_task"])).cases[0]
+    gradient, x = case.own_inputs(1)
+    model = case.constructed(1)
+    of_x, of_weight = model(gradient, x)
+    leaves = [x.clone().requires_grad_(), model.weight.detach().clone().requires_grad_()]
+    own = torch.tanh(leaves[0] * leaves[1]) * 3.0
+    torch.testing.assert_close((of_x, of_weight), torch.autograd.grad(own, leaves, gradient))
+    assert case.mode == "train"
+    (task,) = load_task(find_task(parts["squared"]["backward_task"])).cases
+    gradient, x = task.own_inputs(1)
+    assert (gradient == 1).all()  # of a sum: kept, not drawn
+    (of_x,) = task.constructed(1)(gradient, x)
+    torch.testing.assert_close(of_x, x / 8)
+
+
+def test_a_backward_pass_that_no_task_can_stand_for_says_why(training):
+    _, parts = training
+    assert parts["Pair"]["task"]
+    assert parts["Pair"]["backward_task"] is None
+    assert "gives several tensors" in parts["Pair"]["backward_fault"]
+
+
+def test_a_backward_pass_is_not_put_back(training, capsys):
+    folder, parts = training
+    winner = f"{parts['Scaled']['backward_task']}=kernel.py"
+    assert main(["apply", "--winner", winner, str(folder / "script.py")]) == USAGE
+    assert "is a backward pass" in capsys.readouterr().err
+
+
+def test_a_configuration_is_written_with_what_is_read_alone(training):
+    _, parts = training
+    text = find_task(parts["Scaled"]["task"]).source
+    assert "'width': 16" in text
+    assert "'gain': 3.0" in text  # read by forward alone
+    assert "unused'" not in text
+    assert "'path'" not in text
