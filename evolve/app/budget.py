@@ -12,6 +12,7 @@ from evolve.search.termination import format_duration, parse_duration
 
 ENOUGH = 10  # evaluations; with fewer a search hardly gets beyond the programs that it starts from
 USUAL = 60  # evaluations that are suggested
+STALL = 60  # `termination.stagnation` of conf/termination/default.yaml
 START_S = 10.0  # of the judge, with the audit of the task
 HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 
@@ -32,6 +33,24 @@ def budget_notes(config: Mapping[str, Any], kind: str) -> Iterator[str]:
             )
     if limits["wall_time"] is not None:
         yield from _wall_time_notes(config, device_kind(kind).evaluation_s)
+    yield from stall_notes(config)
+
+
+def stall_notes(config: Mapping[str, Any]) -> Iterator[str]:
+    """A line if the run ends before it can stand still for as long as its limits say.
+
+    Of the default nothing is said: it is there for runs that are longer.
+    """
+    limits = config["termination"]
+    stall = limits["stagnation"]
+    if stall is None or stall == STALL:
+        return
+    for name in ("evaluations", "proposals"):
+        if limits[name] is not None and limits[name] <= stall:
+            yield (
+                f"termination.stagnation={stall} has no effect: the run ends before, by "
+                f"termination.{name}={limits[name]}; lower it, or raise the limit"
+            )
 
 
 def run_s(config: Mapping[str, Any], kind: str) -> float:

@@ -76,6 +76,8 @@ async def with_compiled(
     evaluator: Evaluator,
     say: Callable[[str], None],
     during: Callable[[str], AbstractContextManager[None]],
+    *,
+    needs_start: bool = True,
 ) -> Task:
     """The task with the compiler's output for it.
 
@@ -85,6 +87,10 @@ async def with_compiled(
         evaluator: the judge.
         say: takes a line for each variant that there is not.
         during: names the current work.
+        needs_start: whether a run without any program to start from is refused.
+
+    Raises:
+        UsageError: it is.
     """
     names = variants(task, config)
     why = ""
@@ -95,7 +101,8 @@ async def with_compiled(
             say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
         task = replace(task, compiled=compiled)
-    require_start(task, config, why)
+    if needs_start:
+        require_start(task, config, why)
     return task
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from evolve.app import components
 from evolve.app.attach import attach
-from evolve.app.budget import budget_notes
+from evolve.app.budget import budget_notes, stall_notes
 from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
@@ -71,7 +71,10 @@ async def launch(
     try:
         if existing:
             with frontend.doing("starting the judge", plain=False):
-                judges.append(await start_evaluator(config))
+                compiles = compiles_later(existing, config)
+                judges.append(await start_evaluator(config, compiles=compiles))
+            with Store.open(location_of(config)) as store:
+                existing = await prepared_later(store, existing, config, judges[0], frontend)
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             config["termination"] = resumed_limits(existing.config, config["termination"])
@@ -150,7 +153,12 @@ def _replayed(config: Mapping[str, Any]) -> str | None:
 
 
 async def _prepared(
-    config: Mapping[str, Any], evaluator: Evaluator, task: Task, frontend: Frontend
+    config: Mapping[str, Any],
+    evaluator: Evaluator,
+    task: Task,
+    frontend: Frontend,
+    *,
+    needs_start: bool = True,
 ) -> tuple[Findings, Task]:
     """The findings of a task's audit, and the task with the compiler's output for it.
 
@@ -160,7 +168,11 @@ async def _prepared(
     Raises:
         UsageError: the task is bad, or weak and nothing would end the run.
     """
-    ask = partial(with_compiled, task, config, evaluator, frontend.say, frontend.doing)
+    ask = partial(
+        with_compiled,
+        *(task, config, evaluator, frontend.say, frontend.doing),
+        needs_start=needs_start,
+    )
     compiling = asyncio.create_task(ask())
     try:
         try:
@@ -175,6 +187,33 @@ async def _prepared(
         return found, await compiling
     finally:
         await _end(compiling)
+
+
+def compiles_later(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether `prepared_later` asks the judge for the compiler's output."""
+    return run.config.get("audit") is None and bool(variants(run.task, config))
+
+
+async def prepared_later(
+    store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator, frontend: Frontend
+) -> RunRow:
+    """A run that was created without a judge, with all that a judge tells a new one of its task.
+
+    Without a program to start from it goes on: prompts that are answered by hand bring the first.
+
+    Returns:
+        The run as it is stored now; as it was if it has been prepared before.
+    """
+    if run.config.get("audit") is not None or not isinstance(evaluator, PooledEvaluator):
+        return run
+    found, task = await _prepared(config, evaluator, run.task, frontend, needs_start=False)
+    cost = await reference_of(task, config, evaluator, frontend.say, frontend.doing)
+    with attach(store, run):
+        store.record_audit(run.id, found)
+        store.record_compiled(run.id, task.compiled)
+        if cost is not None:
+            store.record_reference(run.id, cost)
+    return store.run(run.name)
 
 
 async def _end(task: "asyncio.Task[Any]") -> None:
@@ -214,7 +253,7 @@ def create(config: Mapping[str, Any]) -> Created:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         parts = components.build_search(store, run, config).parts
-        notes = [*too_late(parts, components.build_termination(config))]
+        notes = [*too_late(parts, components.build_termination(config)), *stall_notes(config)]
         return Created(run, store.location, len(steps), [] if request.existing else notes)
 
 

@@ -38,12 +38,15 @@ _IN_HEADINGS = (
     ("nvidia/blackwell", r"\bBlackwell\b"),
     ("nvidia/hopper", r"\bHopper\b"),
     ("cpu", r"\bCPUs?\b"),
+    ("nvidia", r"\bGPUs?\b"),
+    ("amd", r"\bGPUs?\b"),
 )
 _PRECISIONS = (
     ("half", r"\b[Hh]alf precision\b|\b(?:b?float|fp|bf)16\b"),
     ("fp8", r"\b(?:float|fp|FP)8\b"),
     ("int8", r"\b(?:int|INT)8\b"),
 )
+_MAIN = re.compile(r"^int main\(\) \{\n.*?^\}\n", _BLOCK)
 _CHARACTERS_PER_TOKEN = 4  # of English and code, roughly
 
 _FAMILIES = (
@@ -225,14 +228,23 @@ def _plain(text: str, language: str) -> str:
     And without kernels in Triton if programs are written in C++.
     """
     example = partial(_example, language=language)
-    return re.sub(r"^```python\b[^\n]*\n(.*?)^```\n", example, text, flags=_BLOCK).replace(
-        "```cpp run", "```cpp"
-    )
+    text = re.sub(r"^```cpp run\n(.*?)^```\n", _without_main, text, flags=_BLOCK)
+    return re.sub(r"^```python\b[^\n]*\n(.*?)^```\n", example, text, flags=_BLOCK)
+
+
+def _without_main(found: re.Match[str]) -> str:
+    """A C++ example as it is used: `main` only checks it, as does what is included for that."""
+    code = _MAIN.sub("", found[1])
+    checks = {"cstdio": "printf", "vector": "std::vector", "cmath": "std::"}
+    for header, used in checks.items():
+        if used not in code:
+            code = code.replace(f"#include <{header}>\n", "")
+    return f"```cpp\n{code.rstrip()}\n```\n"
 
 
 def _example(found: re.Match[str], language: str) -> str:
     if language == CPP.name and re.search(r"\btriton\b|\btl\.", found[1]):
-        return "(An example in Triton is left out.)\n"
+        return ""
     if not found[0].startswith("```python run"):
         return found[0]
     if not re.search(r"\b(?:torch|triton|tvm_ffi)\b", found[1]):

@@ -15,6 +15,7 @@ from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import ONLY_CASE, case_text
 
 _TOLD = 0.01  # of eager's time: operations below that are not worth a line
+_BEST, _LIBRARIES = "the best program", "a program that leaves the main work to libraries"
 _REACHED = 1.1  # rates differ by so much from one measurement to another
 _MIN_SHARE = 10  # percent: a smaller one is rounded too coarsely to divide by
 _CASE = re.compile(r"^case (.{1,200}?): [^\n]*\n\s*(?:memory-bound|compute-bound|neither)[^\n]*",
@@ -171,8 +172,9 @@ def ceilings(
     work = {found[1]: found[0] for found in _CASE.finditer(evaluation.feedback)}
     rates, found = rates_of(evaluation), []
     for case in timed:
-        found.append(_times(case, baseline, name, tells_best))
         cost = costs.get(case.name)
+        best = "" if not tells_best else _LIBRARIES if evaluation.custom is False else _BEST
+        found.append(_times(case, baseline, name, best, cost))
         found += [_limits(cost)] if cost else _judged_limits(case, work.get(case.name, ""), rates)
     return found
 
@@ -224,6 +226,10 @@ def _estimate(cost: CaseCost) -> str:
     return f"{_of(cost.name)}PyTorch eager about {_ms(cost.time_ms)} (no interval yet)"
 
 
+def _least_ms(cost: CaseCost) -> float:
+    return max(cost.memory_ms, cost.arithmetic_ms)
+
+
 def _limits(cost: CaseCost) -> str:
     """The limits by memory and arithmetic, and which of them binds."""
     is_memory = cost.bound == "memory"
@@ -232,7 +238,7 @@ def _limits(cost: CaseCost) -> str:
         how = f" in {cost.bound.removesuffix(' arithmetic')}" if not is_memory else ""
         work = f"{cost.flops / 1e9:.4g} GFLOP, {_ms(cost.arithmetic_ms)}{how}"
         found.append(f"arithmetic {work}")
-    least_ms = max(cost.memory_ms, cost.arithmetic_ms)
+    least_ms = _least_ms(cost)
     binding = "memory" if is_memory else "arithmetic"
     gain = cost.time_ms / least_ms
     how_far = f"{gain:.3g} times as fast as eager" if gain > _REACHED else "which eager reaches"
@@ -240,11 +246,17 @@ def _limits(cost: CaseCost) -> str:
     return f"{_of(cost.name)}limits: {'; '.join(found)}"
 
 
-def _times(case: CaseResult, baseline: str, name: str, tells_best: bool) -> str:
-    own, share = case.times_ms["candidate"].value, case.speed_of_light
+def _times(case: CaseResult, baseline: str, name: str, best: str, cost: CaseCost | None) -> str:
+    """The baseline's time, and that of the program that `best` names; empty leaves it out."""
+    own, eager = case.times_ms["candidate"].value, case.times_ms.get("eager")
     said = f"{_of(case.name)}{name} {_ms(case.times_ms[baseline].value)}"
-    if tells_best:
-        said += f", the best program {_ms(own)}"
+    if cost and eager and not 1 / _REACHED < eager.value / cost.time_ms < _REACHED:
+        said += f" (eager {_ms(cost.time_ms)} when the limits were measured)"
+    if best:
+        share = case.speed_of_light
+        if cost and eager:  # a device is not always as fast: by ratios, not by times
+            share = eager.value / own * _least_ms(cost) / cost.time_ms
+        said += f", {best} {_ms(own)}"
         said += f" ({100 * share:.0f} % of the ceiling's rate)" if share else ""
     return said
 

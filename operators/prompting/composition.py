@@ -402,7 +402,7 @@ class Prompted:
         return [Section(name=name, head=self.text(name), items=tuple(items), priority=priority)]
 
     def _parents(self, heading: str, shown: Sequence[Exhibit]) -> Section:
-        head = f"# {heading if shown else 'There is no program yet'}"
+        head = f"# {heading if shown else 'There is no program with kernels of its own yet'}"
         items = [*map(self._program, shown[:1]), *self._beside(shown[:1], shown[1:])]
         return Section(name="parents", head=head, items=tuple(items))
 

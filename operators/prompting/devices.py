@@ -11,6 +11,7 @@ _UNTOLD = frozenset(
      "eager_convolutions",
      "python", "timing", "half_width", "clock_waits"}
 )  # fmt: skip
+_OF_GPUS = frozenset({"triton"})  # installed beside torch, but no program for a CPU uses it
 _OF_HOST = frozenset(
     {"driver", "cores", "memory_bytes", "compiler", "nvcc_flags", "cpu", "tvm_ffi"}
 )
@@ -47,7 +48,7 @@ def device_facts(device: Mapping[str, str], rates: Rates | None = None) -> list[
 
 def _told(device: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     is_gpu = "capability" in device or "multiprocessors" in device
-    left_out = _UNTOLD | _OF_HOST if is_gpu else _UNTOLD
+    left_out = _UNTOLD | (_OF_HOST if is_gpu else _OF_GPUS)
     if device.get("device") or device.get("cpu"):
         left_out = left_out | {"device_class"}  # says the same
     order = sorted(device, key=lambda name: (name != "device", name))

@@ -61,7 +61,9 @@ def failures_of(context: Context, base: Base, count: int) -> tuple[Attempt, ...]
     found: dict[int, Attempt] = {}
     for attempt in _unsuccessful(context, base, count):
         found.setdefault(attempt.sequence, attempt)
-    return tuple(found.values())[:count]
+        if len(found) == count:
+            break  # the others would be read from the store in vain
+    return tuple(found.values())
 
 
 def _unsuccessful(context: Context, base: Base, count: int) -> Iterator[Attempt]:

@@ -114,7 +114,7 @@ def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     assert "`evolve ask mine` writes prompts" in nothing.stderr + nothing.stdout
     ask(evolve, "mine")
     [prompt] = prompts(tmp_path / "out")
-    assert "There is no program yet" in prompt.read_text()
+    assert "There is no program with kernels of its own yet" in prompt.read_text()
     reply(prompt, "first")
     assert "1 program proposed" in tell(evolve, "mine")
     assert judged(evolve, tmp_path, "mine") == ["mine:0"]
@@ -159,7 +159,7 @@ def test_a_warm_start_is_there_at_the_first_prompt_and_is_not_judged_again(evolv
     ask(evolve, "second")
     text = prompts(tmp_path / "out")[0].read_text()
     for prompt in (shown, text):
-        assert "There is no program yet" not in prompt
+        assert "There is no program with kernels of its own yet" not in prompt
         assert "x as fast as PyTorch eager" in prompt
     done = evolve("batch", "second", "-o", "in.jsonl")
     assert done.returncode == 2
@@ -215,13 +215,13 @@ def test_an_open_request_is_composed_anew_after_verdicts_and_once_only(
     assert "000001-0.1.prompt.md (composed anew)" in said
     [_, anew] = prompts(tmp_path / "out")
     assert "HAND = 'first'" in anew.read_text()
-    assert "There is no program yet" in before
+    assert "There is no program with kernels of its own yet" in before
     assert not overtaken.exists()
     again = anew.read_text()
     ask(evolve, "mine")
     assert prompts(tmp_path / "out")[-1].read_text() == again
     shown = evolve("prompt", "mine:1").stdout
-    assert "There is no program yet" in shown
+    assert "There is no program with kernels of its own yet" in shown
     assert "HAND = 'first'" in shown
 
 

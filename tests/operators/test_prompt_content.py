@@ -23,6 +23,7 @@ from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import ONLY_CASE, Case
 from operators import Crossover, Edit, RewriteFull, Template
 from operators.knowledge import Diagnosis, Knowledge
+from operators.prompting.ceiling import ceilings
 from operators.prompting.diagnosis import bottleneck
 from operators.prompting.directions import directions_for
 from operators.prompting.excerpts import differing
@@ -253,7 +254,7 @@ def test_costs_of_the_reference_stay_beside_the_best_programs_time():
     context = MATMUL.context(MATMUL.elites()[:1], device=H100)
     said = prompt_of(request_of(RewriteFull(), replace(context, reference=COST)))
     ceiling = section(said, "Baseline and ceiling")
-    assert "PyTorch eager 2.71 ms, the best program 1.39 ms (41 % of the ceiling's rate)" in ceiling
+    assert "PyTorch eager 2.71 ms, the best program 1.39 ms (38 % of the ceiling's rate)" in ceiling
     assert ceiling.count("sets the ceiling") == 1
     assert "`mm` of [1024, 8192]" in ceiling
 
@@ -422,3 +423,25 @@ def test_of_other_programs_only_what_differs_is_shown():
 @pytest.mark.parametrize("state", STATES)
 def test_a_crossover_takes_25_kb_at_most(state):
     assert len(prompt(state, Crossover(knowledge=Knowledge()))) <= 25_000
+
+
+def test_a_share_of_the_ceiling_is_by_ratios_where_the_device_was_slower_than_at_the_rates():
+    """Eager 2.7 ms beside the rates and 5.42 ms beside the program: both times, one share."""
+    context = MATMUL.context(MATMUL.elites()[:1], device=H100)
+    slower = replace(COST.cases[0], time_ms=1.35, flops_per_s=2 * COST.cases[0].flops_per_s)
+    cost = replace(COST, cases=(slower,))
+    said = prompt_of(request_of(RewriteFull(), replace(context, reference=cost)))
+    ceiling = section(said, "Baseline and ceiling")
+    assert (
+        "PyTorch eager 2.71 ms (eager 1.35 ms when the limits were measured), the best" in ceiling
+    )
+    assert "program 1.39 ms (38 % of the ceiling's rate)" in ceiling
+    assert "5.12 times as fast as eager" in ceiling
+
+
+def test_a_program_that_leaves_the_main_work_to_libraries_is_not_called_the_best():
+    context = MATMUL.context(MATMUL.elites()[:1], device=H100)
+    judged = context.facts.evaluation(context.elites[0].program)
+    (times, *_) = ceilings(replace(judged, custom=False), "eager", "PyTorch eager")
+    assert "a program that leaves the main work to libraries 1.39 ms" in times
+    assert "the best program" not in times

@@ -30,6 +30,23 @@ def test_notes_are_few_quoted_and_last():
         assert word not in notes
 
 
+@pytest.mark.parametrize("category", ["attention", "matmul", "softmax", "convolution", "scan"])
+def test_notes_for_c_plus_plus_say_nothing_of_gpus_and_show_no_code_that_only_checks(category):
+    wanted = Diagnosis(category=category, device="cpu", language="cpp", precision="fp32")
+    found = Knowledge(limit=4, budget_tokens=90_000).retrieve(wanted)
+    assert category in {tag for each in found for tag in each.document.tags.get("category", ())}
+    for text in (each.text for each in found if each.document.id in ("attention", "cpu-gemm")):
+        for word in ("warps", "Hopper", "tf32", "int main", "printf", "Triton", "multiprocessor"):
+            assert word not in text
+
+
+def test_the_vectorised_exponential_fits_beside_the_note_on_attention():
+    wanted = Diagnosis(category="attention", device="cpu", language="cpp", precision="fp32")
+    told = "".join(each.text for each in Knowledge().retrieve(wanted))
+    assert "static inline float fast_exp(float x)" in told
+    assert "On the CPU" in told
+
+
 def test_a_note_about_another_operation_or_an_error_that_did_not_happen_is_left_out():
     for excerpt in Knowledge(limit=40, budget_tokens=90_000).retrieve(
         Diagnosis(category="softmax", bottleneck="memory", device="nvidia/hopper",

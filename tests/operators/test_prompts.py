@@ -371,13 +371,15 @@ def test_without_a_parent_a_first_version_is_asked_for():
     history = History(seeds=())
     for operator in (RewriteFull(), Universal(), Template()):
         prompt = prompt_of(request_of(operator, history.context()))
-        assert "There is no program yet" in prompt
+        assert "There is no program with kernels of its own yet" in prompt
     assert isinstance(Edit().propose(history.context()), Declined)
 
 
 def test_a_search_without_the_seeds_operator_starts_from_a_first_version():
     history = History(seeds=(PLAIN,))
-    assert "There is no program yet" in prompt_of(request_of(RewriteFull(), history.context()))
+    assert "There is no program with kernels of its own yet" in prompt_of(
+        request_of(RewriteFull(), history.context())
+    )
 
 
 @pytest.mark.parametrize(

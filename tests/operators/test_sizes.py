@@ -50,6 +50,17 @@ def test_a_flat_count_of_elements_is_a_constant_that_equal_ones_share(programs):
     assert re.findall(r"^NUMEL\w* = (\d+)\b", source, re.MULTILINE) == ["72"]
 
 
+def test_every_size_says_what_it_is_of(programs):
+    for source in programs:
+        ((name, _),) = [pair for pair in launches(source).items() if "matmul" in pair[0]]
+        prefix = name.removesuffix("_kernel").upper()
+        for role in ("rows", "columns", "depth"):
+            said = rf"^{prefix}_{role.upper()} = \d+  # {role}, in SHAPE of {name}$"
+            assert re.search(said, source, re.MULTILINE)
+        for line in re.findall(r"^NUMEL.*$", source, re.MULTILINE):
+            assert line.endswith("  # elements of a launch; in kernels too, as `xnumel` and so on")
+
+
 def test_no_size_stands_in_a_grid_as_a_number(programs):
     for source in programs:
         for _, launch in TritonProgram(source).all_launches:

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from evolve.app import components
+from evolve.app.budget import STALL, stall_notes
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
 from evolve.core.evaluation import Evaluation, Status
@@ -233,6 +234,23 @@ def test_a_mechanism_that_the_run_cannot_come_to_is_named_with_the_limit(words, 
     assert line.startswith(f"{setting} has no effect")
     used, limit = re.search(r"\((\d+) of (\d+) proposals used\)", line).groups()
     assert used == limit
+
+
+def test_a_run_that_ends_before_it_can_stand_still_is_told_so():
+    for words, limit in {
+        ("search=cuda_agent", "termination.proposals=20"): "termination.proposals=20",
+        ("search=kernel_evolve", "termination.evaluations=90"): "termination.evaluations=90",
+    }.items():
+        (line,) = stall_notes(settings(*words, *MODEL))
+        assert line.startswith("termination.stagnation=")
+        assert f"has no effect: the run ends before, by {limit}" in line
+    assert not [*stall_notes(settings("termination.evaluations=40"))]  # the default, for long runs
+    assert settings()["termination"]["stagnation"] == STALL
+
+
+@pytest.mark.parametrize("preset", ASKING)
+def test_every_preset_lasts_long_enough_to_stand_still(preset: str):
+    assert not [*stall_notes(settings(f"search={preset}", *MODEL))]
 
 
 @pytest.mark.slow

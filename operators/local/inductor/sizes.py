@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from operators.local.inductor.kernels import Kernel
 
 _FLAT = "NUMEL"
+_FLAT_COMMENT = "elements of a launch; in kernels too, as `xnumel` and so on"
 _SHAPE = "SHAPE"
 _ROLES = re.compile(r"SHAPE is \(([^)]+)\)")
 _OF_ELEMENTS = ("XBLOCK", "YBLOCK", "ZBLOCK")  # of the compiler's kernels
@@ -32,16 +33,14 @@ class Sizes:
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
         self.values: dict[str, int] = {}
+        self._comments: dict[str, str] = {}
         self._known: dict[tuple[str, int], str] = {}
 
     @property
     def text(self) -> str:
         """The statements that define them; empty if there are none."""
-        lines = []
-        for name, value in self.values.items():
-            said = "  # in kernels too, as `xnumel` and the like" if name.startswith(_FLAT) else ""
-            lines.append(f"{name} = {value}{said}")
-        return "\n".join(lines)
+        found = self.values.items()
+        return "\n".join(f"{name} = {value}  # {self._comments[name]}" for name, value in found)
 
     def named(
         self, kernel: Kernel, grid: ast.expr, options: Mapping[str, ast.expr]
@@ -56,8 +55,8 @@ class Sizes:
             written[_SHAPE] = ast.Tuple([part for part, _ in shape], ast.Load())
         return _Counts(self, shape).visit(copy.deepcopy(grid)), written
 
-    def name(self, wanted: str, value: int) -> str:
-        """The constant of that value which was wanted under this name."""
+    def name(self, wanted: str, value: int, comment: str) -> str:
+        """The constant of that value which was wanted under this name; the first comment stays."""
         if (wanted, value) not in self._known:
             number, name = 1, wanted
             while name in self._taken:
@@ -66,6 +65,7 @@ class Sizes:
             self._taken.add(name)
             self._known[wanted, value] = name
             self.values[name] = value
+            self._comments[name] = comment
         return self._known[wanted, value]
 
     def _shape(
@@ -76,17 +76,20 @@ class Sizes:
         if not isinstance(shape, ast.Tuple) or found is None:
             return []
         values = [part.value for part in shape.elts if isinstance(part, ast.Constant)]
-        roles = [_identifier(role) for role in found[1].split(",")]
+        roles = [" ".join(role.split()) for role in found[1].split(",")]
         if len(values) != len(shape.elts) or len(roles) != len(values):
             return []
         return [
-            (self._part(f"{prefix}{role}", value), value)
+            (self._part(prefix, role, value, kernel.name), value)
             for role, value in zip(roles, values, strict=True)
             if isinstance(value, int)
         ]
 
-    def _part(self, wanted: str, value: int) -> ast.expr:
-        return ast.Constant(value) if value == 1 else ast.Name(self.name(wanted, value), ast.Load())
+    def _part(self, prefix: str, role: str, value: int, kernel: str) -> ast.expr:
+        if value == 1:
+            return ast.Constant(value)
+        name = self.name(f"{prefix}{_identifier(role)}", value, f"{role}, in SHAPE of {kernel}")
+        return ast.Name(name, ast.Load())
 
 
 def _identifier(role: str) -> str:
@@ -126,5 +129,5 @@ class _Counts(ast.NodeTransformer):
         if place is not None and place < len(self._shape) and self._shape[place][1] == value:
             return copy.deepcopy(self._shape[place][0])
         if value > 1 and block.endswith(_OF_ELEMENTS):
-            return ast.Name(self._sizes.name(_FLAT, value), ast.Load())
+            return ast.Name(self._sizes.name(_FLAT, value, _FLAT_COMMENT), ast.Load())
         return ast.Constant(value)
