@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -44,6 +45,14 @@ class Server(NamedTuple):
 
     url: str
     pid: int
+
+
+def judge_all(path: Path) -> None:
+    """Give the steps times and durations as those of eight judges that work at once."""
+    durations = json.dumps({"compile": 1.0, "timing": 2.9})
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE evaluation SET durations_s = ?", (durations,))
+        connection.execute("UPDATE ticket SET elapsed_s = 5 + sequence * 0.5")
 
 
 @contextlib.contextmanager
@@ -237,6 +246,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evolve.db"
         print(f"filled with {chosen.steps:,} steps in {grow(path, chosen.steps):.0f} s")
+        judge_all(path)
         if chosen.minutes:
             for line in memory(path, chosen.minutes, chosen.rate):
                 print(line, flush=True)

@@ -42,16 +42,18 @@ export function progressPart(run, shown, axis, total) {
 }
 
 export function funnel(shown) {
-  const searched = shown.filter(step => step.fidelity !== "verify" && step.op !== "baseline");
   const counts = new Map();
-  for (const step of searched) {
+  let searched = 0, faster = 0;
+  for (const step of shown) {
+    if (step.fidelity === "verify" || step.op === "baseline") continue;
     const end = step.status ?? (step.failure ? "no program" : "open");
     counts.set(end, (counts.get(end) ?? 0) + 1);
+    searched += 1;
+    if (step.ratio && step.ratio[1] > 1) faster += 1;
   }
-  const faster = searched.filter(step => step.ratio && step.ratio[1] > 1).length;
-  const lines = [["proposals", searched.length], ...[...counts].sort((a, b) => b[1] - a[1]), ["faster than the baseline", faster]];
+  const lines = [["proposals", searched], ...[...counts].sort((a, b) => b[1] - a[1]), ["faster than the baseline", faster]];
   return table(["Verdict", "Proposals", ""], lines.map(([name, count]) => row([words(name), count.toLocaleString("en"),
-    h("div", { class: "share" }, h("span", { "width%": 100 * count / (searched.length || 1) }))])));
+    h("div", { class: "share" }, h("span", { "width%": 100 * count / (searched || 1) }))])));
 }
 
 const UNITS = { wall_time: "wall_time_s", device_time: "device_time_s" };
