@@ -30,13 +30,14 @@ export function points(steps, axis) {
   return { places, ratios, best, high, low, end: { time: last, usd: cost, evaluations: count }[axis] };
 }
 
-function staircase(kept, bound, x, y) {
+// From the first best to the end of the run, which may lie before that of another one.
+function staircase({ best, end }, bound, x, y) {
   const corners = [];
-  for (const [place, ratio] of kept) {
+  for (const [place, ratio] of best) {
     if (corners.length) corners.push([x(place), corners.at(-1)[1]]);
     corners.push([x(place), y(ratio[bound])]);
   }
-  return [...corners, [SIDE, corners.at(-1)[1]]];
+  return [...corners, [x(end), corners.at(-1)[1]]];
 }
 const path = corners => `M${corners.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}`;
 
@@ -66,12 +67,12 @@ export function chart(runs, axis, label) {
 }
 
 function draw(area, run, color, x, y) {
-  const band = [...staircase(run.best, 2, x, y), ...staircase(run.best, 1, x, y).reverse()];
+  const band = [...staircase(run, 2, x, y), ...staircase(run, 1, x, y).reverse()];
   area.append(svg("g", { class: "bands" }, svg("path", { class: `band ${color}`, d: `${path(band)}Z` })));
   let dots = "";
   for (let index = 0; index < run.ratios.length; index += Math.ceil(run.ratios.length / DOTS)) {
     dots += `M${x(run.places[index]).toFixed(1)} ${y(run.ratios[index][0]).toFixed(1)}h0`;
   }
   area.append(svg("g", { class: "dots" }, svg("path", { d: dots })));
-  area.append(svg("path", { class: `best ${color}`, d: path(staircase(run.best, 0, x, y)) }));
+  area.append(svg("path", { class: `best ${color}`, d: path(staircase(run, 0, x, y)) }));
 }

@@ -29,7 +29,7 @@ export function lanes(shown) {
   const bars = (kind, list) => svg("path", { class: kind, d: list.map(([a, b]) => `M${(WIDE * a / end).toFixed(1)} 3H${Math.max(WIDE * b / end, WIDE * a / end + 0.6).toFixed(1)}V${LANE - 3}H${(WIDE * a / end).toFixed(1)}Z`).join("") });
   const body = [...rows].sort().map(([name, row]) => h("tr", {}, h("th", { scope: "row" }, name),
     h("td", { class: "lane" }, svg("svg", { viewBox: `0 0 ${WIDE} ${LANE}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${row.count} evaluations` }, bars("good", row.good), bars("bad", row.bad))),
-    h("td", {}, row.count.toLocaleString("en")), h("td", {}, `${Math.min(100, 100 * row.busy / end).toFixed(0)} %`)));
+    h("td", {}, row.count.toLocaleString("en")), h("td", {}, `${Math.min(100, 100 * row.busy / end).toFixed(0)}\u00a0%`)));
   return [h("table", { class: "lanes" }, h("thead", {}, h("tr", {}, ["Judge", `0 to ${duration(end)}`, "Evaluations", "Busy"].map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body)),
     h("p", { class: "note" }, "A bar is an evaluation with its waits: blue if correct, orange if not.")];
 }
