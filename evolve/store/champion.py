@@ -7,12 +7,14 @@ direct duel): `RUNNER_UP` beside the contender, or the reigning `CHAMPION` besid
 challenger has to win by a whole interval. Without a duel the higher ratio wins.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment, instance_digest
+from evolve.core.protocols import Elite
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 
@@ -39,10 +41,16 @@ class Champion:
         return instance_digest(self.program, self.assignment)
 
 
-def champion(store: RunStore, run: RunRow) -> Champion | None:
+def champion(store: RunStore, run: RunRow, held: Iterable[Elite] | None = None) -> Champion | None:
     """The winner of a run; unverified where nothing has been verified yet.
 
     None while no strictly correct program has been timed, or where verification refuted all.
+
+    Args:
+        store: that holds the run.
+        run: the run.
+        held: the elites of the run's archive, if the caller has read them; else they are read if
+            nothing is verified.
     """
     refuted: set[str] = set()
     reigning: Champion | None = None
@@ -55,7 +63,10 @@ def champion(store: RunStore, run: RunRow) -> Champion | None:
             reigning = found
         else:
             beaten = found
-    return reigning or beaten or _unverified(store, run, refuted)
+    if reigning or beaten:
+        return reigning or beaten
+    elites = store.slots(run.id).values() if held is None else held
+    return _unverified(store, run, elites, refuted)
 
 
 def best_path(store: RunStore, run: RunRow) -> list[int]:
@@ -96,8 +107,10 @@ def _is_crowned(found: Champion, reigning: Champion | None) -> bool:
     return not (RUNNER_UP in duels and duels[RUNNER_UP].high < 1.0)
 
 
-def _unverified(store: RunStore, run: RunRow, refuted: set[str]) -> Champion | None:
-    for elite in sorted(store.slots(run.id).values(), key=lambda elite: -elite.fitness.value):
+def _unverified(
+    store: RunStore, run: RunRow, held: Iterable[Elite], refuted: set[str]
+) -> Champion | None:
+    for elite in sorted(held, key=lambda elite: -elite.fitness.value):
         if instance_digest(elite.program, elite.assignment) in refuted:
             continue
         found = _at(store, run, elite.sequence)

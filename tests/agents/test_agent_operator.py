@@ -141,6 +141,27 @@ def test_an_agent_cannot_leave_its_folder_nor_see_keys(searched, tmp_path, monke
     assert tries[f"iterdir {database.parent}"] == "PermissionError"
 
 
+NPM_SCRIPT = """#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+submit=$(cat) && printf '%s' "trusted: $GEMINI_CLI_TRUST_WORKSPACE, beside: "
+cat "$here/../../cli-linux-x64/binary" || exit 1
+"""
+
+
+def test_an_agent_of_npm_reads_the_packages_beside_it_and_gets_its_variables(searched, tmp_path):
+    modules = tmp_path / "tool" / "node_modules"
+    for name, text in {"cli/bin/start": NPM_SCRIPT, "cli-linux-x64/binary": "found"}.items():
+        (modules / "@maker" / name).parent.mkdir(parents=True)
+        (modules / "@maker" / name).write_text(text)
+    (modules / "@maker" / "cli" / "bin" / "start").chmod(0o755)
+    (modules / ".bin").mkdir()
+    program = modules / ".bin" / "gemini"
+    program.symlink_to("../@maker/cli/bin/start")
+    found = searched("termination.wall_time=10s", agent=("good",), command=str(program), read=[])
+    found.go()
+    assert [reply.text for reply in found.replies()][:1] == ["trusted: true, beside: found"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "told"), [("silent", "no answer within 3 s"), ("flood", "MiB")])
 def test_an_agent_that_never_ends_is_ended_and_the_search_goes_on(

@@ -1,16 +1,19 @@
 """`evolve ui` over a large store: when a stored step reaches a page, and what watching costs.
 
     python -m tests.benchmarks.bench_ui [--steps 100000] [--watchers 10] [--events 2000]
+    python -m tests.benchmarks.bench_ui --minutes 60 --rate 1 --steps 2000
 
 The step is written by this process; the server is another one on the same machine. With a Chromium
 it also measures the page: its first paint, when all steps are drawn, updates, and memory over many
-events.
+events. The second form measures only memory: steps at a rate while the page is open in Chromium, a
+line for each minute, and the same page loaded afresh at the end, which holds as many steps.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -19,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 
@@ -36,14 +40,29 @@ ROUNDS = 20
 WRITTEN = 100
 
 
+class Server(NamedTuple):
+    """A running `evolve ui`: its address and its process."""
+
+    url: str
+    pid: int
+
+
+def judge_all(path: Path) -> None:
+    """Give the steps times and durations as those of eight judges that work at once."""
+    durations = json.dumps({"compile": 1.0, "timing": 2.9})
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE evaluation SET durations_s = ?", (durations,))
+        connection.execute("UPDATE ticket SET elapsed_s = 5 + sequence * 0.5")
+
+
 @contextlib.contextmanager
-def served(path: Path) -> Iterator[str]:
+def served(path: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "evolve", "ui", str(path), "--port", "0"]
     environment = os.environ | {"EVOLVE_UI_TOKEN": TOKEN}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().removeprefix("open ").strip()
+        yield Server(process.stdout.readline().removeprefix("open ").strip(), process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -158,6 +177,59 @@ def heap_mb(tab: Tab) -> float:
     return tab.call("Runtime.getHeapUsage")["usedSize"] / 1e6
 
 
+def memory(path: Path, minutes: int, rate: float) -> Iterator[str]:
+    """A line for each minute of steps at a rate, with the page of the run open."""
+    with (
+        Store.open(path) as store,
+        served(path) as server,
+        tempfile.TemporaryDirectory() as folder,
+        browsing(Path(folder)) as tab,
+    ):
+        run = store.runs()[0]
+        store.claim(run.id)
+        tab.call("HeapProfiler.enable")
+        tab.open(f"{server.url}#token={TOKEN}/run/{run.name}")
+        _wait_for_all(store, run.id, tab)
+        yield "minute    steps  server MB  page MB   nodes  listeners"
+        began = time.monotonic()
+        for minute in range(minutes + 1):
+            _paced(store, run.id, began, 60 * minute, rate)
+            _wait_for_all(store, run.id, tab)
+            yield _sample(f"{minute:6}", store.next_sequence(run.id), server.pid, tab)
+        tab.call("Page.reload")
+        _wait_for_all(store, run.id, tab)
+        yield _sample("afresh", store.next_sequence(run.id), server.pid, tab)
+
+
+def _paced(store: Store, run: int, began: float, until: float, rate: float) -> None:
+    """Write steps at a rate up to a time since the start, in seconds."""
+    while (now := time.monotonic() - began) < until:
+        number = write(store, run, store.next_sequence(run))
+        if number % 10 == 0:
+            store.heartbeat(run, 10 / rate)
+        time.sleep(max(0, 1 / rate - (time.monotonic() - began - now)))
+
+
+def _wait_for_all(store: Store, run: int, tab: Tab) -> None:
+    asked = f"{store.next_sequence(run):,}"
+    tab.wait_for_text(f"{asked} of {asked} steps")
+
+
+def _sample(name: str, steps: int, pid: int, tab: Tab) -> str:
+    heap = heap_mb(tab)
+    counts = tab.call("Memory.getDOMCounters")
+    return (
+        f"{name} {steps:8,} {resident_mb(pid):10.1f} {heap:8.2f} {counts['nodes']:7,} "
+        f"{counts['jsEventListeners']:10,}"
+    )
+
+
+def resident_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmRSS"))
+    return int(kib) / 1024
+
+
 def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ms ({min(values):.2f} to {max(values):.2f})"
 
@@ -167,12 +239,19 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=100_000)
     options.add_argument("--watchers", type=int, default=10)
     options.add_argument("--events", type=int, default=2000, help="of each memory measurement")
+    options.add_argument("--minutes", type=int, default=0, help="measure only memory, so long")
+    options.add_argument("--rate", type=float, default=1.0, help="steps a second, with --minutes")
     chosen = options.parse_args()
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evolve.db"
         print(f"filled with {chosen.steps:,} steps in {grow(path, chosen.steps):.0f} s")
-        with Store.open(path) as store, served(path) as url:
+        judge_all(path)
+        if chosen.minutes:
+            for line in memory(path, chosen.minutes, chosen.rate):
+                print(line, flush=True)
+            return
+        with Store.open(path) as store, served(path) as (url, _):
             run = store.runs()[0].id
             store.claim(run)
             store.heartbeat(run, 0.1)

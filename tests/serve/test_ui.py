@@ -269,6 +269,39 @@ def test_a_run_is_followed_and_replayed_in_a_browser(tab: Tab, url: str, filled:
 
 
 @pytest.mark.browser
+def test_parts_off_the_screen_follow_too(tab: Tab, url: str, filled: Filling) -> None:
+    tab.size(1280, 300)
+    tab.open(f"{url}#token={TOKEN}/run/under%20way")
+    before = filled.store.next_sequence(filled.run.id)
+    tab.wait_for_text(f"{before} of {before} steps")
+    proposals = "document.querySelector('.share').closest('tr').children[1].textContent"
+    sequence = add_step(filled, 502, 0.2)
+    newest = f'.scroll a[href$="/step/{sequence}"]'
+    tab.wait(f"document.querySelector('{newest}')")
+    top = tab.ask(f"document.querySelector('{newest}').getBoundingClientRect().top")
+    assert top > 1000, "the table lay on the screen"
+    tab.wait(f"Number({proposals}) === {sequence + 1}")
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_bars_of_a_long_run_without_a_gap_that_shows_are_one(tab: Tab, url: str) -> None:
+    tab.open(f"{url}#token={TOKEN}/run/done")
+    tab.wait_for_text("41 of 41 steps")
+    tab.ask("""import("./page/parts.js").then(parts => {
+        const status = n => n % 7 ? "correct" : "slow", pause = n => n < 25000 ? 0 : 10000;
+        const step = n => ({ n, s: 0.9, t: n + 1 + pause(n), status: status(n),
+            judge: `gpu ${n % 2}` });
+        window.lanes = parts.lanes(Array.from({ length: 50000 }, (_, n) => step(n)))[0]; }); 0""")
+    tab.wait("window.lanes")
+    cells = "[...lanes.querySelectorAll('td:nth-child(3)')].map(cell => cell.textContent)"
+    assert tab.ask(cells) == ["25,000", "25,000"]
+    paths = "[...lanes.querySelectorAll('path')].map(path => path.getAttribute('d'))"
+    bars = [path.count("M") for path in tab.ask(paths)]
+    assert bars == [2, 2, 2, 2], "before and after the pause, by judge and verdict"
+
+
+@pytest.mark.browser
 def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
     tab.open(f"{url}#token={TOKEN}/run/under%20way/step/5")
     tab.wait_for_text("Step 5 of under way")

@@ -143,7 +143,7 @@ async def work(
     own = {"TMPDIR": str(scratch), "PWD": str(workspace.folder)}
     own |= {f"XDG_{kind}_HOME": str(scratch) for kind in ("CACHE", "CONFIG", "DATA")}
     own["XDG_RUNTIME_DIR"] = str(scratch)  # no socket of the user's session
-    own |= {TOKEN_VARIABLE: workspace.token, URL_VARIABLE: workspace.url}
+    own |= {TOKEN_VARIABLE: workspace.token, URL_VARIABLE: workspace.url, **preset.environment}
     rules = json.dumps(_rules(command[0], workspace.folder, preset.state, read))
     return await run(
         [*command, *preset.arguments(workspace)],
@@ -170,10 +170,14 @@ def require_confinement() -> None:
 
 
 def _install(program: Path) -> list[Path]:
-    """The program and what lies beside it, but no folder that holds other things of the user."""
+    """The program and what lies beside it, but no folder that holds other things of the user.
+
+    A program of npm starts others of its `node_modules`: Codex's own binary is a package beside it.
+    """
     own = program.resolve()
     home = Path.home().resolve()
-    beside = (program.parent, own.parent.parent)
+    packages = [path for path in own.parents if path.name == "node_modules"][-1:]
+    beside = (program.parent, own.parent.parent, *packages)
     small = [
         path for path in beside if not home.is_relative_to(path.resolve()) and path.parent != home
     ]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SERVER = "evolve"
@@ -28,12 +28,14 @@ class Preset:
     Attributes:
         arguments: further words of its command.
         files: texts of files that it reads, by their path in the folder.
+        environment: variables that it needs to use those files.
         state: folders of its own below the home, with its login; it may write there.
         limits_cost: whether it ends by itself at a limit of cost.
     """
 
     arguments: Callable[[Workspace], list[str]] = lambda workspace: []
     files: Callable[[Workspace], Mapping[str, str]] = lambda workspace: {}
+    environment: Mapping[str, str] = field(default_factory=dict)
     state: tuple[str, ...] = ()
     limits_cost: bool = False
 
@@ -65,6 +67,7 @@ def _codex(workspace: Workspace) -> list[str]:
         *("--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
         *("-c", f'{server}.url="{workspace.url}"'),
         *("-c", f'{server}.bearer_token_env_var="{TOKEN_VARIABLE}"'),
+        *("-c", f"{server}.required=true"),  # else it may begin without the tools
         "-",
     ]
 
@@ -90,6 +93,7 @@ PRESETS: Mapping[str, Preset] = {
     "gemini": Preset(
         arguments=lambda workspace: ["--output-format", "json", "--approval-mode", "yolo"],
         files=_gemini_files,
+        environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},  # else it ignores the folder's settings
         state=(".gemini",),
     ),
     "cursor-agent": Preset(

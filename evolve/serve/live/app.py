@@ -29,7 +29,7 @@ FILES = {
     "/page/live.css": (PAGE / "live.css", "text/css"),
     **{
         f"/page/{name}.js": (PAGE / f"{name}.js", "text/javascript")
-        for name in ("live", "chart", "data", "diff", "dom", "parts", "steer", "views")
+        for name in ("live", "chart", "data", "diff", "dom", "parts", "seen", "steer", "views")
     },
 }
 HEADERS = {

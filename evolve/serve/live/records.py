@@ -52,7 +52,7 @@ def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
     """What the page of a run shows beside its steps."""
     slots = store.slots(run.id)
     heat = archive_map.heat_map(slots) if slots else None
-    winner = champion(store, run)
+    winner = champion(store, run, slots.values())
     shapes = shape_map(store, run, slots.values())
     return run_line(store, run) | {
         "limits": limits(run.config),
@@ -71,7 +71,8 @@ def lineage(store: RunStore, run: RunRow) -> dict[str, Any]:
 
     Of a long run those that the best programs descend from.
     """
-    slots, winner = store.slots(run.id), champion(store, run)
+    slots = store.slots(run.id)
+    winner = champion(store, run, slots.values())
     line = store.line_to(run.id, winner.program) if winner else []
     way = [store.step(run.id, number) for number in line]
     if store.next_sequence(run.id) <= WHOLE_PICTURE:

@@ -10,8 +10,8 @@ from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 from evolve.serve.live.records import run_line, step_line
 
-INTERVAL_S = 0.2
-LISTING_EVERY = 10  # polls between two listings of all runs
+INTERVAL_S = 0.1
+LISTING_EVERY = 20  # polls between two listings of all runs
 QUIET_S = 15.0  # after which a connection is shown to be alive
 MAX_BEHIND = 64  # events that a page may be behind before it has to load everything again
 MAX_NEW = 2000  # steps of one event; a page loads what lies between by itself

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,9 @@ from evolve.serve.token import read_token
 
 TOKEN_VARIABLE = "EVOLVE_UI_TOKEN"
 PORT = 8790
+SWITCH_S = 0.0005
+"""How long one thread computes before another gets its turn. With Python's 5 ms, the thread that
+looks for new steps waits so long after each query while another one reads a large archive."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -53,6 +57,7 @@ async def _serve(location: str, host: str, port: int, token: str | None, steers:
         from evolve.serve.live.app import Reader, create_app
     from evolve.serve.live.watch import Watch
 
+    sys.setswitchinterval(SWITCH_S)
     words = f"--host {host} --port {port}"
     shown = token or secrets.token_hex(16)
     with open_store(location) as read, open_store(location) as watched:

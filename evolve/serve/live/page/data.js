@@ -45,12 +45,15 @@ export class Steps {
   constructor(name) {
     this.name = name;
     this.list = [];
+    this.whole = 0;  // none is missing below this number
     this.loading = null;
   }
   put(steps, isNews = false) {
     for (const step of steps) if (isNews || !this.list[step.n]) this.list[step.n] = step;
+    while (this.list[this.whole]) this.whole += 1;
   }
-  get known() { return this.list.filter(Boolean); }
+  // In order. It is not copied unless some are missing, so that an update costs the same in a long run.
+  get known() { return this.whole === this.list.length ? this.list : this.list.filter(Boolean); }
   // Loads all that are missing up to a number; `shown` is called after each part.
   load(asked, shown) {
     this.loading ??= this.parts(asked, shown).finally(() => { this.loading = null; });
@@ -58,10 +61,8 @@ export class Steps {
   }
   async parts(asked, shown) {
     for (;;) {
-      let first = 0;
-      while (this.list[first]) first += 1;
-      if (first >= asked) return;
-      const found = await get("steps", { name: this.name, after: first - 1 });
+      if (this.whole >= asked) return;
+      const found = await get("steps", { name: this.name, after: this.whole - 1 });
       this.put(found);
       if (!found.length) return;
       shown();

@@ -13,12 +13,14 @@ export const h = (name, attributes = {}, ...children) => fill(document.createEle
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-export const times = value => `${value >= 100 ? value.toFixed(0) : value.toPrecision(3)}×`;
+// As many digits as in the report (`evolve.report.text.ratio_text`): a number has one form on all pages.
+const digits = value => value >= 100 ? 0 : value < 0.1 || (value >= 0.9 && value < 1.1) ? 3 : 2;
+export const times = value => `${value.toFixed(digits(value))}×`;
 export const ratio = r => r ? `${times(r[0])}` : "";
 export const span = r => r ? `${times(r[1])} to ${times(r[2])}` : "";
 export const words = text => String(text ?? "").replaceAll("_", " ");
 export function duration(seconds) {
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)}\u00a0s`;
   const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 60 ? `${minutes}\u00a0min` : `${Math.floor(minutes / 60)}\u00a0h ${minutes % 60}\u00a0min`;
 }

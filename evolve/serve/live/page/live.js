@@ -1,6 +1,7 @@
 import { follow, get, NoToken, steer, Steps, takeGivenToken, takeToken } from "./data.js";
 import { h, ratio, span } from "./dom.js";
 import * as whole from "./parts.js";
+import { redrawing } from "./seen.js";
 import { steerEvents, steerForm, steerStep } from "./steer.js";
 import * as views from "./views.js";
 
@@ -58,21 +59,25 @@ async function showRun(name) {
     state.upTo = Number(replay.value) >= Number(replay.max) ? null : Number(replay.value);
     draw();
   } });
+  let all = own.known, shown = all;
+  const redraw = redrawing({
+    head: () => [h("p", { class: "figure gain" }, h("strong", {}, ratio(run.best) || "none"), h("span", {}, run.best ? `best speedup over ${run.baseline}, ${span(run.best)}` : "no kernel timed yet")),
+      h("p", { class: "note" }, `${run.task}; ${views.whatState(run)}; ${run.verified ? "verified" : "not verified"}`)],
+    axes: () => views.axes(axis, each => { axis = each; draw(); }, run.usd > 0),
+    chart: () => views.progressPart(run, shown, axis, all.length),
+    lanes: () => whole.lanes(shown),
+    funnel: () => views.funnel(shown),
+    budget: () => views.budget(run),
+    newest: () => views.newest(run, shown),
+    events: () => steerEvents(run, state.upTo === null ? null : shown.at(-1)?.n + 1, views.stepLink),
+  }, parts, fill);
   const draw = () => {
     run = { ...run, ...runs.get(name), step: n => own.list[n] };
-    const all = own.known, shown = state.upTo === null ? all : all.slice(0, state.upTo);
+    all = own.known; shown = state.upTo === null ? all : all.slice(0, state.upTo);
     replay.max = Math.max(all.length, 1);
     replay.value = shown.length;
-    fill("head", h("p", { class: "figure gain" }, h("strong", {}, ratio(run.best) || "none"), h("span", {}, run.best ? `best speedup over ${run.baseline}, ${span(run.best)}` : "no kernel timed yet")),
-      h("p", { class: "note" }, `${run.task}; ${views.whatState(run)}; ${run.verified ? "verified" : "not verified"}`));
     if (axis === "usd" && !(run.usd > 0)) axis = "evaluations";
-    fill("axes", views.axes(axis, each => { axis = each; draw(); }, run.usd > 0));
-    fill("lanes", whole.lanes(shown));
-    fill("chart", views.progressPart(run, shown, axis, all.length));
-    fill("funnel", views.funnel(shown));
-    fill("budget", views.budget(run));
-    fill("newest", views.newest(run, shown));
-    fill("events", steerEvents(run, state.upTo === null ? null : shown.at(-1)?.n + 1, views.stepLink));
+    redraw();
   };
   const drawRest = () => {
     fill("archive", views.archive(run));

@@ -6,8 +6,9 @@ const WIDE = 1000, LANE = 26;
 
 // Who judged what when: a lane for each judge, or, where none is named, for as many as worked at once.
 export function lanes(shown) {
-  const judged = shown.filter(step => step.s && step.t);
-  if (!judged.length) return h("p", { class: "note" }, "Nothing has been judged yet.");
+  let end = 0;
+  for (const step of shown) if (step.s && step.t > end) end = step.t;
+  if (!end) return h("p", { class: "note" }, "Nothing has been judged yet.");
   const rows = new Map(), free = [];
   const laneOf = (step, from) => {
     if (step.judge) return step.judge;
@@ -16,22 +17,28 @@ export function lanes(shown) {
     free[place] = step.t;
     return `judge ${place + 1}`;
   };
-  let end = 0;
-  for (const step of judged) {
+  for (const step of shown) {
+    if (!step.s || !step.t) continue;
     const from = Math.max(0, step.t - step.s), name = laneOf(step, from);
     if (!rows.has(name)) rows.set(name, { good: [], bad: [], busy: 0, count: 0 });
     const row = rows.get(name);
-    row[step.status === "correct" ? "good" : "bad"].push([from, step.t]);
+    lengthen(row[step.status === "correct" ? "good" : "bad"], from, step.t, end / WIDE / 2);
     row.busy += step.t - from;
     row.count += 1;
-    end = Math.max(end, step.t);
   }
   const bars = (kind, list) => svg("path", { class: kind, d: list.map(([a, b]) => `M${(WIDE * a / end).toFixed(1)} 3H${Math.max(WIDE * b / end, WIDE * a / end + 0.6).toFixed(1)}V${LANE - 3}H${(WIDE * a / end).toFixed(1)}Z`).join("") });
   const body = [...rows].sort().map(([name, row]) => h("tr", {}, h("th", { scope: "row" }, name),
     h("td", { class: "lane" }, svg("svg", { viewBox: `0 0 ${WIDE} ${LANE}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${row.count} evaluations` }, bars("good", row.good), bars("bad", row.bad))),
-    h("td", {}, row.count.toLocaleString("en")), h("td", {}, `${Math.min(100, 100 * row.busy / end).toFixed(0)} %`)));
+    h("td", {}, row.count.toLocaleString("en")), h("td", {}, `${Math.min(100, 100 * row.busy / end).toFixed(0)}\u00a0%`)));
   return [h("table", { class: "lanes" }, h("thead", {}, h("tr", {}, ["Judge", `0 to ${duration(end)}`, "Evaluations", "Busy"].map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body)),
     h("p", { class: "note" }, "A bar is an evaluation with its waits: blue if correct, orange if not.")];
+}
+
+// Adds a bar, or lengthens the last one if the eye would see no gap: a lane has no more bars than it is wide.
+function lengthen(bars, from, to, gap) {
+  const last = bars.at(-1);
+  if (last && from >= last[0] && from <= last[1] + gap) last[1] = Math.max(last[1], to);
+  else bars.push([from, to]);
 }
 
 // The best programs over the cases of the task.

@@ -42,16 +42,18 @@ export function progressPart(run, shown, axis, total) {
 }
 
 export function funnel(shown) {
-  const searched = shown.filter(step => step.fidelity !== "verify" && step.op !== "baseline");
   const counts = new Map();
-  for (const step of searched) {
+  let searched = 0, faster = 0;
+  for (const step of shown) {
+    if (step.fidelity === "verify" || step.op === "baseline") continue;
     const end = step.status ?? (step.failure ? "no program" : "open");
     counts.set(end, (counts.get(end) ?? 0) + 1);
+    searched += 1;
+    if (step.ratio && step.ratio[1] > 1) faster += 1;
   }
-  const faster = searched.filter(step => step.ratio && step.ratio[1] > 1).length;
-  const lines = [["proposals", searched.length], ...[...counts].sort((a, b) => b[1] - a[1]), ["faster than the baseline", faster]];
+  const lines = [["proposals", searched], ...[...counts].sort((a, b) => b[1] - a[1]), ["faster than the baseline", faster]];
   return table(["Verdict", "Proposals", ""], lines.map(([name, count]) => row([words(name), count.toLocaleString("en"),
-    h("div", { class: "share" }, h("span", { "width%": 100 * count / (searched.length || 1) }))])));
+    h("div", { class: "share" }, h("span", { "width%": 100 * count / (searched || 1) }))])));
 }
 
 const UNITS = { wall_time: "wall_time_s", device_time: "device_time_s" };
@@ -99,7 +101,7 @@ export function stepPage(step) {
     h("p", { class: "controls" }, step.n > 0 && h("a", { href: `${link(step.run)}/step/${step.n - 1}`, rel: "prev" }, "Previous (k)"), h("a", { href: `${link(step.run)}/step/${step.n + 1}`, rel: "next" }, "Next (j)")),
     step.note && h("p", { class: "remark" }, step.note), step.failure && h("p", { class: "bad" }, step.failure),
     Object.keys(step.assignment).length > 0 && h("ul", { class: "changes" }, Object.entries(step.assignment).map(([name, value]) => h("li", {}, `${name} = ${value}`))),
-    section("Verdict", cases(step.cases), step.labels.length > 0 && h("p", { class: "note" }, step.labels.join(", ")), text("Feedback", step.feedback)),
+    section("Verdict", cases(step.cases) ?? h("p", { class: "note" }, words(step.status ?? (step.failure ? "No program, so none was judged." : "Not judged yet."))), step.labels.length > 0 && h("p", { class: "note" }, step.labels.join(", ")), text("Feedback", step.feedback)),
     step.parent_source !== null && step.source !== null && section("Change", h("p", { class: "note" }, "Left: the parent", step.parent_step !== null && [", ", stepLink(step.run, step.parent_step)], ". Right: this program."), sideBySide(step.parent_source, step.source)),
     step.rounds.map((round, index) => section(`Prompt and reply${step.rounds.length > 1 ? ` ${index + 1}` : ""}`, h("p", { class: "note" }, round.model),
       round.prompt.map(each => text(each.role, each.text)), text("reply", round.reply ?? "Not answered yet."))),
