@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.app.finding import MISSING, NOTE, OK, Finding
-from evolve.core.devices import CUDA
+from evolve.core.devices import CUDA, UNTESTED
 from evolve.languages.registry import timed_on
 from evolve.worker.base.host_facts import major
 
@@ -36,7 +36,7 @@ def why_no_gpu(facts: Facts) -> str:
     if not torch["version"]:
         return f"torch cannot be imported ({torch['problem']}); install it"
     if torch["hip"]:
-        return f"this torch ({torch['version']}) is built for AMD, and only NVIDIA GPUs are judged"
+        return f"this torch ({torch['version']}) is built for AMD; take device=hip, which is {UNTESTED}"
     if not _has_driver(facts):
         return NO_DRIVER
     if not torch["cuda"]:

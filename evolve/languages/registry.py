@@ -12,6 +12,7 @@ from evolve.languages.cuda import CUDA
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
 from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
+from evolve.languages.hip import HIP
 from evolve.languages.nvrtc import NVRTC
 from evolve.languages.syntax import parsed
 from evolve.languages.torch import TORCH
@@ -19,7 +20,7 @@ from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, NVRTC, HIP, CUDA, CPP)
 
 
 @cache

@@ -34,6 +34,7 @@ _TOOLS = {
     "nvcc": (os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin",),
     "ncu": ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute"),
     "compute-sanitizer": ("/usr/local/cuda/bin",),
+    "hipcc": (os.environ.get("ROCM_HOME", os.environ.get("ROCM_PATH", "/opt/rocm")) + "/bin",),
 }
 
 
@@ -111,6 +112,7 @@ def _seen(index: int) -> dict[str, Any]:
         "name": facts.name,
         "uuid": str(facts.uuid),
         "capability": f"{facts.major}.{facts.minor}",
+        "architecture": str(getattr(facts, "gcnArchName", "")).partition(":")[0],  # AMD's
         "memory_mib": facts.total_memory >> 20,
     }
 
@@ -141,7 +143,7 @@ def _driver_cuda() -> str:
 
 
 def find_tool(name: str) -> str | None:
-    """The path of one of NVIDIA's tools on this host."""
+    """The path of one of the vendors' tools on this host."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(_TOOLS[name]))
 
 
@@ -149,7 +151,7 @@ def _tool(name: str) -> str:
     """A tool's path and version."""
     if (path := find_tool(name)) is None:
         return ""
-    version = re.search(r"(?:release|Version) (\d[\d.]*)", _output([path, "--version"]))
+    version = re.search(r"(?:release|[Vv]ersion:?) (\d[\d.]*)", _output([path, "--version"]))
     return f"{path}, {version[1].rstrip('.')}" if version else path
 
 

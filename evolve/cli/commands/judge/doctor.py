@@ -24,7 +24,7 @@ from evolve.app.device import device_words
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.cli import signals
 from evolve.cli.args import parser
-from evolve.core.devices import CPU
+from evolve.core.devices import CPU, HIP
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.languages.base import Package, release
 from evolve.languages.registry import languages
@@ -184,6 +184,7 @@ def device(kind: str, python: str | None) -> Iterator[Finding]:
 
 def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     """GPUs as the worker's interpreter and the driver see them, and the requirements of kernels."""
+    from evolve.app.amd_diagnosis import findings as amd_findings
     from evolve.app.gpu_diagnosis import findings
     from evolve.evaluation.host import examine_host
 
@@ -192,7 +193,10 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     try:
         facts = examine_host(python)
     except EvaluatorUnavailable as error:
-        yield Finding(MISSING if kind == "cuda" else NOTE, "gpu", str(error))
+        yield Finding(NOTE if kind == "auto" else MISSING, "gpu", str(error))
+        return
+    if kind == HIP.name:
+        yield from amd_findings(facts)
         return
     yield from findings(facts, wanted=kind == "cuda")
 
