@@ -36,7 +36,8 @@ def why_no_gpu(facts: Facts) -> str:
     if not torch["version"]:
         return f"torch cannot be imported ({torch['problem']}); install it"
     if torch["hip"]:
-        return f"this torch ({torch['version']}) is built for AMD; take device=hip, which is {UNTESTED}"
+        built = f"this torch ({torch['version']}) is built for AMD"
+        return f"{built}; take device=hip, which is {UNTESTED}"
     if not _has_driver(facts):
         return NO_DRIVER
     if not torch["cuda"]:

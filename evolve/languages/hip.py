@@ -26,9 +26,9 @@ def _missing_tools() -> str:
 
 _CONTRACT = """\
 - Kernels in HIP C++, as text in a module-level string that includes `<hip/hip_runtime.h>`, built \
-with `tvm_ffi.cpp.load_inline(NAME, cuda_sources=SOURCE, functions=[...], backend="hip")` and called \
-with tensors; in the source they are `tvm::ffi::TensorView` with `data_ptr()`, `size(i)` and \
-`numel()`. A wavefront has 64 threads. Launch on the current stream, obtained with \
+with `tvm_ffi.cpp.load_inline(NAME, cuda_sources=SOURCE, functions=[...], backend="hip")` and \
+called with tensors; in the source they are `tvm::ffi::TensorView` with `data_ptr()`, `size(i)` \
+and `numel()`. A wavefront has 64 threads. Launch on the current stream, obtained with \
 `TVMFFIEnvGetStream(x.device().device_type, x.device().device_id)`, and on no other."""
 
 HIP = Language(

@@ -48,6 +48,8 @@ except EvaluatorUnavailable as error:
 JUDGE = (
     OPENED
     + """
+from evolve.core.devices import HIP
+from evolve.testing.devices import DeviceConformance
 from evolve.worker.session.provenance import environment
 from tests.worker.serving import ROOT
 
@@ -86,12 +88,15 @@ class Process:
         self.closing()
 
 
-def of(tensor):
-    return [tensor.clone()]
-
-
 device.pool_bytes = 16 << 20
 found, runner = {}, Process()
+suite = DeviceConformance()
+suite.kind = HIP
+of_device = [name for name, test in vars(DeviceConformance).items()
+             if name.startswith("test_") and "device" in test.__annotations__]
+for name in of_device:
+    getattr(suite, name)(device)
+found["conformance"] = len(of_device)
 device.connect(runner)
 values = torch.arange(1000, dtype=torch.float32)
 buffer = device.make_buffer([[values.clone()]])
@@ -220,6 +225,10 @@ def test_runners_see_the_gpu_that_the_judge_sees_and_compile_for_it(judged):
     variables = judged["variables"]
     assert variables["HIP_VISIBLE_DEVICES"] == "3"
     assert variables["TVM_FFI_ROCM_ARCH_LIST"] == variables["PYTORCH_ROCM_ARCH"] == "gfx942"
+
+
+def test_it_conforms(judged):
+    assert judged["conformance"] >= 6
 
 
 def test_verdicts_say_that_the_device_is_untested(judged):

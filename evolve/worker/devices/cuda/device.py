@@ -107,8 +107,8 @@ class CudaDevice:
 
     The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
 
-    A device whose torch looks like CUDA's derives from this one (`hip`): methods below "the vendor's
-    part" are what differs.
+    A device whose torch looks like CUDA's derives from this one (`hip`), and replaces methods of
+    the vendor's part.
 
     Raises:
         UsageError: torch sees none, or is built for another vendor's.

@@ -1,7 +1,7 @@
 """Facts of an AMD GPU by AMD's management library, `amdsmi`; none without it.
 
-ROCm brings the Python package, and torch uses it for the same purpose. Source: `amdsmi_interface.py`
-of amdsmi 7.0.2.
+ROCm brings the Python package, and torch uses it for the same purpose. Source: amdsmi 7.0.2,
+`amdsmi_interface.py`.
 """
 
 import functools
