@@ -23,9 +23,6 @@ FACTS = SimpleNamespace(
     major=9,
     minor=4,
     gcnArchName="gfx942:sramecc+:xnack-",
-    pci_domain_id=0,
-    pci_bus_id=0xC1,
-    pci_device_id=0,
 )
 PROCESSES = [
     {"pid": 1, "mem": 5, "memory_usage": {"vram_mem": 7 << 30, "gtt_mem": 0, "cpu_mem": 0}}
@@ -93,8 +90,8 @@ def _management() -> ModuleType:
     found: Any = ModuleType("amdsmi")
     found.AmdSmiException = type("AmdSmiException", (Exception,), {})
     found.amdsmi_init = lambda: None
-    found.amdsmi_get_processor_handles = lambda: ["0000:05:00.0", "0000:c1:00.0"]
+    found.amdsmi_get_processor_handles = lambda: ["0000:05:00.0", "0000:C1:00.0"]
     found.amdsmi_get_gpu_device_bdf = lambda handle: handle
     found.amdsmi_get_gpu_driver_info = lambda handle: {"driver_version": f"6.14 of {handle}"}
-    found.amdsmi_get_gpu_process_list = lambda handle: PROCESSES if "c1" in handle else []
+    found.amdsmi_get_gpu_process_list = lambda handle: PROCESSES if "C1" in handle else []
     return found

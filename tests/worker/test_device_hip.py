@@ -211,7 +211,7 @@ def test_the_devices_facts_are_those_of_the_gpu(judged):
     assert facts["architecture"] == "gfx942"
     assert facts["warp_size"] == "64"
     assert facts["hip"] == "7.1.0"
-    assert facts["driver"] == "6.14 of 0000:c1:00.0"
+    assert facts["driver"] == "6.14 of 0000:C1:00.0"
     assert "capability" not in facts
     assert judged["capability"] == 0
     assert judged["class"] == "hip: AMD Instinct MI300X"

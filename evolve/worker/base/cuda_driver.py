@@ -184,3 +184,10 @@ def wait_value(address: int, value: int) -> None:
     driver = driver_calls()
     _call(driver.wait_call, ctypes.c_void_p(0), ctypes.c_uint64(address),
           ctypes.c_uint32(value), ctypes.c_uint(_EQUAL), *driver.wait_rest)  # fmt: skip
+
+
+def pci_address() -> str:
+    """Of the GPU on the bus, such as `0000:c1:00.0`."""
+    text = ctypes.create_string_buffer(64)
+    _call("DeviceGetPCIBusId", text, len(text), torch.cuda.current_device())
+    return text.value.decode().lower()

@@ -15,6 +15,7 @@ test compiles against that header.
     cuMemUnmap, cuMemAddressFree       hipMemUnmap (9416), hipMemAddressFree (9221)
     cuMemRelease                       hipMemRelease (9374)
     cuStreamWaitValue32_v2             hipStreamWaitValue32 (3099), with a mask
+    cuDeviceGetPCIBusId                hipDeviceGetPCIBusId (2135)
     cuGetErrorName(code, &text)        text = hipGetErrorName(code) (2724)
     of `native.c`:
     cuStreamCreate                     hipStreamCreateWithFlags (2808)

@@ -67,7 +67,10 @@ class HipDevice(CudaDevice):
         return {"architecture": self.architecture}
 
     def _versions(self) -> dict[str, str]:
-        return {"hip": torch.version.hip or "", "driver": smi.driver_version(self._address())}
+        return {
+            "hip": torch.version.hip or "",
+            "driver": smi.driver_version(cuda_driver.pci_address()),
+        }
 
     def _capability(self) -> int:
         return 0
@@ -86,12 +89,7 @@ class HipDevice(CudaDevice):
         return kept | dict.fromkeys(_TARGETS, self.architecture)
 
     def _processes(self) -> dict[int, int]:
-        return smi.processes(self._address())
-
-    def _address(self) -> str:
-        """Of the GPU on the PCI bus, as `amdsmi` writes it."""
-        facts = self._facts
-        return f"{facts.pci_domain_id:04x}:{facts.pci_bus_id:02x}:{facts.pci_device_id:02x}.0"
+        return smi.processes(cuda_driver.pci_address())
 
     def _open_clock(self) -> None:
         super()._open_clock()

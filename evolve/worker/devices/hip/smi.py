@@ -34,10 +34,13 @@ def _handle(address: str) -> Any:
         return None
     try:
         handles = library.amdsmi_get_processor_handles()
-        return next((one for one in handles if library.amdsmi_get_gpu_device_bdf(one) == address),
-                    None)  # fmt: skip
+        return next((one for one in handles if _address_of(library, one) == address), None)
     except library.AmdSmiException:
         return None
+
+
+def _address_of(library: Any, handle: Any) -> str:
+    return str(library.amdsmi_get_gpu_device_bdf(handle)).lower()
 
 
 def driver_version(address: str) -> str:
