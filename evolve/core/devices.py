@@ -79,7 +79,12 @@ HIP = DeviceKind(
     is_gpu=True,
     size="gpu",
     baselines=("compile",),
-    descriptors=frozenset({"coverage"}),
+    descriptors=frozenset(  # of Triton kernels; of HIP C++ the coverage
+        (
+            *("tensor_cores", "spill_bytes", "global_share", "shared_share", "matrix_share"),
+            "coverage",
+        )
+    ),
     is_untested=True,
 )
 

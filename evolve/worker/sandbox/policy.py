@@ -237,7 +237,7 @@ def _groups_of(devices: Iterable[str]) -> list[int]:
     """Groups without which no user but root opens these: AMD's are open to one group (`render`)."""
     found = set()
     for path in devices:
-        status = os.stat(path)
+        status = Path(path).stat()
         for_all, for_group = status.st_mode & stat.S_IWOTH, status.st_mode & stat.S_IWGRP
         found |= {status.st_gid} if for_group and not for_all and status.st_gid else set()
     return sorted(found)
