@@ -9,7 +9,7 @@ from typing import Any
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.core.devices import CUDA, UNTESTED
 from evolve.languages.registry import timed_on
-from evolve.worker.base.host_facts import major
+from evolve.worker.base.host_facts import is_metax, major
 
 Facts = Mapping[str, Any]
 
@@ -31,6 +31,8 @@ WITHOUT = {
 def why_no_gpu(facts: Facts) -> str:
     """Why torch can use no GPU, and the remedy, in a sentence; empty if it can use one."""
     torch, driver = facts["torch"], facts["driver"]
+    if is_metax(torch["version"]):
+        return f"this torch ({torch['version']}) is built for MetaX, whose GPUs are not judged"
     if torch["gpus"] and not torch["hip"]:
         return ""
     if not torch["version"]:

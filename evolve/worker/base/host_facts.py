@@ -66,7 +66,8 @@ def promises_gpu() -> bool:
         return False
     try:
         version = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-        needed = str(version["cuda"] or "") if not version.get("hip") else ""
+        is_others = version.get("hip") or is_metax(version["__version__"])
+        needed = "" if is_others else str(version["cuda"] or "")
         driver = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int(0)
         if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
@@ -74,6 +75,11 @@ def promises_gpu() -> bool:
     except (OSError, AttributeError, KeyError):
         return False
     return bool(needed and count.value) and major(_driver_cuda()) >= major(needed)
+
+
+def is_metax(version: str) -> bool:
+    """Whether a torch of this version is for MetaX's GPUs, though it says that it is for CUDA."""
+    return "metax" in version.partition("+")[2]  # as in 2.8.0+metax3.5.3.9
 
 
 def major(version: str) -> int:

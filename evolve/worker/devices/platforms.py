@@ -3,6 +3,7 @@
 import torch
 
 from evolve.core.errors import UsageError
+from evolve.worker.base.host_facts import is_metax
 
 _BUILDS = {"cuda": "CUDA", "hip": "ROCm", "maca": "MetaX MACA", "cpu": "the CPU"}
 _REMEDIES = {
@@ -14,12 +15,12 @@ _REMEDIES = {
 def torch_platform() -> str:
     """`cuda`, `hip` (ROCm), `maca` (MetaX) or `cpu`: the vendor of the devices of this torch.
 
-    ROCm's torch has `torch.version.hip`. MetaX's says that it is for CUDA; its version names it
-    (`2.8.0+metax3.5.3.9`).
+    ROCm's torch has `torch.version.hip`. MetaX's says that it is for CUDA, and so is asked by its
+    version.
     """
     if torch.version.hip:
         return "hip"
-    if "metax" in torch.__version__.partition("+")[2]:
+    if is_metax(torch.__version__):
         return "maca"
     return "cuda" if torch.version.cuda else "cpu"
 
