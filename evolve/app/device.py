@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.app.cluster import SETTINGS, cluster_of, start_pull
 from evolve.app.database import location_of
-from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
+from evolve.core.devices import CPU, CUDA, HIP, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
 from evolve.core.protocols import Evaluator
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from evolve.store import RunRow
 
 _LOGGER = logging.getLogger(__name__)
-DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg")  # no GPU without one: torch need not be asked
+# No GPU without one: torch need not be asked.
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 IDLE = {"replay": ("slots", "half_width", "python", "ids"), "auto": ("run",)}
 
 
@@ -167,9 +168,10 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     include, flags = config["cuda"]["include"], config["cuda"]["flags"]
     kind = kind_of(config)
     is_gpu = device_kind(kind).is_gpu
-    if not is_gpu and (include or flags):
+    if (include or flags) and (not is_gpu or kind == HIP.name):
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
-        raise UsageError(f"{what} has no effect on the CPU; leave it out, or take device=cuda")
+        where = "the CPU" if not is_gpu else f"device={kind}"
+        raise UsageError(f"{what} has no effect on {where}; leave it out, or take device=cuda")
     if device["kind"] == "replay":
         recorded = Store.open(location_of(config), read_only=True)
         return ReplayEvaluator(recorded, recorded.run(device["run"]).id)

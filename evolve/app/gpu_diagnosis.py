@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.app.finding import MISSING, NOTE, OK, Finding
-from evolve.core.devices import CUDA
+from evolve.core.devices import CUDA, UNTESTED
 from evolve.languages.registry import timed_on
-from evolve.worker.base.host_facts import major
+from evolve.worker.base.host_facts import is_metax, major
 
 Facts = Mapping[str, Any]
 
@@ -31,12 +31,15 @@ WITHOUT = {
 def why_no_gpu(facts: Facts) -> str:
     """Why torch can use no GPU, and the remedy, in a sentence; empty if it can use one."""
     torch, driver = facts["torch"], facts["driver"]
+    if is_metax(torch["version"]):
+        return f"this torch ({torch['version']}) is built for MetaX, whose GPUs are not judged"
     if torch["gpus"] and not torch["hip"]:
         return ""
     if not torch["version"]:
         return f"torch cannot be imported ({torch['problem']}); install it"
     if torch["hip"]:
-        return f"this torch ({torch['version']}) is built for AMD, and only NVIDIA GPUs are judged"
+        built = f"this torch ({torch['version']}) is built for AMD"
+        return f"{built}; take device=hip, which is {UNTESTED}"
     if not _has_driver(facts):
         return NO_DRIVER
     if not torch["cuda"]:

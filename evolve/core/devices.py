@@ -29,6 +29,8 @@ class DeviceKind:
         baselines: that `evolve bench` measures winners beside, besides eager.
         descriptors: that verdicts have on no other kind.
         evaluation_s: seconds that an evaluation of a usual task takes, for forecasts.
+        is_untested: whether it has been written from documentation and no report of it at work on
+            hardware is known; verdicts, guides and `evolve doctor` say so.
     """
 
     name: str
@@ -40,7 +42,11 @@ class DeviceKind:
     languages: tuple[str, ...] = ()
     descriptors: frozenset[str] = frozenset()
     evaluation_s: float = 10.0
+    is_untested: bool = False
 
+
+UNTESTED = "untested on hardware"
+"""The words for `is_untested`."""
 
 CPU = DeviceKind(
     name="cpu",
@@ -66,6 +72,21 @@ CUDA = DeviceKind(
         )
     ),
 )
+HIP = DeviceKind(
+    name="hip",
+    title="AMD GPU",
+    factory="evolve.worker.devices.hip.device:HipDevice",
+    is_gpu=True,
+    size="gpu",
+    baselines=("compile",),
+    descriptors=frozenset(  # of Triton kernels; of HIP C++ the coverage
+        (
+            *("tensor_cores", "spill_bytes", "global_share", "shared_share", "matrix_share"),
+            "coverage",
+        )
+    ),
+    is_untested=True,
+)
 
 
 @cache
@@ -75,7 +96,7 @@ def device_kinds() -> Mapping[str, DeviceKind]:
     Raises:
         UsageError: another package registers one that cannot be loaded.
     """
-    own = {kind.name: kind for kind in (CPU, CUDA)}
+    own = {kind.name: kind for kind in (CPU, CUDA, HIP)}
     others = {kind.name: kind for kind in loaded(GROUP, instance_of(DeviceKind))}
     return own | others | own  # in this order, and none is replaced
 

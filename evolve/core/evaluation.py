@@ -78,6 +78,9 @@ DEVICE_OOM = "device_oom"
 DEVICE_BUSY = "device_busy"
 """Label of a verdict that failed because processes of others keep the device busy."""
 
+UNTESTED_DEVICE = "untested_device"
+"""Label of a verdict of a kind of device that is untested on hardware (`DeviceKind`)."""
+
 _FORMER_LABELS = {"cut_short": EARLY_STOPPED, "no_room": DEVICE_OOM, "occupied": DEVICE_BUSY}
 _FORMER_SAMPLES = {"told": "self_reported", "apart": "separate"}
 

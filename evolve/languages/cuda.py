@@ -1,6 +1,8 @@
 """CUDA C++, built by nvcc through the inline compilers of C++."""
 
+import ast
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +17,18 @@ INLINE_PACKAGES = (
     Package(module="ninja", distribution="ninja", needed=True),
 )
 DEFAULT_HOME = "/usr/local/cuda"
+_HIP_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]hip/hip_runtime", re.M)
+
+
+def is_for_hip(tree: ast.Module) -> bool:
+    """Whether a module that builds by the same names names HIP: as `backend`, or by its header."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="backend", value=ast.Constant(value="hip")):
+                return True
+            case ast.Constant(value=str(text)) if _HIP_HEADER.search(text):
+                return True
+    return False
 
 
 def _missing_tools() -> str:
@@ -39,7 +53,7 @@ CUDA = Language(
     name="cuda",
     title="CUDA C++",
     devices=("cuda",),
-    finds=lambda tree: bool(arguments(tree) & MARKS),
+    finds=lambda tree: bool(arguments(tree) & MARKS) and not is_for_hip(tree),
     describe=describe_cuda,
     contract=_CONTRACT,
     imports=("tvm_ffi.cpp",),

@@ -14,6 +14,7 @@ from evolve.languages.cutile import CUTILE
 from evolve.languages.descriptors import DESCRIPTOR_VERSION
 from evolve.languages.gluon import GLUON
 from evolve.languages.helion import HELION
+from evolve.languages.hip import HIP
 from evolve.languages.nvrtc import NVRTC
 from evolve.languages.syntax import parsed
 from evolve.languages.tilelang import TILELANG
@@ -22,7 +23,7 @@ from evolve.languages.triton import TRITON
 
 GROUP = "evolve.languages"
 # A source with marks of several is in the first; prompts ask for the first that a device runs.
-_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, TILELANG, NVRTC, CUDA, CPP)
+_SHIPPED = (TRITON, GLUON, HELION, CUTE, CUTILE, TILELANG, NVRTC, HIP, CUDA, CPP)
 
 
 @cache

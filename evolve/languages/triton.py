@@ -114,7 +114,7 @@ are 64-bit where a tensor may exceed 2**31 elements."""
 TRITON = Language(
     name="triton",
     title="Triton",
-    devices=("cuda",),
+    devices=("cuda", "hip"),
     finds=lambda tree: bool(decorated(tree, _makes_kernel)),
     describe=lambda source: describe_blocks(source, "@triton.jit"),
     contract=_CONTRACT,

@@ -96,6 +96,7 @@ NO_GPU = {
         ["2.13.0+cpu", "built without CUDA", "device.python"],
     ),
     "a torch for AMD": (but(torch__hip="6.4", torch__cuda=""), ["AMD"]),
+    "a torch for MetaX": (but(torch__version="2.8.0+metax3.5.3.9"), ["metax3.5.3.9", "MetaX"]),
     "a hidden GPU": (but(torch__gpus=[], visible=""), ["CUDA_VISIBLE_DEVICES=''", "unset"]),
     "a driver that is too old": (
         but(torch__gpus=[], torch__cuda="13.0", torch__version="2.13.0+cu130"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolve.core import registered
-from evolve.core.devices import CPU, CUDA
+from evolve.core.devices import CPU, CUDA, HIP
 from evolve.core.errors import UsageError
 from evolve.languages import registry
 from evolve.languages.base import Language
@@ -18,13 +18,14 @@ from evolve.languages.cutile import CUTILE as CUTILE_LANGUAGE
 from evolve.languages.descriptors import describe_cpp
 from evolve.languages.gluon import GLUON as GLUON_LANGUAGE
 from evolve.languages.helion import HELION as HELION_LANGUAGE
+from evolve.languages.hip import HIP as HIP_LANGUAGE
 from evolve.languages.nvrtc import NVRTC as NVRTC_LANGUAGE
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from evolve.languages.syntax import calls
 from evolve.languages.tilelang import TILELANG as TILELANG_LANGUAGE
 from evolve.languages.triton import TRITON as TRITON_LANGUAGE
 from evolve.testing.languages import LanguageConformance
-from tests.languages.programs import honest
+from tests.languages.programs import SCALE_IN_HIP, honest
 
 
 class TestTriton(LanguageConformance):
@@ -67,6 +68,11 @@ class TestCuda(LanguageConformance):
     kernel = honest("gpu_cuda_inline")
 
 
+class TestHip(LanguageConformance):
+    language = HIP_LANGUAGE
+    kernel = SCALE_IN_HIP
+
+
 class TestCpp(LanguageConformance):
     language = CPP_LANGUAGE
     kernel = honest("softmax_online")
@@ -88,7 +94,7 @@ def test_every_language_has_its_conformance_test():
 
 
 def test_the_first_language_of_a_device_is_what_prompts_ask_for():
-    assert [timed_on(kind)[0].name for kind in (CPU, CUDA)] == ["cpp", "triton"]
+    assert [timed_on(kind)[0].name for kind in (CPU, CUDA, HIP)] == ["cpp", "triton", "triton"]
 
 
 def test_an_unknown_language_gets_the_known_ones_named():

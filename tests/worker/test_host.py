@@ -56,14 +56,15 @@ def test_a_gpu_is_promised_by_torchs_version_file_and_the_driver(tmp_path):
         (TORCH.format(cuda="None", rest=""), GOOD),
         (TORCH.format(cuda="None", rest="hip = '6.4'"), GOOD),
         (TORCH.format(cuda="'13.0'", rest="hip = '6.4'"), GOOD),
+        (CUDA.replace("2.13.0", "2.8.0+metax3.5.3.9"), GOOD),
         ("__version__ = '2.13.0'\n", GOOD),
         (CUDA, {}),
         (CUDA, GOOD | {"count": 0}),
         (CUDA, GOOD | {"fails": 100}),
         (CUDA, GOOD | {"version": 12080}),
     ],
-    ids=["no torch", "for CPUs", "for AMD", "for both", "another file", "no driver", "no GPU",
-         "a driver that fails", "a driver that is too old"],
+    ids=["no torch", "for CPUs", "for AMD", "for both", "for MetaX", "another file", "no driver",
+         "no GPU", "a driver that fails", "a driver that is too old"],
 )  # fmt: skip
 def test_where_anything_speaks_against_it_none_is_promised(tmp_path, torch, driver):
     assert not seen_at_once(tmp_path, torch, **driver)

@@ -310,3 +310,17 @@ def test_a_user_without_privileges_gets_a_worker_too(tmp_path):
     words = done.stdout.split()
     assert words[1:] == ["1234", "correct", "assert"], done.stdout + done.stderr
     assert words[0] in ("namespaces", "landlock")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to a group")
+def test_a_runner_keeps_the_groups_that_open_its_devices_and_no_other(tmp_path):
+    """A node of AMD's is open to a group; NVIDIA's are open to all, and root's group opens more."""
+    for name, mode, group in (
+        ("kfd", 0o660, 44), ("renderD128", 0o660, 105), ("nvidia0", 0o666, 39), ("mem", 0o660, 0),
+        ("card0", 0o640, 7),
+    ):  # fmt: skip
+        (tmp_path / name).touch()
+        os.chown(tmp_path / name, 0, group)
+        (tmp_path / name).chmod(mode)
+    assert policy._groups_of(map(str, tmp_path.iterdir())) == [44, 105]
+    assert policy._groups_of([]) == []

@@ -19,37 +19,8 @@ import sys
 import pytest
 
 from evolve.worker.ipc import native
+from tests.worker.fake_driver import LIBRARIES, WRITES, build_driver
 from tests.worker.serving import ROOT
-
-DRIVER = """
-#include <stdint.h>
-#include <string.h>
-int cuCtxGetCurrent(void** context) { *context = context; return 0; }
-int cuCtxSetCurrent(void* context) { return 0; }
-int cuModuleLoadData(void** module, const void* image) { *module = module; return 0; }
-int cuModuleGetFunction(void** function, void* module, const char* name) {
-  *function = module;
-  return strcmp(name, "copy");
-}
-int cuStreamCreate(void** stream, unsigned flags) { *stream = stream; return 0; }
-int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
-  memcpy(*(void**)arguments[0], *(void**)arguments[1], 16 * *(uint64_t*)arguments[2]);
-  return 0;
-}
-int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
-  memcpy(to, (void*)from, size);
-  return 0;
-}
-int cuStreamSynchronize(void* stream) { return 0; }
-int cuCtxResetPersistingL2Cache(void) { return 0; }
-"""
-WRITES = """
-int cuStreamWriteValue32_v2(void* stream, uint64_t to, uint32_t value, unsigned flags) {
-  *(volatile uint32_t*)to = value;
-  return 0;
-}
-"""
 
 REFEREE = """
 import ctypes, json, socket, subprocess, sys, threading, time
@@ -61,7 +32,8 @@ from evolve.worker.ipc.signals import Calls, Signals
 
 library = native.load(sys.argv[1])
 failed = ctypes.c_char_p()
-code = library.evolve_open_clock(4, ctypes.byref(failed))
+is_hip, driver = int(sys.argv[2] == "hip"), sys.argv[3].encode()
+code = library.evolve_open_clock(driver, is_hip, 4, ctypes.byref(failed))
 if code:
     print(json.dumps({"code": code, "failed": failed.value.decode()}))
     sys.exit()
@@ -229,19 +201,13 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What the judge finds with a driver of this source."""
+    """What the judge finds with a driver that has all calls, or one fewer."""
 
-    def running(driver):
+    def running(name, **lacking):
         folder = tmp_path_factory.mktemp("driver")
-        source = folder / "driver.c"
-        source.write_text(driver)
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", str(source), "-o", str(folder / "libcuda.so.1")],
-            check=True,
-            timeout=60,
-        )
+        build_driver(folder, name, **lacking)
         said = subprocess.check_output(
-            [sys.executable, "-c", REFEREE, native.build(folder)],
+            [sys.executable, "-c", REFEREE, native.build(folder), name, LIBRARIES[name]],
             text=True,
             cwd=ROOT,
             timeout=100,
@@ -252,9 +218,9 @@ def run(tmp_path_factory):
     return running
 
 
-@pytest.fixture(scope="module")
-def windows(run):
-    return run(DRIVER + WRITES)
+@pytest.fixture(scope="module", params=sorted(LIBRARIES))
+def windows(run, request):
+    return run(request.param)
 
 
 @pytest.mark.sample(1)
@@ -321,8 +287,9 @@ def test_a_window_that_does_not_end_as_it_should_has_no_pieces(windows, kind, ou
 
 
 @pytest.mark.slow
-def test_a_driver_without_a_call_is_told_of_by_its_name(run):
-    assert run(DRIVER) == {"code": -1, "failed": "cuStreamWriteValue32_v2"}
+@pytest.mark.parametrize("name", sorted(LIBRARIES))
+def test_a_driver_without_a_call_is_told_of_by_its_name(run, name):
+    assert run(name, writes=False) == {"code": -1, "failed": WRITES[name]}
 
 
 def test_a_host_without_a_driver_lacks_the_first_call(tmp_path):
@@ -330,7 +297,7 @@ def test_a_host_without_a_driver_lacks_the_first_call(tmp_path):
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
-        assert library.evolve_open_clock(1, ctypes.byref(failed)) == -1
+        assert library.evolve_open_clock(b"libcuda.so.1", 0, 1, ctypes.byref(failed)) == -1
         assert failed.value == b"cuCtxGetCurrent"
     else:
         pytest.skip("it has one")

@@ -22,7 +22,15 @@ ALIASES = {  # names that other tools use, or that one expects: the remedy in ou
     "timeout": "termination.wall_time=10m",
 }
 OPTION_ALIASES = {
-    "device": {"gpu": "cuda", "nvidia": "cuda", "cuda0": "cuda", "c++": "cpu", "cpp": "cpu"},
+    "device": {
+        "gpu": "cuda",
+        "nvidia": "cuda",
+        "cuda0": "cuda",
+        "amd": "hip",
+        "rocm": "hip",
+        "c++": "cpu",
+        "cpp": "cpu",
+    },
     "search": {"default": "portfolio", "none": "single", "random": "single"},
 }
 PART = "_target_"  # of a component: the class to build

@@ -1,8 +1,9 @@
-"""The few calls of the CUDA driver that torch has no door to: device memory that travels as an fd.
+"""The few calls of the GPU's driver that torch has no door to: device memory that travels as an fd.
 
 Memory made here is a physical allocation of its own (`cuMemCreate`). Its descriptor can be sent to
 another process over a socket and mapped there, across namespaces and users; legacy IPC handles need
-shared ones. Source: CUDA driver API, virtual memory management.
+shared ones. Source: CUDA driver API, virtual memory management; the HIP runtime has the same calls
+under other names (`driver_calls`).
 """
 
 import contextlib
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from evolve.worker.base.driver_calls import driver_calls
 
 _PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _POSIX_FD = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -53,15 +56,16 @@ class _Access(ctypes.Structure):
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
+    return ctypes.CDLL(driver_calls().path())
 
 
 def _call(name: str, *arguments: Any) -> None:
-    code = getattr(_library(), name)(*arguments)
+    """A call by its name without the driver's prefix."""
+    driver = driver_calls()
+    code = getattr(_library(), f"{driver.prefix}{name}")(*arguments)
     if code:
-        text = ctypes.c_char_p()
-        _library().cuGetErrorName(code, ctypes.byref(text))
-        raise CudaError(code, f"{name}: {(text.value or b'?').decode()}")
+        text = driver.error_text(_library(), code) or b"?"
+        raise CudaError(code, f"{driver.prefix}{name}: {text.decode()}")
 
 
 def _properties() -> _Properties:
@@ -72,7 +76,7 @@ def _properties() -> _Properties:
 def granularity() -> int:
     """Sizes of shared memory are multiples of this many bytes (2 MB on known devices)."""
     size = ctypes.c_size_t()
-    _call("cuMemGetAllocationGranularity", ctypes.byref(size), ctypes.byref(_properties()), 0)
+    _call("MemGetAllocationGranularity", ctypes.byref(size), ctypes.byref(_properties()), 0)
     return size.value
 
 
@@ -99,9 +103,9 @@ class Mapping:
             return
         pointer, size = ctypes.c_uint64(self.address), ctypes.c_size_t(self.size)
         self.address = 0
-        _call("cuMemUnmap", pointer, size)
-        _call("cuMemAddressFree", pointer, size)
-        _call("cuMemRelease", ctypes.c_uint64(self.handle))
+        _call("MemUnmap", pointer, size)
+        _call("MemAddressFree", pointer, size)
+        _call("MemRelease", ctypes.c_uint64(self.handle))
 
 
 def allocate(size: int) -> tuple[Mapping, int]:
@@ -118,8 +122,8 @@ def allocate(size: int) -> tuple[Mapping, int]:
     handle = _create(size)
     fd = ctypes.c_int(-1)
     with contextlib.ExitStack() as on_failure:
-        on_failure.callback(_call, "cuMemRelease", handle)
-        _call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD,
+        on_failure.callback(_call, "MemRelease", handle)
+        _call("MemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD,
               ctypes.c_uint64(0))  # fmt: skip
         on_failure.callback(os.close, fd.value)
         os.set_inheritable(fd.value, False)
@@ -130,7 +134,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
 
 def _create(size: int) -> ctypes.c_uint64:
     handle = ctypes.c_uint64()
-    _call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
+    _call("MemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
           ctypes.byref(_properties()), ctypes.c_uint64(0))  # fmt: skip
     return handle
 
@@ -138,8 +142,19 @@ def _create(size: int) -> ctypes.c_uint64:
 def attach(fd: int, size: int) -> Mapping:
     """Memory that another process has sent, mapped here; its descriptor may be closed then."""
     handle = ctypes.c_uint64()
-    _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
+    _import(handle, fd)
     return _mapped(handle.value, size)
+
+
+def _import(handle: ctypes.c_uint64, fd: int) -> None:
+    into, held = ctypes.byref(handle), ctypes.c_int(fd)
+    if driver_calls().imports_by_address:
+        # This way first: to take an address for a descriptor is an error, and the other way round
+        # a crash.
+        with contextlib.suppress(CudaError):
+            _call("MemImportFromShareableHandle", into, ctypes.byref(held), _POSIX_FD)
+            return
+    _call("MemImportFromShareableHandle", into, ctypes.c_void_p(fd), _POSIX_FD)
 
 
 def _mapped(handle: int, size: int) -> Mapping:
@@ -151,20 +166,28 @@ def _mapped(handle: int, size: int) -> Mapping:
 def _reserved(size: int) -> int:
     """Addresses with nothing behind them."""
     address = ctypes.c_uint64()
-    _call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0),
+    _call("MemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0),
           ctypes.c_uint64(0), ctypes.c_uint64(0))  # fmt: skip
     return address.value
 
 
 def _map(address: int, size: int, handle: int) -> None:
     where, length = ctypes.c_uint64(address), ctypes.c_size_t(size)
-    _call("cuMemMap", where, length, ctypes.c_size_t(0), ctypes.c_uint64(handle),
+    _call("MemMap", where, length, ctypes.c_size_t(0), ctypes.c_uint64(handle),
           ctypes.c_uint64(0))  # fmt: skip
     access = _Access(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
-    _call("cuMemSetAccess", where, length, ctypes.byref(access), ctypes.c_size_t(1))
+    _call("MemSetAccess", where, length, ctypes.byref(access), ctypes.c_size_t(1))
 
 
 def wait_value(address: int, value: int) -> None:
     """Have the default stream wait until the 32-bit word there has this value."""
-    _call("cuStreamWaitValue32_v2", ctypes.c_void_p(0), ctypes.c_uint64(address),
-          ctypes.c_uint32(value), ctypes.c_uint(_EQUAL))  # fmt: skip
+    driver = driver_calls()
+    _call(driver.wait_call, ctypes.c_void_p(0), ctypes.c_uint64(address),
+          ctypes.c_uint32(value), ctypes.c_uint(_EQUAL), *driver.wait_rest)  # fmt: skip
+
+
+def pci_address() -> str:
+    """Of the GPU on the bus, such as `0000:c1:00.0`."""
+    text = ctypes.create_string_buffer(64)
+    _call("DeviceGetPCIBusId", text, len(text), torch.cuda.current_device())
+    return text.value.decode().lower()

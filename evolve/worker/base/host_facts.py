@@ -34,6 +34,7 @@ _TOOLS = {
     "nvcc": (os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin",),
     "ncu": ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute"),
     "compute-sanitizer": ("/usr/local/cuda/bin",),
+    "hipcc": (os.environ.get("ROCM_HOME", os.environ.get("ROCM_PATH", "/opt/rocm")) + "/bin",),
 }
 
 
@@ -65,7 +66,8 @@ def promises_gpu() -> bool:
         return False
     try:
         version = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-        needed = str(version["cuda"] or "") if not version.get("hip") else ""
+        is_others = version.get("hip") or is_metax(version["__version__"])
+        needed = "" if is_others else str(version["cuda"] or "")
         driver = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int(0)
         if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
@@ -73,6 +75,11 @@ def promises_gpu() -> bool:
     except (OSError, AttributeError, KeyError):
         return False
     return bool(needed and count.value) and major(_driver_cuda()) >= major(needed)
+
+
+def is_metax(version: str) -> bool:
+    """Whether a torch of this version is for MetaX's GPUs, though it says that it is for CUDA."""
+    return "metax" in version.partition("+")[2]  # as in 2.8.0+metax3.5.3.9
 
 
 def major(version: str) -> int:
@@ -111,6 +118,7 @@ def _seen(index: int) -> dict[str, Any]:
         "name": facts.name,
         "uuid": str(facts.uuid),
         "capability": f"{facts.major}.{facts.minor}",
+        "architecture": str(getattr(facts, "gcnArchName", "")).partition(":")[0],  # AMD's
         "memory_mib": facts.total_memory >> 20,
     }
 
@@ -141,7 +149,7 @@ def _driver_cuda() -> str:
 
 
 def find_tool(name: str) -> str | None:
-    """The path of one of NVIDIA's tools on this host."""
+    """The path of one of the vendors' tools on this host."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(_TOOLS[name]))
 
 
@@ -149,7 +157,7 @@ def _tool(name: str) -> str:
     """A tool's path and version."""
     if (path := find_tool(name)) is None:
         return ""
-    version = re.search(r"(?:release|Version) (\d[\d.]*)", _output([path, "--version"]))
+    version = re.search(r"(?:release|[Vv]ersion:?) (\d[\d.]*)", _output([path, "--version"]))
     return f"{path}, {version[1].rstrip('.')}" if version else path
 
 

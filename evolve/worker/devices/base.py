@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind
+from evolve.worker.devices.platforms import torch_platform
 from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 
 if TYPE_CHECKING:
@@ -218,14 +219,15 @@ class Device(Protocol):
 
 
 def open_device(kind: str) -> Device:
-    """The device of a kind (`evolve.core.devices`), or `auto` (a GPU if torch sees one).
+    """The device of a kind (`evolve.core.devices`), or `auto` (NVIDIA's GPU if torch sees one).
 
     Raises:
         UsageError: there is no such device; the message lists torch's devices.
         EvaluatorUnavailable: something that its service needs is missing.
     """
     if kind == "auto":
-        kind = CUDA.name if torch.cuda.is_available() else CPU.name
+        is_nvidias = torch_platform() == CUDA.name and torch.cuda.is_available()
+        kind = CUDA.name if is_nvidias else CPU.name
     module, _, name = device_kind(kind).factory.partition(":")
     device: Device = getattr(import_module(module), name)()
     return device

@@ -148,6 +148,8 @@ static const char COPY_PTX[] =
     "  add.u64 %d4, %d4, %d6;\n  bra next;\n"
     "done:\n  ret;\n}\n";
 
+/* The calls of a driver that a window needs; those that stay NULL it does without. Both drivers'
+ * take the same arguments in the same order (`driver_calls.py` has the table and its sources). */
 static struct {
   int (*get_context)(void**);
   int (*set_context)(void*);
@@ -156,47 +158,76 @@ static struct {
   int (*make_stream)(void**, unsigned);
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
                 void**, void**);
+  int (*copy)(pointer, pointer, size_t, void*);
   int (*to_host)(void*, pointer, size_t, void*);
   int (*write_value)(void*, pointer, uint32_t, unsigned);
   int (*synchronize)(void*);
   int (*reset_persisting)(void);
-} cuda;
+} driver;
 
-static const char* const NAMES[] = {
-    "cuCtxGetCurrent",      "cuCtxSetCurrent",      "cuModuleLoadData",
-    "cuModuleGetFunction",  "cuStreamCreate",       "cuLaunchKernel",
-    "cuMemcpyDtoHAsync_v2", "cuStreamWriteValue32_v2", "cuStreamSynchronize",
-    "cuCtxResetPersistingL2Cache"};
+struct call {
+  const char* name;
+  void* slot;
+};
+
+static const struct call CUDA[] = {
+    {"cuCtxGetCurrent", &driver.get_context},
+    {"cuCtxSetCurrent", &driver.set_context},
+    {"cuModuleLoadData", &driver.load},
+    {"cuModuleGetFunction", &driver.function},
+    {"cuStreamCreate", &driver.make_stream},
+    {"cuLaunchKernel", &driver.launch},
+    {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+    {"cuStreamWriteValue32_v2", &driver.write_value},
+    {"cuStreamSynchronize", &driver.synchronize},
+    {"cuCtxResetPersistingL2Cache", &driver.reset_persisting},
+    {NULL, NULL}};
+
+/* Each thread's device is the first one, so there is no context to set. Memory of one device is
+ * copied by a kernel of the runtime's own. */
+static const struct call HIP[] = {{"hipStreamCreateWithFlags", &driver.make_stream},
+                                  {"hipMemcpyDtoDAsync", &driver.copy},
+                                  {"hipMemcpyDtoHAsync", &driver.to_host},
+                                  {"hipStreamWriteValue32", &driver.write_value},
+                                  {"hipStreamSynchronize", &driver.synchronize},
+                                  {NULL, NULL}};
 
 static void *context, *copy, *stream;
 static unsigned grid;
 
-/* Once, on a thread with a context. Returns the driver's code; -1 where a call is missing. */
-int evolve_open_clock(unsigned blocks, const char** failed) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW);
-  void** slots = (void**)&cuda;
-  for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); ++i) {
-    *failed = NAMES[i];
-    slots[i] = library ? dlsym(library, NAMES[i]) : NULL;
-    if (!slots[i]) return -1;
-  }
+static int open_copy(const char** failed) {
   void* module;
   int code;
-  grid = blocks;
   *failed = "cuCtxGetCurrent";
-  if ((code = cuda.get_context(&context))) return code;
+  if ((code = driver.get_context(&context))) return code;
   *failed = "cuModuleLoadData";
-  if ((code = cuda.load(&module, COPY_PTX))) return code;
+  if ((code = driver.load(&module, COPY_PTX))) return code;
   *failed = "cuModuleGetFunction";
-  if ((code = cuda.function(&copy, module, "copy"))) return code;
-  *failed = "cuStreamCreate";
-  return cuda.make_stream(&stream, 1 /* not blocked by the default stream */);
+  return driver.function(&copy, module, "copy");
+}
+
+/* Once, on a thread with a context. Returns the driver's code; -1 where a call is missing. */
+int evolve_open_clock(const char* path, int is_hip, unsigned blocks, const char** failed) {
+  void* library = dlopen(path, RTLD_NOW);
+  for (const struct call* call = is_hip ? HIP : CUDA; call->name; ++call) {
+    void* found = library ? dlsym(library, call->name) : NULL;
+    *failed = call->name;
+    if (!found) return -1;
+    memcpy(call->slot, &found, sizeof(found));
+  }
+  int code = driver.load ? open_copy(failed) : 0;
+  if (code) return code;
+  grid = blocks;
+  *failed = is_hip ? "hipStreamCreateWithFlags" : "cuStreamCreate";
+  return driver.make_stream(&stream, 1 /* not blocked by the default stream */);
 }
 
 static int copied(pointer to, pointer from, uint64_t bytes) {
   uint64_t words = bytes / 16;
   void* arguments[] = {&to, &from, &words};
-  return bytes ? cuda.launch(copy, grid, 1, 1, 512, 1, 1, 0, stream, arguments, NULL) : 0;
+  if (!bytes) return 0;
+  if (driver.copy) return driver.copy(to, from, 16 * words, stream);
+  return driver.launch(copy, grid, 1, 1, 512, 1, 1, 0, stream, arguments, NULL);
 }
 
 /* A piece of an output: the word of the page that has its address, and where its bytes go; where
@@ -245,10 +276,10 @@ static int read_pieces(struct window* w, int64_t after) {
     if (after && p->after != after) continue;
     pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
     if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
-    if ((code = cuda.to_host(after ? p->early : p->to, w->view + at, (size_t)p->length, stream)))
+    if ((code = driver.to_host(after ? p->early : p->to, w->view + at, (size_t)p->length, stream)))
       return DRIVER + code;
   }
-  return (code = cuda.synchronize(stream)) ? DRIVER + code : TIMED;
+  return (code = driver.synchronize(stream)) ? DRIVER + code : TIMED;
 }
 
 /* The pieces, as they are now. */
@@ -256,7 +287,7 @@ int evolve_read(struct window* w) { return read_pieces(w, 0); }
 
 /* What was launched is over when a window is, however it ends: its memory may go to another. */
 static int ended(int outcome) {
-  cuda.synchronize(stream);
+  driver.synchronize(stream);
   return outcome;
 }
 
@@ -268,7 +299,7 @@ static int awaited(struct window* w, _Atomic int64_t* word, int64_t value) {
 /* Let what was launched be done, see what it has given, and bring the inputs of the next calls. */
 static int pause_for(struct window* w, struct pause* pause) {
   struct timespec nap = {w->pause_ns / 1000000000, w->pause_ns % 1000000000};
-  int code = cuda.synchronize(stream); /* the pause is for the runner's work, not for copies */
+  int code = driver.synchronize(stream); /* the pause is for the runner's work, not for copies */
   if (code) return DRIVER + code;
   /* Who sees that the next call does not come could do meanwhile what it has left over. */
   if (w->pid > 0) kill(w->pid, SIGSTOP);
@@ -278,7 +309,7 @@ static int pause_for(struct window* w, struct pause* pause) {
   if (w->pid > 0) kill(w->pid, SIGCONT);
   if (code != TIMED) return code;
   code = copied(w->inputs + pause->from, w->staged + pause->from, pause->to - pause->from);
-  code = code ? code : cuda.synchronize(stream);
+  code = code ? code : driver.synchronize(stream);
   return code ? DRIVER + code : TIMED;
 }
 
@@ -298,19 +329,20 @@ static int hand_over(struct window* w) {
 /* Returns TIMED; AT_LIMIT, WORD where the runner has spoken, ASTRAY where an output is not in the
  * runner's memory, DRIVER + its code where the driver fails. */
 int evolve_window(struct window* w) {
-  int code = cuda.set_context(context);
+  int code = driver.set_context ? driver.set_context(context) : 0;
   /* Cache lines that a kernel has asked to keep become ordinary ones. */
-  if (code || (code = cuda.reset_persisting())) return DRIVER + code;
+  if (!code && driver.reset_persisting) code = driver.reset_persisting();
+  if (code) return DRIVER + code;
   /* A GPU that has idled for half a millisecond takes 0.13 ms longer to copy: all begin awake. */
   for (int i = 0; i < ROUSING; ++i)
     if ((code = copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes)))
       return ended(DRIVER + code);
-  if ((code = cuda.synchronize(stream))) return DRIVER + code;
+  if ((code = driver.synchronize(stream))) return DRIVER + code;
   w->begun = now();
   code = w->pause_count ? copied(w->inputs, w->decoys, w->bytes) : 0;
   code = code ? code : copied(w->inputs, w->staged, w->first);
   code = code ? code : copied(w->flush + w->flush_bytes, w->flush, w->flush_bytes);
-  code = code ? code : cuda.write_value(stream, w->gate, (uint32_t)w->sequence, 0);
+  code = code ? code : driver.write_value(stream, w->gate, (uint32_t)w->sequence, 0);
   if (code) return ended(DRIVER + code);
   evolve_signal(w->go, w->sequence);
   code = hand_over(w);

@@ -78,7 +78,7 @@ def build(folder: Path) -> str:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise EvaluatorUnavailable(
-            "device=cuda needs a C compiler, as Triton does: install one (apt-get install gcc), "
+            "a GPU's judge needs a C compiler, as Triton does: install one (apt-get install gcc), "
             "or set CC to its path"
         )
     library = folder / "native.so"
@@ -99,7 +99,8 @@ def load(path: str) -> ctypes.CDLL:
     library.evolve_wait.argtypes = (ctypes.c_void_p, *3 * (ctypes.c_int64,), ctypes.c_int)
     library.evolve_signal.argtypes = (ctypes.c_void_p, ctypes.c_int64)
     library.evolve_turn.argtypes = 2 * (ctypes.c_void_p,) + 3 * (ctypes.c_int64,)
-    library.evolve_open_clock.argtypes = (ctypes.c_uint, ctypes.POINTER(ctypes.c_char_p))
+    failed = ctypes.POINTER(ctypes.c_char_p)
+    library.evolve_open_clock.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, failed)
     library.evolve_window.argtypes = (ctypes.POINTER(WindowArguments),)
     library.evolve_read.argtypes = (ctypes.POINTER(WindowArguments),)
     return library

@@ -1,9 +1,10 @@
 """The evaluation that comes of a candidate's way through the stages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evolve.core.evaluation import CaseResult, Evaluation, Status
+from evolve.core.devices import UNTESTED
+from evolve.core.evaluation import UNTESTED_DEVICE, CaseResult, Evaluation, Label, Status
 from evolve.languages.registry import describe
 from evolve.worker.correctness.cases import LoadedTask
 from evolve.worker.devices.base import Device
@@ -52,7 +53,7 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
         cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
         custom=progress.custom,
         suite=progress.suite,
-        labels=tuple(progress.labels + timing.labels),
+        labels=(*progress.labels, *timing.labels, *_of_device(device)),
         feedback=judged.feedback,
         descriptors=describe(asked.source) | progress.descriptors(correct),
         environment=task_environment(task.loaded, device, tier),
@@ -60,6 +61,11 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
         durations_s=progress.all_durations_s,
         device_time_s=timing.device_time_s,
     )
+
+
+def _of_device(device: Device) -> Iterator[Label]:
+    if device.kind.is_untested:
+        yield Label(UNTESTED_DEVICE, f"device={device.kind.name} is {UNTESTED}")
 
 
 def task_environment(task: LoadedTask, device: Device, tier: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from evolve.worker.processes.lock_files import opened, wait_for
 
 _AT_ONCE = 4
 _OF_HOST = Path("/tmp")
-_OF_GPUS = ("cuda", "core-")  # and of the cores that their judges set apart
+_OF_GPUS = ("cuda", "hip", "core-")  # and of the cores that their judges set apart
 
 
 def _folder_of(name: str) -> Path:

@@ -20,6 +20,7 @@ from torch.autograd.profiler import profile
 
 from evolve.core.evaluation import Label
 from evolve.worker.base.feedback import KernelFacts, plain
+from evolve.worker.build.amd_stats import amd_figures, amd_operands
 from evolve.worker.build.elf import imported_symbols
 from evolve.worker.build.kernel_stats import instruction_shares, stack_bytes
 from evolve.worker.runner.launches import noted
@@ -267,6 +268,7 @@ class OwnCode:
 
     def __init__(self, folder: str | None) -> None:
         self._triton: dict[str, str] = {}  # PTX by kernel
+        self._amd: dict[str, str] = {}  # assembly for AMD's GPUs by kernel
         self._stack: dict[str, int] = {}  # bytes by kernel
         self._libraries: list[bytes] = []
         for path in _files(folder):
@@ -283,6 +285,8 @@ class OwnCode:
         if isinstance(name, str):
             name = name[:_MAX_NAME]  # as in a profile
             text = _read(path.with_suffix(".ptx")).decode(errors="replace")
+            assembly = _read(path.with_suffix(".amdgcn")).decode(errors="replace")
+            self._amd[name] = self._amd.get(name, "") + assembly
             self._triton[name] = self._triton.get(name, "") + text
             self._libraries.append(name.encode())  # mangled, if it is of C++
             stack = stack_bytes(_read(path.with_suffix(".cubin")))
@@ -303,7 +307,8 @@ class OwnCode:
         """Operand types of the matrix instructions of a Triton kernel."""
         found = _MULTIPLY.findall(self._triton.get(name, ""))
         types = {first or second for first, second in found}
-        return sorted({_OF_PTX.get(kind, kind) for kind in types})
+        of_ptx = {_OF_PTX.get(kind, kind) for kind in types}
+        return sorted({*of_ptx, *amd_operands(self._amd.get(name, ""))})
 
     def compiled(self, name: str) -> dict[str, float | str]:
         """Descriptors of a Triton kernel, all its variants together; empty for others.
@@ -315,7 +320,7 @@ class OwnCode:
             found["tensor_cores"] = "+".join(self.multiplies_in(name)) or "no"
         if name in self._stack:
             found["spill_bytes"] = float(self._stack[name])
-        return found
+        return found or amd_figures(self._amd.get(name, ""))
 
 
 def library_labels(folder: str | None, is_profiled: bool) -> tuple[Label, ...]:

@@ -6,9 +6,10 @@ data a hostile candidate could read or disturb on the host, and is recorded with
 
 import os
 import resource
+import stat
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
@@ -232,9 +233,19 @@ def _keep_uid(confinement: Confinement) -> None:
     syscalls.drop_capabilities()
 
 
+def _groups_of(devices: Iterable[str]) -> list[int]:
+    """Groups without which no user but root opens these: AMD's are open to one group (`render`)."""
+    found = set()
+    for path in devices:
+        status = Path(path).stat()
+        for_all, for_group = status.st_mode & stat.S_IWOTH, status.st_mode & stat.S_IWGRP
+        found |= {status.st_gid} if for_group and not for_all and status.st_gid else set()
+    return sorted(found)
+
+
 def _become(uid: int, confinement: Confinement) -> None:
     """Take the user id, after making sure that this Python can still be read under it."""
-    os.setgroups([])
+    os.setgroups(_groups_of(confinement.devices))
     os.setresgid(uid, uid, uid)
     os.setresuid(-1, uid, -1)
     if not os.access(os.__file__, os.R_OK, effective_ids=True):

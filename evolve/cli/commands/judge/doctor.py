@@ -13,23 +13,28 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import evolve
 from evolve.app.device import device_words
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.cli import signals
 from evolve.cli.args import parser
-from evolve.core.devices import CPU
+from evolve.core.devices import CPU, HIP, device_kind
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.languages.base import Package, release
 from evolve.languages.registry import languages
 from evolve.llm.doctor import findings as model_findings
 from evolve.store.sqlite.filesystem import is_shared_between_hosts
+
+if TYPE_CHECKING:
+    from evolve.evaluation import LocalEvaluator
+
+T = TypeVar("T")
 
 
 def _needed(module: str, distribution: str, newest: tuple[int, int] | None = None) -> Package:
@@ -52,6 +57,11 @@ def main(words: Sequence[str]) -> int:
     """Print the findings; 1 if a search lacks something, 2 if the device asked for does."""
     arguments = parser("doctor", "Check this machine: capabilities and missing parts.")
     arguments.add_argument("--json", action="store_true", help="for machines")
+    arguments.add_argument(
+        "--report",
+        action="store_true",
+        help="judge programs of known outcome and print a report to send, in Markdown",
+    )
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
     arguments.add_argument(
         "--device",
@@ -60,6 +70,8 @@ def main(words: Sequence[str]) -> int:
         help="as in a run; exit status 2 without it",
     )
     options = arguments.parse_args(words)
+    if options.report:
+        return _report(options.device, options.python)
     on_device = [*device(options.device, options.python)]
     findings = [*host(), *packages(), *compiler(), database(), *models(), *on_device]
     if options.json:
@@ -73,6 +85,32 @@ def main(words: Sequence[str]) -> int:
     ):
         return 2
     return 1 if any(finding.state == MISSING for finding in findings) else 0
+
+
+def _report(word: str, python: str | None) -> int:
+    """Print the report on a device; 1 if it has not passed.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    from evolve.app.device import kind_here
+    from evolve.app.doctor.report import has_passed, report, verdicts
+
+    kind = device_kind(kind_here(word, python))
+
+    async def judged(evaluator: "LocalEvaluator") -> tuple[Any, Any]:
+        return await evaluator.doctor(), await verdicts(evaluator, kind)
+
+    findings = [*gpus(kind.name, python)]
+    facts: dict[str, Any] = {}
+    found: Any = []
+    try:
+        facts, found = signals.run(_with_worker(kind.name, python, judged))
+        findings += _sandbox(facts["sandbox"])
+    except EvaluatorUnavailable as error:
+        findings.append(Finding(MISSING, "evaluation worker", str(error)))
+    print(report(kind, findings, facts, found))
+    return 0 if has_passed(findings, found) else 1
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
@@ -184,6 +222,7 @@ def device(kind: str, python: str | None) -> Iterator[Finding]:
 
 def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     """GPUs as the worker's interpreter and the driver see them, and the requirements of kernels."""
+    from evolve.app.doctor.amd import findings as amd_findings
     from evolve.app.gpu_diagnosis import findings
     from evolve.evaluation.host import examine_host
 
@@ -192,7 +231,10 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     try:
         facts = examine_host(python)
     except EvaluatorUnavailable as error:
-        yield Finding(MISSING if kind == "cuda" else NOTE, "gpu", str(error))
+        yield Finding(NOTE if kind == "auto" else MISSING, "gpu", str(error))
+        return
+    if kind == HIP.name:
+        yield from amd_findings(facts)
         return
     yield from findings(facts, wanted=kind == "cuda")
 
@@ -224,10 +266,18 @@ def _names(mechanisms: list[str]) -> str:
 
 
 async def _ask_worker(kind: str, python: str | None) -> dict[str, Any]:
-    from evolve.app.device import kind_here, start_local
+    from evolve.app.device import kind_here
 
-    evaluator = await start_local(kind_here(kind, python), slots=1, python=python)
+    return await _with_worker(kind_here(kind, python), python, lambda worker: worker.doctor())
+
+
+async def _with_worker(
+    kind: str, python: str | None, ask: Callable[["LocalEvaluator"], Awaitable[T]]
+) -> T:
+    from evolve.app.device import start_local
+
+    evaluator = await start_local(kind, slots=1, python=python)
     try:
-        return await evaluator.doctor()
+        return await ask(evaluator)
     finally:
         await evaluator.close()

@@ -19,12 +19,14 @@ from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Status
 from evolve.worker.base import cuda_driver
+from evolve.worker.base.driver_calls import HIP_CALLS, driver_calls
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu_affinity import ClockCores
 from evolve.worker.devices.cuda import nvml, pinned_memory
 from evolve.worker.devices.cuda.arenas import Arena, Arenas
 from evolve.worker.devices.cuda.pinned_memory import PageLocked
 from evolve.worker.devices.cuda.window import CudaWindow, keep_to
+from evolve.worker.devices.platforms import require_platform
 from evolve.worker.devices.window import Window
 from evolve.worker.ipc import native
 from evolve.worker.ipc.signals import Signals
@@ -105,11 +107,15 @@ class CudaDevice:
 
     The process has to see one GPU only (`CUDA_VISIBLE_DEVICES`).
 
+    A device whose torch looks like CUDA's derives from this one (`hip`), and replaces methods of
+    the vendor's part.
+
     Raises:
-        UsageError: torch sees none.
+        UsageError: torch sees none, or is built for another vendor's.
         EvaluatorUnavailable: something that the GPU service needs is missing.
     """
 
+    platform = "cuda"  # of the torch that it needs (`torch_platform`)
     half_width = 0.01
     spread = 0.008
     block_s = 0.003  # against the 0.35 ms, give or take 0.02, that a window costs
@@ -135,12 +141,13 @@ class CudaDevice:
 
     def __init__(self) -> None:
         # Before torch looks.
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", _ALLOCATOR)
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", self._allocator())
+        require_platform(self.platform)
         if not torch.cuda.is_available():
-            raise UsageError(_why_none())
+            raise UsageError(self._why_none())
         self.place = torch.device("cuda", 0)
         self._facts = facts = torch.cuda.get_device_properties(0)
-        self.name = f"cuda-{facts.uuid}"
+        self.name = f"{self.platform}-{facts.uuid}"
         # Measurements depend on the GPU alone; whether tasks fit, on the memory others leave.
         self.pool_bytes = _whole(facts.total_memory // _POOL_SHARE)
         self.block_bytes = facts.total_memory // _BLOCK_SHARE
@@ -168,24 +175,21 @@ class CudaDevice:
         self._arenas = Arenas(self.total_bytes // _ARENAS_SHARE)
         self._page_locked = PageLocked()
         self.page_locked_bytes = pinned_memory.buffer(_PIECES_BYTES).numpy()
-        self._flush = torch.empty(2 * _whole(facts.L2_cache_size), dtype=torch.uint8,
+        self._flush = torch.empty(2 * _whole(self._cache_bytes()), dtype=torch.uint8,
                                   device=self.place)  # fmt: skip
         self._probe = torch.arange(1 << 20, device=self.place)
         self._answer = int(self._probe.sum())
         self._copied = torch.empty(1 << 10, dtype=self._probe.dtype, pin_memory=True)
         self._usual_answer_s = min(self._answer_s() for _ in range(9))
-        node = nvml.node_of(str(facts.uuid))
-        self.nodes = tuple(path for path in (node, *_NODES) if Path(path).exists())
+        self.nodes = tuple(path for path in self._node_paths() if Path(path).exists())
         cores = os.sched_getaffinity(0)
         self.slots = min(8, max(2, len(cores) // 2))
         self.clock_cores = ClockCores(cores)
-        self.capability = 10 * facts.major + facts.minor
+        self.capability = self._capability()
         self.spin_s = _SPIN_S if self.clock_cores.has_own else 0.0
         # All threads of this process, and all that it starts, keep off the clock's cores.
         os.sched_setaffinity(0, self.clock_cores.of_runners())
-        self.variables = {
-            "CUDA_VISIBLE_DEVICES": f"GPU-{facts.uuid}",
-            "CUDA_MODULE_LOADING": "LAZY",
+        self.variables = self._vendor_variables() | {
             "TRITON_CACHE_DIR": cache,
             "TRITON_CACHE_AUTOTUNING": "1",  # one process reuses the tuning of another
         }
@@ -197,7 +201,7 @@ class CudaDevice:
     @property
     def device_class(self) -> str:
         """The model of the GPU."""
-        return f"cuda: {self._facts.name}"
+        return f"{self.platform}: {self._facts.name}"
 
     @property
     def kind(self) -> DeviceKind:
@@ -209,14 +213,13 @@ class CudaDevice:
         shared = getattr(facts, "shared_memory_per_block_optin", facts.shared_memory_per_block)
         return {
             "device": facts.name,
-            "capability": f"{facts.major}.{facts.minor}",
+            **self._architecture(),
             "multiprocessors": str(facts.multi_processor_count),
             "shared_memory_bytes": str(shared),
             "warp_size": str(facts.warp_size),
             "memory_bytes": str(facts.total_memory),
             "eager_convolutions": self._eager_convolutions,
-            "cuda": torch.version.cuda or "",
-            "driver": nvml.driver_version(),
+            **self._versions(),
             "cores": str(self.cores),
             "clock_waits": "by spinning" if self.spin_s else "by sleeping: too few cores",
         }
@@ -237,13 +240,14 @@ class CudaDevice:
         """Have the driver ready for windows (`native.c`)."""
         torch.zeros(1, device=self.place)  # makes the context
         failed = ctypes.c_char_p()
-        blocks = 8 * self._facts.multi_processor_count
-        code = self.library.evolve_open_clock(blocks, ctypes.byref(failed))
+        blocks, driver = 8 * self._facts.multi_processor_count, driver_calls()
+        path, is_hip = driver.path().encode(), int(driver is HIP_CALLS)
+        code = self.library.evolve_open_clock(path, is_hip, blocks, ctypes.byref(failed))
         if code:
             name = (failed.value or b"?").decode()
             why = "it has no such call" if code < 0 else f"it answers {code}"
             raise EvaluatorUnavailable(
-                f"device=cuda needs {name} of the driver: {why}. Update the driver."
+                f"device={self.platform} needs {name} of the driver: {why}. Update the driver."
             )
 
     def lock_pages(self, sizes: list[int]) -> bool:
@@ -407,17 +411,62 @@ class CudaDevice:
 
     def others(self) -> frozenset[int]:
         ours = {os.getpid(), *descendants(os.getpid())}
-        known = nvml.processes(str(self._facts.uuid))
+        known = self._processes()
         return frozenset(filter(_is_process, known.keys() - ours))
 
     def require_modest(self, process: RunnerProcess) -> None:
-        taken = nvml.processes(str(self._facts.uuid)).get(process.pid, 0)
+        taken = self._processes().get(process.pid, 0)
         if taken > self.process_bytes + _PAST_POOL:
             raise CandidateFault(
                 Status.OOM,
                 f"the program has taken {taken >> 20} MiB of the device past torch's allocator, "
                 f"where {(self.process_bytes + _PAST_POOL) >> 20} MiB are allowed",
             )
+
+    # --- the vendor's part ---
+
+    def _allocator(self) -> str:
+        """Settings of torch's allocator."""
+        return _ALLOCATOR
+
+    def _why_none(self) -> str:
+        """Why torch sees no GPU, with the remedy."""
+        if torch.version.cuda is None:
+            return (
+                f"device=cuda: this torch ({torch.__version__}) is built without CUDA. Install a "
+                "CUDA build of torch, or use device=cpu."
+            )
+        return (
+            f"device=cuda: torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable "
+            "GPU. Check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that the driver fits this CUDA; "
+            "or use device=cpu."
+        )
+
+    def _capability(self) -> int:
+        return 10 * self._facts.major + self._facts.minor
+
+    def _cache_bytes(self) -> int:
+        """Of the last cache before memory."""
+        return int(self._facts.L2_cache_size)
+
+    def _node_paths(self) -> tuple[str, ...]:
+        return (nvml.node_of(str(self._facts.uuid)), *_NODES)
+
+    def _vendor_variables(self) -> dict[str, str]:
+        return {
+            "CUDA_VISIBLE_DEVICES": f"GPU-{self._facts.uuid}",
+            "CUDA_MODULE_LOADING": "LAZY",
+        }
+
+    def _architecture(self) -> dict[str, str]:
+        return {"capability": f"{self._facts.major}.{self._facts.minor}"}
+
+    def _versions(self) -> dict[str, str]:
+        return {"cuda": torch.version.cuda or "", "driver": nvml.driver_version()}
+
+    def _processes(self) -> dict[int, int]:
+        """Bytes of each process that computes on the GPU."""
+        return nvml.processes(str(self._facts.uuid))
 
 
 def _is_process(pid: int) -> bool:
@@ -437,16 +486,3 @@ def _build_triton_driver(cache: str) -> None:
     os.environ["TRITON_CACHE_DIR"] = cache
     with contextlib.suppress(ImportError):
         importlib.import_module("triton.runtime").driver.active.utils  # noqa: B018 (builds it)
-
-
-def _why_none() -> str:
-    if torch.version.cuda is None:
-        return (
-            f"device=cuda: this torch ({torch.__version__}) is built without CUDA. Install a CUDA "
-            "build of torch, or use device=cpu."
-        )
-    return (
-        f"device=cuda: torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU. "
-        "Check `nvidia-smi`, CUDA_VISIBLE_DEVICES, and that the driver fits this CUDA; "
-        "or use device=cpu."
-    )

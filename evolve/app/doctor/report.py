@@ -1,0 +1,149 @@
+"""A report on a device: what the machine has, and verdicts on programs whose outcome is known.
+
+For a kind of device that nobody has reported on, and for a bug report. It is text to be sent as it
+is, so it holds no path, no host name and no user name.
+"""
+
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import evolve
+from evolve.app.finding import MISSING, Finding
+from evolve.app.text import speedup_text
+from evolve.core.devices import DeviceKind
+from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.program import Program, instance_digest
+from evolve.core.protocols import EvaluationRequest, Evaluator
+from evolve.languages.registry import find_language
+from evolve.tasks import find_task
+from evolve.tasks.shipped import library_folder
+
+TASK = "softmax"
+_TORCH = """import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        {body}
+"""
+_LATE = """work = torch.cuda.Stream()
+        y = torch.empty_like(x)
+        with torch.cuda.stream(work):
+            for _ in range(20):
+                y.copy_(torch.softmax(x, dim=-1))
+        return y"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A program whose outcome is known: whether it is correct, and whether by its own kernels."""
+
+    name: str
+    source: str
+    status: tuple[Status, ...]
+    is_custom: bool | None = None
+
+    def passed(self, found: Evaluation) -> bool:
+        """Whether the verdict is as it has to be."""
+        is_as_known = self.is_custom is None or found.custom is self.is_custom
+        return found.status in self.status and is_as_known
+
+
+def known_programs(kind: DeviceKind) -> Iterator[Known]:
+    """Those for a kind of device, honest ones first."""
+    yield Known("in plain torch", _of("return torch.softmax(x, dim=-1)"), (Status.CORRECT,), False)
+    if find_language("triton").is_timed_on(kind):
+        text = (library_folder() / TASK / "seeds" / "seed_triton.py").read_text()
+        yield Known("in Triton", text, (Status.CORRECT,), True)
+    wrong = _of("return torch.softmax(x, dim=-1) * 1.01")
+    yield Known("that is off by 1 %", wrong, (Status.WRONG_VALUE,))
+    writes = _of("y = torch.softmax(x, dim=-1)\n        x.zero_()\n        return y")
+    yield Known("that overwrites its input", writes, (Status.MUTATED_INPUT,))
+    if kind.is_gpu:
+        caught = tuple(status for status in Status if status not in (Status.CORRECT, Status.INFRA))
+        yield Known("that returns before its stream is done", _of(_LATE), caught)
+
+
+def _of(body: str) -> str:
+    return _TORCH.format(body=body)
+
+
+async def verdicts(evaluator: Evaluator, kind: DeviceKind) -> list[tuple[Known, Evaluation]]:
+    """Of the whole judge on each of the programs."""
+    task = find_task(TASK, size=kind.size, precision="task", accumulation="ieee")
+    found = []
+    for one in known_programs(kind):
+        honest = Status.CORRECT in one.status
+        request = EvaluationRequest(
+            task=task,
+            instance=instance_digest(Program(one.source).digest, {}),
+            source=one.source,
+            fidelity=Fidelity.SEARCH if honest else Fidelity.SCREEN,
+            opponents={},
+        )
+        found.append((one, await evaluator.evaluate(request)))
+    return found
+
+
+def has_passed(findings: Sequence[Finding], found: Sequence[tuple[Known, Evaluation]]) -> bool:
+    """Whether the device is all there and every verdict is as it has to be."""
+    is_whole = all(finding.state != MISSING for finding in findings)
+    return is_whole and bool(found) and all(one.passed(verdict) for one, verdict in found)
+
+
+def report(
+    kind: DeviceKind,
+    findings: Sequence[Finding],
+    facts: Mapping[str, Any],
+    found: Sequence[tuple[Known, Evaluation]],
+) -> str:
+    """The text, in Markdown.
+
+    Args:
+        kind: of the device.
+        findings: about the device.
+        facts: the worker's about it; empty if it did not come up.
+        found: verdicts; none if it did not.
+    """
+    outcome = "passed" if has_passed(findings, found) else "FAILED"
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    lines = [
+        f"# Report on device={kind.name}: {outcome}",
+        "",
+        f"evolve {evolve.__version__}, Python {platform.python_version()}, {system}",
+        "",
+        "| state | part | finding |",
+        "| --- | --- | --- |",
+        *(_row(each.state, each.what.strip(), each.detail) for each in findings),
+    ]
+    if facts:
+        lines += ["", "| fact | value |", "| --- | --- |"]
+        known = {**facts["device"], **facts["versions"]}
+        lines += [_row(name, value) for name, value in known.items() if value]
+    lines += ["", "| program | outcome | as it has to be | ratio to eager | feedback |"]
+    lines += ["| --- | --- | --- | --- | --- |"]
+    lines += [_verdict(one, evaluation) for one, evaluation in found]
+    return _without_home("\n".join(lines))
+
+
+def _verdict(one: Known, evaluation: Evaluation) -> str:
+    ratio = next(iter(evaluation.ratios.values()), None)
+    said = speedup_text(ratio) if ratio is not None else ""
+    passed = "yes" if one.passed(evaluation) else "NO"
+    return _row(f"{TASK} {one.name}", evaluation.status.value, passed, said, evaluation.feedback)
+
+
+def _row(*cells: object) -> str:
+    """A row of a table; a cell has one line and no bar."""
+    texts = (" ".join(str(cell).split()).replace("|", "/")[:300] for cell in cells)
+    return f"| {' | '.join(texts)} |"
+
+
+def _without_home(text: str) -> str:
+    text = text.replace(str(Path.home()), "~")
+    return re.sub(rf"\b{re.escape(platform.node())}\b", "HOST", text) if platform.node() else text

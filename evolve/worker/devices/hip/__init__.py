@@ -1,0 +1,1 @@
+"""GPUs of AMD, by ROCm's torch: untested on hardware."""

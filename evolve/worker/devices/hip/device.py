@@ -1,0 +1,157 @@
+"""An AMD GPU as the device under test (ROCm). Untested on hardware.
+
+ROCm's torch looks like CUDA's, and the HIP runtime has the driver calls that the clock and the
+shared memory need (`evolve.worker.base.driver_calls`), so all but the vendor's part is
+`CudaDevice`'s. What the header of HIP does not promise is tried when the device is opened.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.worker.base import cuda_driver
+from evolve.worker.devices.cuda.device import CudaDevice
+from evolve.worker.devices.hip import smi
+
+_ALLOCATOR = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+_VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+_HOMES = ("ROCM_HOME", "ROCM_PATH")
+_TARGETS = ("TVM_FFI_ROCM_ARCH_LIST", "PYTORCH_ROCM_ARCH")  # of tvm_ffi's and torch's compilers
+_SYSTEM = ("/sys/class", "/sys/dev", "/sys/devices")  # the runtime reads its topology there
+_INFINITY_CACHE_BYTES = 256 << 20  # behind the L2 caches of gfx942 and gfx950 (CDNA 3 and 4)
+_WITH_INFINITY_CACHE = ("gfx942", "gfx950")
+_RENDER_NODES = Path("/dev/dri")
+_WAIT_S = 10.0
+_VALUE = 0x5EED
+
+
+class HipDevice(CudaDevice):
+    """See the module. `capability` is 0: NVIDIA's numbers mean nothing here.
+
+    Raises:
+        UsageError: torch sees none, or is built for another vendor's.
+        EvaluatorUnavailable: the HIP runtime lacks a call, or one of them does not do what the
+            clock needs.
+    """
+
+    platform = "hip"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readable += tuple(path for path in _SYSTEM if Path(path).is_dir())
+
+    def _allocator(self) -> str:
+        return _ALLOCATOR
+
+    def _why_none(self) -> str:
+        if torch.version.hip is None:
+            return (
+                f"device=hip: this torch ({torch.__version__}) is built without ROCm. Install a "
+                "ROCm build of torch, or use device=cpu."
+            )
+        return (
+            f"device=hip: torch {torch.__version__} (ROCm {torch.version.hip}) finds no usable "
+            "GPU. Check `rocminfo`, HIP_VISIBLE_DEVICES, and that /dev/kfd can be opened; or use "
+            "device=cpu."
+        )
+
+    @property
+    def architecture(self) -> str:
+        """Such as `gfx942`, without the features that are on."""
+        return str(self._facts.gcnArchName).partition(":")[0]
+
+    def _architecture(self) -> dict[str, str]:
+        return {"architecture": self.architecture}
+
+    def _versions(self) -> dict[str, str]:
+        return {
+            "hip": torch.version.hip or "",
+            "driver": smi.driver_version(cuda_driver.pci_address()),
+        }
+
+    def _capability(self) -> int:
+        return 0
+
+    def _cache_bytes(self) -> int:
+        behind = _INFINITY_CACHE_BYTES if self.architecture in _WITH_INFINITY_CACHE else 0
+        return max(super()._cache_bytes(), behind)
+
+    def _node_paths(self) -> tuple[str, ...]:
+        # The runtime opens the render nodes of all GPUs before it leaves out those that are hidden.
+        return ("/dev/kfd", *map(str, sorted(_RENDER_NODES.glob("renderD*"))))
+
+    def _vendor_variables(self) -> dict[str, str]:
+        """Runners see what this process sees, the one GPU, and hipcc builds for it alone."""
+        kept = {name: os.environ[name] for name in (*_VISIBLE, *_HOMES) if name in os.environ}
+        return kept | dict.fromkeys(_TARGETS, self.architecture)
+
+    def _processes(self) -> dict[int, int]:
+        return smi.processes(cuda_driver.pci_address())
+
+    def _open_clock(self) -> None:
+        super()._open_clock()
+        for named, check in CHECKS:
+            try:
+                check()
+            except (OSError, RuntimeError) as error:
+                raise EvaluatorUnavailable(
+                    f"device=hip: {named} does not work with ROCm {torch.version.hip} on "
+                    f"{self.architecture}: {error}. Please send the output of `evolve doctor "
+                    "--device hip --report`."
+                ) from error
+
+
+def _shares_memory() -> None:
+    """What is written through one mapping of an allocation is read through another of its fd."""
+    step = cuda_driver.granularity()
+    made, fd = cuda_driver.allocate(step)
+    try:
+        other = cuda_driver.attach(fd, step)
+        try:
+            made.tensor().fill_(0x5A)
+            torch.cuda.synchronize()
+            if not bool((other.tensor() == 0x5A).all()):
+                raise OSError("a second mapping of the memory has other values")
+        finally:
+            other.close()
+    finally:
+        os.close(fd)
+        made.close()
+
+
+def _waits_for_a_value() -> None:
+    """A stream goes on when a word of such memory has the value.
+
+    HIP's header promises that for memory of `hipMallocSignalMemory` only, which no other process
+    can map.
+    """
+    made, fd = cuda_driver.allocate(cuda_driver.granularity())
+    os.close(fd)
+    memory = made.tensor()
+    memory.zero_()
+    word = memory.new_tensor([*_VALUE.to_bytes(4, "little")])
+    other, waited = torch.cuda.Stream(), torch.cuda.Event()
+    torch.cuda.synchronize()
+    cuda_driver.wait_value(made.address, _VALUE)
+    waited.record()
+    with torch.cuda.stream(other):
+        memory[:4].copy_(word)
+    _await(waited)
+    made.close()  # a stream that still waited would wait for ever without it
+
+
+def _await(event: torch.cuda.Event) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not event.query():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"a stream still waits {_WAIT_S:g} s after the value was written")
+        time.sleep(0.001)
+
+
+CHECKS = (
+    ("memory that two processes map (hipMemCreate, hipMemExportToShareableHandle)", _shares_memory),
+    ("a stream that waits for a word of it (hipStreamWaitValue32)", _waits_for_a_value),
+)
