@@ -145,13 +145,11 @@ class PreparedCase:
 
     def _make_non_finite(self) -> Check | None:
         seed = self._seed(FAMILY)
-        with task_values(self.case.task, "its outcome"):
-            inputs = with_non_finite(self.case.inputs(seed), seed)
-            if inputs is None:
+        with task_values(self.case.task, "its outcome"), torch.no_grad():
+            if (inputs := with_non_finite(self.case.inputs(seed), seed)) is None:
                 return None
             buffer = self._device.make_buffer([inputs])
-            with torch.no_grad():
-                expected = expected_pattern(self.case, copied(self._model), list(buffer.tree()))
+            expected = expected_pattern(self.case, copied(self._model), list(buffer.tree()))
         return Check(buffer, expected) if expected else None
 
     def inputs(self, family: str, number: int) -> TensorBuffer:
