@@ -105,8 +105,8 @@ def judge_pattern(
 
 def label_of(case: str, verdict: Judgement) -> Label:
     """The label of an outcome that differs."""
-    name = DROPS_NAN if "lacks" in verdict.feedback else OTHER_NON_FINITE
-    return Label(name, f"case {case}, on inputs with NaN and infinities: {verdict.feedback}")
+    said = f"case {case}, on inputs with NaN and infinities: {verdict.feedback}"
+    return Label(DROPS_NAN if "lacks" in verdict.feedback else OTHER_NON_FINITE, said)
 
 
 def _pattern(values: Tensor) -> Tensor:

@@ -129,8 +129,7 @@ class PreparedCase:
     def non_finite(self) -> Check | None:
         """Hidden inputs with NaN and infinities, and the pattern expected; None if none is stable.
 
-        References with effects are left out, for a NaN in a state stays there, and tasks with a
-        check of their own, which may allow any.
+        Or if the reference has effects (a NaN in a state stays), or the task a check of its own.
         """
         if self.effects.any or self.case.check is not None or self._has_no_pattern:
             return None
@@ -146,8 +145,7 @@ class PreparedCase:
     def _make_non_finite(self) -> Check | None:
         seed = self._seed(FAMILY)
         with task_values(self.case.task, "its outcome"):
-            inputs = with_non_finite(self.case.inputs(seed), seed)
-            if inputs is None:
+            if (inputs := with_non_finite(self.case.inputs(seed), seed)) is None:
                 return None
             buffer = self._device.make_buffer([inputs])
             with torch.no_grad():
