@@ -66,6 +66,10 @@ _UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupErro
 _MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
 
 
+class _Unexportable(UsageError):
+    """Export fails; the message says why."""
+
+
 class _Written(BaseException):
     """The code is written; the rest of the compilation is not wanted."""
 
@@ -155,7 +159,7 @@ def compile_model(
 def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     try:
         return _program(model, inputs, whole=whole)
-    except UsageError as error:
+    except _Unexportable as error:
         # Export knows no gradients: where forward takes any, it gets the operations that do so.
         try:
             return _program(without_autograd(model, inputs), inputs, whole=whole)
@@ -209,7 +213,7 @@ def _exporting() -> Iterator[None]:
     try:
         yield
     except _UNEXPORTABLE as error:
-        raise UsageError(f"the reference cannot be exported: {error}") from error
+        raise _Unexportable(f"the reference cannot be exported: {error}") from error
 
 
 def _require_short(graph: Any) -> None:
