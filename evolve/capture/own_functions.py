@@ -1,4 +1,4 @@
-"""Functions of the user's own modules, whose calls are given to an observer first."""
+"""Functions of the user's own modules; calls of them are given to an observer first."""
 
 import functools
 import importlib.machinery
@@ -26,7 +26,7 @@ class OwnFunctions:
     """The user's functions at the top level of modules; those that get tensors are observed.
 
     Args:
-        wrapped: gives the function that stands for one of the user's, whose name comes first.
+        wrapped: from a name and a function of the user's, the function that stands for it.
     """
 
     def __init__(self, wrapped: _Wrapped) -> None:

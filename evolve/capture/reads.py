@@ -42,7 +42,8 @@ def _noting(kind: type, names: set[str]) -> type:
 
     def read(own: Any, name: str) -> Any:
         names.add(name)
-        return kind.__getattribute__(own, name)
+        plain: Any = kind.__getattribute__
+        return plain(own, name)
 
     try:
         return type(kind)(kind.__name__, (kind,), {"__getattribute__": read})

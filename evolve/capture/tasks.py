@@ -169,8 +169,8 @@ def write_tasks(
     written: dict[Part, Written] = {}
     for share, name in zip(chosen, names, strict=True):
         one = recorded.get(share.part, {"fault": "", "text": ""})
-        found = _written(script, share, one, folder / f"{name}.py")
-        if found.task and (one["backward_text"] or one["backward_fault"]):
+        own = _written(script, share, one, folder / f"{name}.py")
+        if own.task and (one["backward_text"] or one["backward_fault"]):
             back = {
                 "fault": one["backward_fault"],
                 "text": one["backward_text"],
@@ -178,8 +178,8 @@ def write_tasks(
                 "withheld": one["withheld"],
             }
             path = folder / f"{name}{_BACKWARD}.py"
-            found = replace(found, backward=_written(script, share, back, path, is_backward=True))
-        written[share.part] = found
+            own = replace(own, backward=_written(script, share, back, path, is_backward=True))
+        written[share.part] = own
     return written
 
 

@@ -20,7 +20,7 @@ from evolve.tasks.module_source import ModuleText
 from evolve.tasks.values import import_of, literal
 
 RENAMED = "Captured"  # of a class that is called Model itself
-_FORWARD = "Forward"  # the class whose gradients a backward task gives
+_FORWARD = "Forward"  # the class that a backward task is about
 _BACKWARD = '''\
 class Model(Backward, {forward}):
     """From the gradient of the outcome, and the arguments, those of all inputs."""
@@ -42,7 +42,7 @@ class TaskText(ModuleText):
 
     Attributes:
         withheld: names of secrets for which None stands.
-        objects: whose attributes are written, in the order in which the text makes them.
+        objects: with attributes, in the order in which the text makes them.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def _needed(tree: ast.Module, set_by_cases: set[str]) -> list[ast.stmt]:
 
     Args:
         tree: of the reference.
-        set_by_cases: constants whose values in the file need not be those of a case.
+        set_by_cases: constants that a case may set.
     """
     wanted, taken = {"Model"}, set[int]()
     found = [node for node in tree.body if _has_effect(node, set_by_cases)]

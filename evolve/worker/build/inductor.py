@@ -5,6 +5,7 @@ compilation takes five, and it needs neither a device nor a toolchain. Runs in a
 for the reference is the user's code.
 """
 
+import copy
 import importlib
 import inspect
 import json
@@ -26,6 +27,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.build.decompositions import decomposed, keep_recurrences
 from evolve.worker.build.wide_attention import take_apart
+from evolve.worker.reference.conditions import named_state
 from evolve.worker.reference.task_file import TaskCase
 
 ANSWER = "case{}.json"  # in the folder that the runner may write to
@@ -62,6 +64,10 @@ _LAYERS, _BIDIRECTIONAL, _BATCH_FIRST = 4, 7, 8  # places among the arguments of
 # report.
 _UNEXPORTABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _MAX_STEPS = 64  # of a recurrence; hundreds take minutes, and give a program of thousands of calls
+
+
+class _Unexportable(UsageError):
+    """Export fails; the message says why."""
 
 
 class _Written(BaseException):
@@ -151,6 +157,17 @@ def compile_model(
 
 
 def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
+    try:
+        return _program(model, inputs, whole=whole)
+    except _Unexportable as error:
+        # Export knows no gradients: where forward takes any, it gets the operations that do so.
+        try:
+            return _program(without_autograd(model, inputs), inputs, whole=whole)
+        except (UsageError, *_UNEXPORTABLE):
+            raise error from None
+
+
+def _program(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     from torch._inductor import lowering  # noqa: F401 (the decomposition of pooling needs it)
     from torch._inductor.decomposition import select_decomp_table
     from torch.export import export
@@ -166,12 +183,37 @@ def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
         return decomposed(program, table) if whole else program.run_decompositions(table)
 
 
+def without_autograd(model: nn.Module, inputs: Sequence[Any]) -> nn.Module:
+    """The model with a forward of plain operations in place of autograd.
+
+    Parameters and their names are the same; values of inputs are not looked at.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    state = named_state(model)
+
+    def run(values: Sequence[torch.Tensor], *arguments: Any) -> Any:
+        given = dict(zip(state, values, strict=True))
+        return torch.func.functional_call(model, given, arguments)
+
+    values = [value.detach() for value in state.values()]
+    with torch.enable_grad():
+        graph = make_fx(run, tracing_mode="fake")(values, *inputs)
+
+    def forward(self: nn.Module, *arguments: Any) -> Any:
+        return graph(list(named_state(self).values()), *arguments)
+
+    shown = copy.copy(model)
+    shown.__class__ = type(type(model).__name__, (type(model),), {"forward": forward})
+    return shown
+
+
 @contextmanager
 def _exporting() -> Iterator[None]:
     try:
         yield
     except _UNEXPORTABLE as error:
-        raise UsageError(f"the reference cannot be exported: {error}") from error
+        raise _Unexportable(f"the reference cannot be exported: {error}") from error
 
 
 def _require_short(graph: Any) -> None:

@@ -48,7 +48,7 @@ def read_reference(task: str) -> Reference:
     kept = _reached(methods, [name for name in ("__init__",) if name in methods])
     class_level = [n for n in model.body if isinstance(n, ast.Assign | ast.AnnAssign)]
     body = [*class_level, *(methods[name] for name in methods if name in kept)]
-    constructor = _constructor(task, model, body)
+    constructor = _constructor(task, model, body, _of_this_package(module))
     needed = _globals(constructor) | _names(methods["forward"].args)
     others = [node for node in module.body if not _is_entry_point(node)]
     imported = [node for node in others if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -76,8 +76,18 @@ def _with_self(forward: ast.FunctionDef) -> str:
     return ast.unparse(forward.args)
 
 
-def _constructor(task: str, model: ast.ClassDef, body: Iterable[ast.stmt]) -> str:
-    bases = ", ".join(map(ast.unparse, model.bases)) or "torch.nn.Module"
+def _of_this_package(module: ast.Module) -> set[str]:
+    """Names of classes that only change how forward is called, which a program does itself."""
+    found = (node for node in module.body if isinstance(node, ast.ImportFrom))
+    own = (node for node in found if (node.module or "").partition(".")[0] == "evolve")
+    return {alias.asname or alias.name for node in own for alias in node.names}
+
+
+def _constructor(
+    task: str, model: ast.ClassDef, body: Iterable[ast.stmt], left_out: set[str]
+) -> str:
+    kept = [name for name in map(ast.unparse, model.bases) if name not in left_out]
+    bases = ", ".join(kept) or "torch.nn.Module"
     texts = [_renamed(_text(task, node)) for node in body]
     inside = "\n\n".join(textwrap.indent(text, " " * 4) for text in texts)
     if not any(isinstance(node, ast.FunctionDef) for node in body):
