@@ -48,11 +48,11 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def write_soon(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write`, on the disk of a server only with the next `write`.
+    def write_async(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write` with an asynchronous commit: a server may flush it after it has answered.
 
-        If the server loses it before, it is made again, as long as this process lives. So the
-        result of the action holds no new id.
+        If the server ends before, the action is repeated, as long as this process lives, so its
+        result must not contain a new id.
         """
 
     @abstractmethod

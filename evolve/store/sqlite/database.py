@@ -197,7 +197,7 @@ class SqliteDatabase(Database):
             return action(connection, *args, **kwargs)
 
     write_alone = write
-    write_soon = write
+    write_async = write
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
