@@ -73,10 +73,6 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         with self._changing():
             return self._database.write(action, *args, **kwargs)
 
-    def _write_async(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._changing():
-            return self._database.write_async(action, *args, **kwargs)
-
     # Runs
 
     def create_run(
@@ -191,10 +187,10 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         self._write(tickets.withdraw_evaluation, ticket, self._owner)
 
     def start_evaluation(self, ticket: Ticket) -> int:
-        return self._write_async(tickets.start_evaluation, ticket, self._owner)
+        return self._write(tickets.start_evaluation, ticket, self._owner)
 
     def evaluated(self, ticket: Ticket, evaluation: Evaluation) -> Ticket:
-        return self._write_async(tickets.evaluated, ticket, self._owner, evaluation)
+        return self._write(tickets.evaluated, ticket, self._owner, evaluation)
 
     def tell(
         self,

@@ -48,14 +48,6 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def write_async(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write` with an asynchronous commit: a server may flush it after it has answered.
-
-        If the server ends before, the action is repeated, as long as this process lives, so its
-        result must not contain a new id.
-        """
-
-    @abstractmethod
     def write_alone(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write`, while nothing else writes to this database."""
 

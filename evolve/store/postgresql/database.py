@@ -31,13 +31,11 @@ _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
 _WRITE = """
     BEGIN;
-    {commit}
     SELECT pg_advisory_xact_lock{shared}(hashtext('evolve texts ' || current_schema()));
     INSERT INTO writer (token, number, seen) VALUES ('{token}', {number}, {now})
         ON CONFLICT (token) DO UPDATE SET number = {number}, seen = {now};
     SELECT 1 FROM lease WHERE owner = '{owner}' FOR SHARE
 """
-_ASYNC = "SET LOCAL synchronous_commit = off;"
 _STALE_S = 7 * 24 * 3600  # a process that has written nothing for so long has ended
 _END_OLD = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -60,9 +58,7 @@ class PostgresDatabase(Database):
         self._owner = ""
         self._number = 0
         self._read_only = read_only
-        self._writing = threading.RLock()
-        self._unflushed: list[tuple[int, Callable[[Connection], object]]] = []
-        self._was_cut = False  # since the newest flush: unflushed writes may be lost
+        self._writing = threading.Lock()
         self._snapshot = threading.local()
         self._leases = Leases(self._connect)
         self._engine = create_engine(
@@ -144,40 +140,22 @@ class PostgresDatabase(Database):
 
     def write(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """All of an action or nothing; one that the server has taken back is repeated."""
-        return self._written(lambda each: action(each, *args, **kwargs))
-
-    def write_async(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write` with an asynchronous commit; repeated if a killed server had not flushed it."""
-        return self._written(lambda each: action(each, *args, **kwargs), is_async=True)
+        return self._written("_shared", lambda connection: action(connection, *args, **kwargs))
 
     def write_alone(self, action: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write`, while no other process adds texts or programs."""
-        return self._written(lambda each: action(each, *args, **kwargs), is_alone=True)
+        return self._written("", lambda connection: action(connection, *args, **kwargs))
 
-    def _written(
-        self, action: Callable[[Connection], T], *, is_alone: bool = False, is_async: bool = False
-    ) -> T:
+    def _written(self, shared: str, action: Callable[[Connection], T]) -> T:
         if getattr(self._snapshot, "connection", None) is not None:
             raise RuntimeError("a write within a snapshot")
         with self._writing, self._explained():
-            result = patiently(lambda: self._write_once(action, is_alone, is_async))
-            if is_async:
-                self._unflushed.append((self._number, action))
-            else:
-                self._unflushed.clear()
-            return result
+            return patiently(lambda: self._write_once(shared, action))
 
-    def _write_once(self, action: Callable[[Connection], T], is_alone: bool, is_async: bool) -> T:
-        self._repeat_lost()
-        return self._attempt(action, is_alone, is_async)
-
-    def _attempt(
-        self, action: Callable[[Connection], T], is_alone: bool = False, is_async: bool = False
-    ) -> T:
+    def _write_once(self, shared: str, action: Callable[[Connection], T]) -> T:
         self._number += 1
         begin = _WRITE.format(
-            shared="" if is_alone else "_shared",
-            commit=_ASYNC if is_async else "",
+            shared=shared,
             token=self._token,
             number=self._number,
             now=int(time.time()),
@@ -207,25 +185,10 @@ class PostgresDatabase(Database):
             on_failure.pop_all()
             return result
 
-    def _repeat_lost(self) -> None:
-        """After a cut: repeat what a server that was killed had not flushed."""
-        if not self._was_cut:
-            return
-        with self._writing:
-            with self._connect() as connection:
-                row = connection.execute(_COMMITTED, (self._token,)).fetchone()
-            kept = int(str(row[0])) if row else 0
-            lost = [action for number, action in self._unflushed if number > kept]
-            if lost:
-                self._attempt(lambda each: [action(each) for action in lost])
-            self._unflushed.clear()
-            self._was_cut = False
-
     def _drop(self, connection: Connection) -> None:
         """After a cut: neither this connection nor those that wait are used again."""
         connection.invalidate()
         self._engine.dispose()
-        self._was_cut = bool(self._unflushed)
 
     def _found_committed(self, pid: int) -> bool:
         """Whether the newest transaction was, whose answer the connection did not bring.
@@ -255,7 +218,6 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
-        self._repeat_lost()
         with self._engine.connect() as connection, ExitStack() as on_failure:
             on_failure.callback(_forget, connection)
             try:

@@ -197,7 +197,6 @@ class SqliteDatabase(Database):
             return action(connection, *args, **kwargs)
 
     write_alone = write
-    write_async = write
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:
