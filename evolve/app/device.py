@@ -92,7 +92,7 @@ def kind_here(kind: str, python: str | None = None) -> str:
         return device_kind(kind).name
     if not _has_driver_node():
         return CPU.name
-    from evolve.app.gpu_diagnosis import why_no_gpu
+    from evolve.app.doctor.nvidia import why_no_gpu
     from evolve.evaluation.host import examine_host, promises_gpu
 
     why = "" if promises_gpu(python) else why_no_gpu(examine_host(python))
@@ -215,7 +215,7 @@ async def start_local(
         EvaluatorUnavailable: a worker does not come up.
     """
     if kind == CUDA.name and not _has_driver_node():  # before seconds of importing torch
-        from evolve.app.gpu_diagnosis import NO_DRIVER
+        from evolve.app.doctor.nvidia import NO_DRIVER
 
         raise UsageError(f"device=cuda: {NO_DRIVER}")
     from evolve.evaluation import LocalEvaluator
@@ -232,7 +232,7 @@ def _explained(
     error: UsageError | EvaluatorUnavailable, ids: Sequence[int], python: str | None
 ) -> UsageError | EvaluatorUnavailable:
     """Why a worker did not come up on a GPU, as far as the host tells more than the worker."""
-    from evolve.app.gpu_diagnosis import why_no_gpu, why_not_these
+    from evolve.app.doctor.nvidia import why_no_gpu, why_not_these
     from evolve.evaluation.host import examine_host
 
     try:

@@ -6,7 +6,7 @@ Invariants:
 3. What is wrong with a GPU, or with a program's language for it, is said in one line with a
    remedy, exit status 2, and no traceback.
 
-A machine with a GPU is played by an interpreter that tells of one: a program of its own, asked as
+A machine with a GPU is simulated by an interpreter that reports one: a program of its own, asked as
 the real one is.
 """
 
@@ -20,8 +20,8 @@ import pytest
 
 from evolve.app import device
 from evolve.app.device import as_judged, kind_here, kind_of, require_runnable
+from evolve.app.doctor.nvidia import findings, why_no_gpu, why_not_these
 from evolve.app.finding import MISSING, NOTE, OK
-from evolve.app.gpu_diagnosis import findings, why_no_gpu, why_not_these
 from evolve.app.inputs import load_task
 from evolve.cli.commands.judge.doctor import packages
 from evolve.cli.console.logs import show_warnings
@@ -96,7 +96,10 @@ NO_GPU = {
         ["2.13.0+cpu", "built without CUDA", "device.python"],
     ),
     "a torch for AMD": (but(torch__hip="6.4", torch__cuda=""), ["AMD"]),
-    "a torch for MetaX": (but(torch__version="2.8.0+metax3.5.3.9"), ["metax3.5.3.9", "MetaX"]),
+    "a torch for MetaX": (
+        but(torch__version="2.8.0+metax3.5.3.9"),
+        ["metax3.5.3.9", "use device=cpu"],
+    ),
     "a hidden GPU": (but(torch__gpus=[], visible=""), ["CUDA_VISIBLE_DEVICES=''", "unset"]),
     "a driver that is too old": (
         but(torch__gpus=[], torch__cuda="13.0", torch__version="2.13.0+cu130"),

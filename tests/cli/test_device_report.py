@@ -27,7 +27,7 @@ def verdicts(**changed: Status):
         (
             one,
             SimpleNamespace(
-                status=changed.get(one.name.split()[-1], one.status[0]),
+                status=changed.get(one.name.split()[-1], one.statuses[0]),
                 custom=one.is_custom, ratios={}, feedback="a line\nand | another",
             ),
         )
@@ -40,7 +40,7 @@ def test_programs_of_known_outcome_are_honest_and_not():
     assert len(by_kind[CPU]) == 3
     assert len(by_kind[CUDA]) == len(by_kind[HIP]) == 5
     for found in by_kind.values():
-        assert {one.status == (Status.CORRECT,) for one in found} == {True, False}
+        assert {one.statuses == (Status.CORRECT,) for one in found} == {True, False}
     written = {one.name: detect_language(one.source).name for one in by_kind[HIP]}
     assert written["in Triton"] == "triton"
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from evolve.languages.triton import TRITON
-from evolve.worker.base.cuda_driver import CudaError, attach
+from evolve.worker.base.gpu_driver import DriverError, attach
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.cuda.arenas import Arenas
 from evolve.worker.devices.cuda.device import CudaDevice
@@ -104,7 +104,7 @@ def test_more_than_the_capacity_goes_back_to_the_driver(arenas):
 def test_where_the_driver_has_none_left_what_is_kept_is_given_up(arenas):
     arena = arenas.take(8 * MB)
     arenas.give_back(arena)
-    with pytest.raises(CudaError):
+    with pytest.raises(DriverError):
         arenas.take(1 << 44)
     assert is_gone(arena)
     arenas.give_back(arenas.take(8 * MB))

@@ -22,7 +22,7 @@ import torch
 
 from evolve.core.devices import HIP, device_kind_of
 from evolve.core.errors import UsageError
-from evolve.worker.base.driver_calls import HIP_CALLS, driver_calls
+from evolve.worker.base.driver_calls import CUDA_CALLS, HIP_CALLS, driver_calls
 from evolve.worker.devices.cuda.device import CudaDevice
 from evolve.worker.devices.hip.device import HipDevice
 from evolve.worker.judge.outcome import _of_device
@@ -232,7 +232,6 @@ def test_it_conforms(judged):
 
 
 def test_verdicts_say_that_the_device_is_untested(judged):
-    assert judged["environment"]["support"] == "untested on hardware"
     (label,) = _of_device(SimpleNamespace(kind=HIP))
     assert (label.name, label.evidence) == (
         "untested_device",
@@ -280,7 +279,7 @@ def test_another_vendors_torch_is_refused_in_a_line(
 
 
 def test_the_driver_is_that_of_the_torch(monkeypatch):
-    driver_calls.cache_clear()
     monkeypatch.setattr(torch.version, "hip", "7.1")
     assert driver_calls() is HIP_CALLS
-    driver_calls.cache_clear()
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert driver_calls() is CUDA_CALLS

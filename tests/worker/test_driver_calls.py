@@ -26,10 +26,10 @@ import torch
 torch.version.hip = "7.1" if sys.argv[1] == "hip" else None
 torch.cuda.current_device = lambda: 0
 torch.cuda.mem_get_info = lambda: (64 << 30, 64 << 30)
-from evolve.worker.base import cuda_driver
+from evolve.worker.base import gpu_driver
 """
 MAKER = """
-mapping, fd = cuda_driver.allocate(3 << 20)
+mapping, fd = gpu_driver.allocate(3 << 20)
 ctypes.memset(mapping.address, 7, 100)
 other = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1], str(fd),
                           str(mapping.size)], pass_fds=[fd], stdout=subprocess.PIPE, text=True)
@@ -42,19 +42,19 @@ mapping.close()
 mapping.close()  # once is enough
 os.close(fd)
 try:
-    cuda_driver.allocate(2 << 30)
-except cuda_driver.CudaError as error:
+    gpu_driver.allocate(2 << 30)
+except gpu_driver.DriverError as error:
     found["refused"] = error.strerror
 print(json.dumps(found))
 """
 USER = """
 fd, size = map(int, sys.argv[2:])
-mapping = cuda_driver.attach(fd, size)
+mapping = gpu_driver.attach(fd, size)
 os.close(fd)
 read = ctypes.string_at(mapping.address, 101).hex()
 ctypes.memset(mapping.address + 100, 9, 3)
 print("mapped", flush=True)
-cuda_driver.wait_value(mapping.address + 4096, 0x05050505)
+gpu_driver.wait_value(mapping.address + 4096, 0x05050505)
 print(json.dumps({"read": read, "waited": True}), flush=True)
 mapping.close()
 """

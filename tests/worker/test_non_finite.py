@@ -1,7 +1,8 @@
 """NaN and infinities: how a program treats them is said, and decides only if the task says so.
 
 Invariants:
-1. A program whose NaN or infinities lie elsewhere than the reference's is correct, with a label.
+1. A program whose NaN or infinities lie elsewhere than the reference's is correct, with a label,
+   which follows from its values and not from its messages.
 2. `NAN = "equal"` in the task's file makes it wrong.
 3. A reference whose own pattern is not stable, or that takes no floating input, asks for nothing.
 """
@@ -42,6 +43,7 @@ DROPPING = "return torch.where(x > 0, x, 0.0)"
 KEEPING = "return x.clamp(min=0)"
 CLIPPING = "return x.clamp(min=0, max=1e4)"
 REFUSING = "assert x.isfinite().all(); return x.relu()"
+LACKING = "assert x.isfinite().all(), 'output 0 lacks 8 of 8 NaN (drops_nan)'; return x.relu()"
 
 
 def task(outcome="x.relu()", rule="", inputs="torch.randn(32, 64)") -> Task:
@@ -68,6 +70,12 @@ def test_a_program_with_other_infinities_is_named(worker):
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert "differs in 8 infinities" in labels(verdict)["other_non_finite"]
     assert "AssertionError" in labels(judged(worker, REFUSING, task()))["other_non_finite"]
+
+
+def test_the_text_of_an_exception_chooses_no_label(worker):
+    found = labels(judged(worker, LACKING, task()))
+    assert "output 0 lacks 8 of 8 NaN" in found["other_non_finite"]
+    assert "drops_nan" not in found
 
 
 def test_a_program_that_keeps_them_has_no_label(worker):

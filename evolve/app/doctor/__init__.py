@@ -1,1 +1,1 @@
-"""Parts of `evolve doctor` that the command has no use for before it is asked."""
+"""Findings about GPUs, and the report of a device, for `evolve doctor`."""

@@ -3,14 +3,13 @@
 All functions read the plain data of `evolve.worker.base.host_facts`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from evolve.app.doctor.shared import Facts, c_compiler, no_usable_gpu, why_no_torch
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.core.devices import HIP, UNTESTED
 from evolve.languages.registry import timed_on
 
-Facts = Mapping[str, Any]
 KNOWN = ("gfx942", "gfx950")
 _NO_HIPCC = "not found: HIP C++ candidates cannot be built; install ROCm's hipcc, or set ROCM_HOME"
 
@@ -18,8 +17,8 @@ _NO_HIPCC = "not found: HIP C++ candidates cannot be built; install ROCm's hipcc
 def why_no_amd_gpu(facts: Facts) -> str:
     """Why torch can use no AMD GPU, and the remedy, in a sentence; empty if it can use one."""
     torch = facts["torch"]
-    if not torch["version"]:
-        return f"torch cannot be imported ({torch['problem']}); install it"
+    if why := why_no_torch(torch):
+        return why
     if not torch["hip"]:
         built = f"for CUDA {torch['cuda']}" if torch["cuda"] else "without ROCm"
         instead = "device=cuda" if torch["cuda"] else "device=cpu"
@@ -27,14 +26,13 @@ def why_no_amd_gpu(facts: Facts) -> str:
             f"this torch ({torch['version']}) is built {built}; install a ROCm build of it, name "
             f"another interpreter, device.python=PATH, or use {instead}"
         )
-    if torch["gpus"]:
-        return ""
-    reason = f" ({torch['problem']})" if torch["problem"] else ""
-    return f"torch {torch['version']} finds no usable GPU{reason}; see whether `rocminfo` does"
+    return "" if torch["gpus"] else no_usable_gpu(torch, "rocminfo")
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """The support, the GPUs and what kernels need; all that lacks is missed, as hip was asked for.
+    """The support, the GPUs and the requirements of kernels.
+
+    A missing part is `MISSING`, because `hip` was named.
 
     Args:
         facts: the findings of the worker's interpreter.
@@ -48,9 +46,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield _gpu(gpu)
     torch, tools = facts["torch"], facts["tools"]
     yield Finding(OK, "rocm", f"torch {torch['version']} has ROCm {torch['hip']}")
-    compiler = tools["c compiler"]
-    lacking = "none: Triton and the judge need one; apt-get install gcc, or set CC"
-    yield Finding(OK if compiler else MISSING, "c compiler", compiler or lacking)
+    yield c_compiler(tools)
     yield Finding(OK if tools["hipcc"] else NOTE, "hipcc", tools["hipcc"] or _NO_HIPCC)
     usual = timed_on(HIP)[0].name
     for one in timed_on(HIP):
@@ -58,7 +54,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             yield Finding(MISSING if one.name == usual else NOTE, one.name, why)
 
 
-def _gpu(gpu: Mapping[str, Any]) -> Finding:
+def _gpu(gpu: Facts) -> Finding:
     known, architecture = ", ".join(KNOWN), gpu["architecture"]
     text = f"{gpu['name']}, {architecture}, {gpu['memory_mib'] / 1024:.0f} GiB"
     if architecture in KNOWN:

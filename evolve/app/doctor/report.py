@@ -1,7 +1,7 @@
-"""A report on a device: what the machine has, and verdicts on programs whose outcome is known.
+"""A report on a device: findings about the machine, and verdicts on programs of known outcome.
 
-For a kind of device that nobody has reported on, and for a bug report. It is text to be sent as it
-is, so it holds no path, no host name and no user name.
+It is Markdown for an issue about an untested device or a bug. The home folder is written as `~` and
+the host name as `HOST`; other paths stay.
 """
 
 import platform
@@ -31,7 +31,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         {body}
 """
-_LATE = """work = torch.cuda.Stream()
+_RETURNS_EARLY = """work = torch.cuda.Stream()
         y = torch.empty_like(x)
         with torch.cuda.stream(work):
             for _ in range(20):
@@ -40,45 +40,52 @@ _LATE = """work = torch.cuda.Stream()
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownProgram:
     """A program whose outcome is known: whether it is correct, and whether by its own kernels."""
 
     name: str
     source: str
-    status: tuple[Status, ...]
+    statuses: tuple[Status, ...]
     is_custom: bool | None = None
 
     def passed(self, found: Evaluation) -> bool:
         """Whether the verdict is as it has to be."""
         is_as_known = self.is_custom is None or found.custom is self.is_custom
-        return found.status in self.status and is_as_known
+        return found.status in self.statuses and is_as_known
 
 
-def known_programs(kind: DeviceKind) -> Iterator[Known]:
+def known_programs(kind: DeviceKind) -> Iterator[KnownProgram]:
     """Those for a kind of device, honest ones first."""
-    yield Known("in plain torch", _of("return torch.softmax(x, dim=-1)"), (Status.CORRECT,), False)
+    yield KnownProgram(
+        "in plain torch",
+        _torch_program("return torch.softmax(x, dim=-1)"),
+        (Status.CORRECT,),
+        False,
+    )
     if find_language("triton").is_timed_on(kind):
         text = (library_folder() / TASK / "seeds" / "seed_triton.py").read_text()
-        yield Known("in Triton", text, (Status.CORRECT,), True)
-    wrong = _of("return torch.softmax(x, dim=-1) * 1.01")
-    yield Known("that is off by 1 %", wrong, (Status.WRONG_VALUE,))
-    writes = _of("y = torch.softmax(x, dim=-1)\n        x.zero_()\n        return y")
-    yield Known("that overwrites its input", writes, (Status.MUTATED_INPUT,))
+        yield KnownProgram("in Triton", text, (Status.CORRECT,), True)
+    wrong = _torch_program("return torch.softmax(x, dim=-1) * 1.01")
+    yield KnownProgram("that is off by 1 %", wrong, (Status.WRONG_VALUE,))
+    writes = _torch_program("y = torch.softmax(x, dim=-1)\n        x.zero_()\n        return y")
+    yield KnownProgram("that overwrites its input", writes, (Status.MUTATED_INPUT,))
     if kind.is_gpu:
         caught = tuple(status for status in Status if status not in (Status.CORRECT, Status.INFRA))
-        yield Known("that returns before its stream is done", _of(_LATE), caught)
+        yield KnownProgram(
+            "that returns before its stream is done", _torch_program(_RETURNS_EARLY), caught
+        )
 
 
-def _of(body: str) -> str:
+def _torch_program(body: str) -> str:
     return _TORCH.format(body=body)
 
 
-async def verdicts(evaluator: Evaluator, kind: DeviceKind) -> list[tuple[Known, Evaluation]]:
-    """Of the whole judge on each of the programs."""
+async def verdicts(evaluator: Evaluator, kind: DeviceKind) -> list[tuple[KnownProgram, Evaluation]]:
+    """Judge each program: honest ones as a search does, cheats with a short timing."""
     task = find_task(TASK, size=kind.size, precision="task", accumulation="ieee")
     found = []
     for one in known_programs(kind):
-        honest = Status.CORRECT in one.status
+        honest = Status.CORRECT in one.statuses
         request = EvaluationRequest(
             task=task,
             instance=instance_digest(Program(one.source).digest, {}),
@@ -90,7 +97,9 @@ async def verdicts(evaluator: Evaluator, kind: DeviceKind) -> list[tuple[Known, 
     return found
 
 
-def has_passed(findings: Sequence[Finding], found: Sequence[tuple[Known, Evaluation]]) -> bool:
+def has_passed(
+    findings: Sequence[Finding], found: Sequence[tuple[KnownProgram, Evaluation]]
+) -> bool:
     """Whether the device is all there and every verdict is as it has to be."""
     is_whole = all(finding.state != MISSING for finding in findings)
     return is_whole and bool(found) and all(one.passed(verdict) for one, verdict in found)
@@ -100,7 +109,7 @@ def report(
     kind: DeviceKind,
     findings: Sequence[Finding],
     facts: Mapping[str, Any],
-    found: Sequence[tuple[Known, Evaluation]],
+    found: Sequence[tuple[KnownProgram, Evaluation]],
 ) -> str:
     """The text, in Markdown.
 
@@ -131,7 +140,7 @@ def report(
     return _without_home("\n".join(lines))
 
 
-def _verdict(one: Known, evaluation: Evaluation) -> str:
+def _verdict(one: KnownProgram, evaluation: Evaluation) -> str:
     ratio = next(iter(evaluation.ratios.values()), None)
     said = speedup_text(ratio) if ratio is not None else ""
     passed = "yes" if one.passed(evaluation) else "NO"

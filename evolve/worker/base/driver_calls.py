@@ -28,7 +28,6 @@ test compiles against that header.
 """
 
 import ctypes
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,29 +42,29 @@ class DriverCalls:
     """How one driver names its calls, and where it differs.
 
     Attributes:
-        name: of the driver, as `native.c` has it.
+        is_hip: whether they are the HIP runtime's, as `native.c` asks.
         library: the file's name.
-        is_torchs: whether torch may bring a copy of the library, which is the one to call.
+        bundled_with_torch: whether torch may bring a copy of the library, which is the one to call.
         prefix: of all calls.
         wait_call: its name without the prefix.
-        wait_rest: arguments of that call behind those of CUDA.
+        wait_extra: arguments of that call behind those of CUDA.
         error_text: of the library and a code, the error's name.
         imports_by_address: whether the call that imports memory may want the address of the
             descriptor. The header of HIP has a `void*` and does not say, and releases differ.
     """
 
-    name: str
+    is_hip: bool
     library: str
-    is_torchs: bool
+    bundled_with_torch: bool
     prefix: str
     wait_call: str
-    wait_rest: tuple[ctypes.c_uint32, ...]
+    wait_extra: tuple[ctypes.c_uint32, ...]
     error_text: Callable[[ctypes.CDLL, int], bytes | None]
     imports_by_address: bool
 
     def path(self) -> str:
         """Of the library that this process has loaded, or its bare name."""
-        if not self.is_torchs:
+        if not self.bundled_with_torch:
             return self.library
         lines = (line.split(maxsplit=5) for line in _MAPS.read_text().splitlines())
         files = (Path(line[5]) for line in lines if len(line) == 6)
@@ -87,28 +86,27 @@ def _text_returned(library: ctypes.CDLL, code: int) -> bytes | None:
 
 
 CUDA_CALLS = DriverCalls(
-    name="cuda",
+    is_hip=False,
     library="libcuda.so.1",
-    is_torchs=False,
+    bundled_with_torch=False,
     prefix="cu",
     wait_call="StreamWaitValue32_v2",
-    wait_rest=(),
+    wait_extra=(),
     error_text=_text_by_pointer,
     imports_by_address=False,
 )
 HIP_CALLS = DriverCalls(
-    name="hip",
+    is_hip=True,
     library="libamdhip64.so",
-    is_torchs=True,
+    bundled_with_torch=True,
     prefix="hip",
     wait_call="StreamWaitValue32",
-    wait_rest=(ctypes.c_uint32(0xFFFFFFFF),),
+    wait_extra=(ctypes.c_uint32(0xFFFFFFFF),),
     error_text=_text_returned,
     imports_by_address=True,
 )
 
 
-@functools.cache
 def driver_calls() -> DriverCalls:
     """Those of the driver that this torch is built for."""
     return HIP_CALLS if torch.version.hip else CUDA_CALLS

@@ -41,13 +41,15 @@ class Judgement:
     `margin` is the largest error over the allowed one: at most 1 if values are right; None
     if it was not measured. It is over what a well-conditioned outcome may be off; 1 if that
     is exceeded and the outcome is right all the same, so that the more exact never has the larger.
-    `rules` name the freedom that a right outcome has used (`freedom`).
+    `rules` name the freedom that a right outcome has used (`freedom`), `label` the difference of
+    one that is wrong on inputs with NaN and infinities (`non_finite`).
     """
 
     status: Status
     feedback: str = ""
     margin: float | None = None
     rules: tuple[str, ...] = ()
+    label: str = ""
 
 
 def worst(*margins: float | None) -> float | None:

@@ -98,15 +98,16 @@ def judge_pattern(
         return structure
     for index, (output, own) in enumerate(zip(outputs, expected.reference, strict=True)):
         if own.is_floating_point() and not _is_same(output, own):
-            said = f"{expected.name(index)} {_difference(output, own)}"
-            return Judgement(Status.WRONG_VALUE, said)
+            label, difference = _difference(output, own)
+            said = f"{expected.name(index)} {difference}"
+            return Judgement(Status.WRONG_VALUE, said, label=label)
     return Judgement(Status.CORRECT)
 
 
 def label_of(case: str, verdict: Judgement) -> Label:
-    """The label of an outcome that differs."""
+    """The label of an outcome that differs, by its values; its text may be the candidate's own."""
     said = f"case {case}, on inputs with NaN and infinities: {verdict.feedback}"
-    return Label(DROPS_NAN if "lacks" in verdict.feedback else OTHER_NON_FINITE, said)
+    return Label(DROPS_NAN if verdict.label == DROPS_NAN else OTHER_NON_FINITE, said)
 
 
 def _pattern(values: Tensor) -> Tensor:
@@ -119,12 +120,13 @@ def _is_same(some: Tensor, other: Tensor) -> bool:
     return torch.equal(_pattern(some), _pattern(other))
 
 
-def _difference(output: Tensor, own: Tensor) -> str:
+def _difference(output: Tensor, own: Tensor) -> tuple[str, str]:
+    """A label, and how the output differs from the reference's own."""
     ours, theirs = _pattern(output), _pattern(own)
     missing = int(((theirs == 1) & (ours != 1)).sum())
     if missing:
-        return f"lacks {missing} of {int((theirs == 1).sum())} NaN of the reference"
+        return DROPS_NAN, f"lacks {missing} of {int((theirs == 1).sum())} NaN of the reference"
     added = int(((ours == 1) & (theirs != 1)).sum())
     if added:
-        return f"has {added} NaN that the reference does not have"
-    return f"differs in {int((ours != theirs).sum())} infinities"
+        return OTHER_NON_FINITE, f"has {added} NaN that the reference does not have"
+    return OTHER_NON_FINITE, f"differs in {int((ours != theirs).sum())} infinities"

@@ -21,6 +21,7 @@ from evolve.worker.evidence.static_checks import disowned
 from evolve.worker.evidence.torch_share import Share
 from evolve.worker.ipc.messages import TensorAt
 from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.reference.task_file import NAN_EQUAL
 from evolve.worker.runner.profiling import (
     KernelProfile,
     OwnCode,
@@ -122,7 +123,7 @@ def check_non_finite(
     if verdict.status is Status.CORRECT:
         return []
     label = label_of(case.case.name, verdict)
-    if case.case.nan == "equal":
+    if case.case.nan == NAN_EQUAL:
         raise CandidateFault(verdict.status, label.evidence)
     return [label]
 

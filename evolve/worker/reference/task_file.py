@@ -28,8 +28,9 @@ from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import Constants, execute, task_code
 
-NANS = ("label", "equal")
-"""An outcome that differs on inputs with NaN and infinities alone: it is named, or it is wrong."""
+NAN_RULES = (NAN_LABEL, NAN_EQUAL) = ("label", "equal")
+"""If an output has NaN or infinities in other places than the reference: `label` names it, `equal`
+makes it wrong."""
 TIMINGS = ("calls", "graph")
 """The timed form of calls: as a program makes them, or recorded as a CUDA graph."""
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -44,7 +45,7 @@ class TaskCase:
 
     `group` is the place of the case in `get_input_groups()`, None if the file has none; `place`
     the device on which inputs and models are made; `mode` (of `MODES`) the file's `MODE`,
-    `nan` (of `NANS`) its `NAN`.
+    `nan` (of `NAN_RULES`) its `NAN`.
     No method disturbs the global random state.
     """
 
@@ -58,7 +59,7 @@ class TaskCase:
     group: int | None = None
     place: torch.device = CPU
     mode: str = MODES[0]
-    nan: str = NANS[0]
+    nan: str = NAN_LABEL
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -199,7 +200,7 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
     mode = _rule(task, plain, "MODE", MODES[0], MODES)
-    nan = _rule(task, plain, "NAN", NANS[0], NANS)
+    nan = _rule(task, plain, "NAN", NAN_LABEL, NAN_RULES)
     sized = _size_constants(task, plain)
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from evolve.worker.base import cuda_driver
-from evolve.worker.base.cuda_driver import Mapping
+from evolve.worker.base import gpu_driver
+from evolve.worker.base.gpu_driver import Mapping
 from evolve.worker.ipc import native
 from evolve.worker.ipc.signals import Calls, Signals
 from evolve.worker.runner import hw_queues
@@ -46,7 +46,7 @@ class CudaAccess:
 
     def use_pool(self, fd: int, size: int, limit: int, library: str) -> int:
         """Have torch allocate from this memory, `limit` bytes of it; gives its address."""
-        pool = cuda_driver.attach(fd, size)
+        pool = gpu_driver.attach(fd, size)
         self._library = native.load(library)
         self._library.evolve_pool(pool.address, limit)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
@@ -63,7 +63,7 @@ class CudaAccess:
         torch.cuda.synchronize()
         if self._arena is not None:
             self._arena.close()
-        self._arena = cuda_driver.attach(fd, size)
+        self._arena = gpu_driver.attach(fd, size)
         self.inputs = self._arena.tensor()
 
     def use_signals(self, fd: int, spin_s: float) -> None:
@@ -88,7 +88,7 @@ class CudaAccess:
     def await_inputs(self, sequence: int) -> None:
         """Have the default stream wait until the inputs of this window are there."""
         assert self._arena is not None
-        cuda_driver.wait_value(gate_of(self._arena.address, self._arena.size), sequence)
+        gpu_driver.wait_value(gate_of(self._arena.address, self._arena.size), sequence)
 
     @contextlib.contextmanager
     def lent_pool(self) -> Iterator[torch.cuda.MemPool]:

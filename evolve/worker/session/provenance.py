@@ -2,7 +2,6 @@
 
 import functools
 
-from evolve.core.devices import UNTESTED
 from evolve.core.digest import framed_digest
 from evolve.worker.base.versions import versions
 from evolve.worker.devices.base import Device
@@ -40,7 +39,6 @@ def environment(
         "rules": rules_digest()[:8],
         **versions(),
         **device.describe(),
-        **({"support": UNTESTED} if device.kind.is_untested else {}),
         "sandbox": tier,
         "precision": precision,
         "accumulation": accumulation,

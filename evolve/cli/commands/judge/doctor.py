@@ -222,8 +222,7 @@ def device(kind: str, python: str | None) -> Iterator[Finding]:
 
 def gpus(kind: str, python: str | None) -> Iterator[Finding]:
     """GPUs as the worker's interpreter and the driver see them, and the requirements of kernels."""
-    from evolve.app.doctor.amd import findings as amd_findings
-    from evolve.app.gpu_diagnosis import findings
+    from evolve.app.doctor import amd, nvidia
     from evolve.evaluation.host import examine_host
 
     if kind == CPU.name:
@@ -234,9 +233,9 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
         yield Finding(NOTE if kind == "auto" else MISSING, "gpu", str(error))
         return
     if kind == HIP.name:
-        yield from amd_findings(facts)
+        yield from amd.findings(facts)
         return
-    yield from findings(facts, wanted=kind == "cuda")
+    yield from nvidia.findings(facts, wanted=kind == "cuda")
 
 
 def judge(kind: str, python: str | None) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evolve.worker.base import cuda_driver
+from evolve.worker.base import gpu_driver
 
 _MAX_WASTE = 1.5  # an arena may be so many times as large as the request
 _STEPS = 4  # sizes between one power of two and the next: arenas of like sizes serve each other
@@ -24,7 +24,7 @@ _MAX_STEP = 256 << 20  # several arenas of gigabytes have to fit beside each oth
 class Arena:
     """A piece of such memory: `memory` shows it here (bytes), `fd` is for another process."""
 
-    mapping: cuda_driver.Mapping
+    mapping: gpu_driver.Mapping
     fd: int
     memory: torch.Tensor
 
@@ -53,7 +53,7 @@ class Arenas:
         Works on the GPU.
 
         Raises:
-            CudaError: the device has no such memory left.
+            DriverError: the device has no such memory left.
         """
         arena = self._reused(size) or self._made(size)
         arena.memory.view(torch.float32).fill_(random.gauss(0, 1))
@@ -88,10 +88,10 @@ class Arenas:
 
     def _made(self, size: int) -> Arena:
         try:
-            mapping, fd = cuda_driver.allocate(_rounded(size))
-        except cuda_driver.CudaError:
+            mapping, fd = gpu_driver.allocate(_rounded(size))
+        except gpu_driver.DriverError:
             self.release()
-            mapping, fd = cuda_driver.allocate(size)
+            mapping, fd = gpu_driver.allocate(size)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(os.close, fd)
             on_failure.callback(mapping.close)

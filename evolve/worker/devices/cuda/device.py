@@ -18,8 +18,8 @@ import torch
 from evolve.core.devices import DeviceKind, device_kind_of
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Status
-from evolve.worker.base import cuda_driver
-from evolve.worker.base.driver_calls import HIP_CALLS, driver_calls
+from evolve.worker.base import gpu_driver
+from evolve.worker.base.driver_calls import driver_calls
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu_affinity import ClockCores
 from evolve.worker.devices.cuda import nvml, pinned_memory
@@ -241,8 +241,9 @@ class CudaDevice:
         torch.zeros(1, device=self.place)  # makes the context
         failed = ctypes.c_char_p()
         blocks, driver = 8 * self._facts.multi_processor_count, driver_calls()
-        path, is_hip = driver.path().encode(), int(driver is HIP_CALLS)
-        code = self.library.evolve_open_clock(path, is_hip, blocks, ctypes.byref(failed))
+        code = self.library.evolve_open_clock(
+            driver.path().encode(), driver.is_hip, blocks, ctypes.byref(failed)
+        )
         if code:
             name = (failed.value or b"?").decode()
             why = "it has no such call" if code < 0 else f"it answers {code}"
@@ -477,7 +478,7 @@ def _is_process(pid: int) -> bool:
 
 
 def _whole(size: int) -> int:
-    step = cuda_driver.granularity()
+    step = gpu_driver.granularity()
     return -(-max(size, 1) // step) * step
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from evolve.core.errors import EvaluatorUnavailable
-from evolve.worker.base import cuda_driver
+from evolve.worker.base import gpu_driver
 from evolve.worker.devices.cuda.device import CudaDevice
 from evolve.worker.devices.hip import smi
 
@@ -69,7 +69,7 @@ class HipDevice(CudaDevice):
     def _versions(self) -> dict[str, str]:
         return {
             "hip": torch.version.hip or "",
-            "driver": smi.driver_version(cuda_driver.pci_address()),
+            "driver": smi.driver_version(gpu_driver.pci_address()),
         }
 
     def _capability(self) -> int:
@@ -89,7 +89,7 @@ class HipDevice(CudaDevice):
         return kept | dict.fromkeys(_TARGETS, self.architecture)
 
     def _processes(self) -> dict[int, int]:
-        return smi.processes(cuda_driver.pci_address())
+        return smi.processes(gpu_driver.pci_address())
 
     def _open_clock(self) -> None:
         super()._open_clock()
@@ -106,10 +106,10 @@ class HipDevice(CudaDevice):
 
 def _shares_memory() -> None:
     """What is written through one mapping of an allocation is read through another of its fd."""
-    step = cuda_driver.granularity()
-    made, fd = cuda_driver.allocate(step)
+    step = gpu_driver.granularity()
+    made, fd = gpu_driver.allocate(step)
     try:
-        other = cuda_driver.attach(fd, step)
+        other = gpu_driver.attach(fd, step)
         try:
             made.tensor().fill_(0x5A)
             torch.cuda.synchronize()
@@ -128,14 +128,14 @@ def _waits_for_a_value() -> None:
     HIP's header promises that for memory of `hipMallocSignalMemory` only, which no other process
     can map.
     """
-    made, fd = cuda_driver.allocate(cuda_driver.granularity())
+    made, fd = gpu_driver.allocate(gpu_driver.granularity())
     os.close(fd)
     memory = made.tensor()
     memory.zero_()
     word = memory.new_tensor([*_VALUE.to_bytes(4, "little")])
     other, waited = torch.cuda.Stream(), torch.cuda.Event()
     torch.cuda.synchronize()
-    cuda_driver.wait_value(made.address, _VALUE)
+    gpu_driver.wait_value(made.address, _VALUE)
     waited.record()
     with torch.cuda.stream(other):
         memory[:4].copy_(word)

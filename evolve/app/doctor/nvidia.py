@@ -1,17 +1,15 @@
-"""GPUs in words: devices, errors, and remedies.
+"""NVIDIA GPUs in words: devices, errors, and remedies.
 
 All functions read the plain data of `evolve.worker.base.host_facts`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from evolve.app.doctor.shared import Facts, c_compiler, no_usable_gpu, why_no_torch
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.core.devices import CUDA, UNTESTED
 from evolve.languages.registry import timed_on
 from evolve.worker.base.host_facts import is_metax, major
-
-Facts = Mapping[str, Any]
 
 NO_DRIVER = (
     "there is no NVIDIA driver here; install it, or give the container the GPU (--gpus all), or "
@@ -32,11 +30,12 @@ def why_no_gpu(facts: Facts) -> str:
     """Why torch can use no GPU, and the remedy, in a sentence; empty if it can use one."""
     torch, driver = facts["torch"], facts["driver"]
     if is_metax(torch["version"]):
-        return f"this torch ({torch['version']}) is built for MetaX, whose GPUs are not judged"
+        built = f"this torch ({torch['version']}) is built for MetaX"
+        return f"{built}, whose GPUs are not judged; use device=cpu"
     if torch["gpus"] and not torch["hip"]:
         return ""
-    if not torch["version"]:
-        return f"torch cannot be imported ({torch['problem']}); install it"
+    if why := why_no_torch(torch):
+        return why
     if torch["hip"]:
         built = f"this torch ({torch['version']}) is built for AMD"
         return f"{built}; take device=hip, which is {UNTESTED}"
@@ -55,8 +54,7 @@ def why_no_gpu(facts: Facts) -> str:
             f"torch ({torch['version']}) needs {torch['cuda']}; update the driver, or install a "
             "torch for an older CUDA"
         )
-    reason = f" ({torch['problem']})" if torch["problem"] else ""
-    return f"torch {torch['version']} finds no usable GPU{reason}; see whether `nvidia-smi` does"
+    return no_usable_gpu(torch, "nvidia-smi")
 
 
 def why_not_these(facts: Facts, ids: Sequence[int]) -> str:
@@ -95,7 +93,7 @@ def findings(facts: Facts, *, wanted: bool) -> Iterator[Finding]:
     yield from _versions(facts, lacking)
 
 
-def _gpu(gpu: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:
+def _gpu(gpu: Facts, facts: Facts) -> Iterator[Finding]:
     name = f"gpu {gpu['index']}"
     memory = f"{gpu['memory_mib'] / 1024:.0f} GiB"
     yield Finding(OK, name, f"{gpu['name']}, capability {gpu['capability']}, {memory}")
@@ -130,12 +128,7 @@ def _versions(facts: Facts, lacking: str) -> Iterator[Finding]:
         f"{driver['cuda'] or 'unknown'}; torch {torch['version']} has CUDA "
         f"{torch['cuda'] or 'none'}",
     )
-    compiler = tools["c compiler"]
-    yield Finding(
-        OK if compiler else lacking,
-        "c compiler",
-        compiler or "none: Triton and the judge need one; apt-get install gcc, or set CC",
-    )
+    yield c_compiler(tools, lacking)
     for tool, consequence in WITHOUT.items():
         found = tools[tool]
         yield Finding(OK if found else NOTE, tool, found or f"not found: {consequence}")

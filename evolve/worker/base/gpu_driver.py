@@ -28,7 +28,7 @@ _EQUAL = 1  # CU_STREAM_WAIT_VALUE_EQ
 _OTHERS_BYTES = 2 << 30
 
 
-class CudaError(OSError):
+class DriverError(OSError):
     """The driver refused a call."""
 
 
@@ -65,7 +65,7 @@ def _call(name: str, *arguments: Any) -> None:
     code = getattr(_library(), f"{driver.prefix}{name}")(*arguments)
     if code:
         text = driver.error_text(_library(), code) or b"?"
-        raise CudaError(code, f"{driver.prefix}{name}: {text.decode()}")
+        raise DriverError(code, f"{driver.prefix}{name}: {text.decode()}")
 
 
 def _properties() -> _Properties:
@@ -112,7 +112,7 @@ def allocate(size: int) -> tuple[Mapping, int]:
     """New memory of at least `size` bytes, mapped here, and a descriptor to hand on.
 
     Raises:
-        CudaError: there is not so much memory left.
+        DriverError: there is not so much memory left.
     """
     step = granularity()
     size = -(-max(size, 1) // step) * step
@@ -149,9 +149,9 @@ def attach(fd: int, size: int) -> Mapping:
 def _import(handle: ctypes.c_uint64, fd: int) -> None:
     into, held = ctypes.byref(handle), ctypes.c_int(fd)
     if driver_calls().imports_by_address:
-        # This way first: to take an address for a descriptor is an error, and the other way round
-        # a crash.
-        with contextlib.suppress(CudaError):
+        # By address first: HIP reports an error if it takes the address for a descriptor, and
+        # crashes if it takes the descriptor for an address.
+        with contextlib.suppress(DriverError):
             _call("MemImportFromShareableHandle", into, ctypes.byref(held), _POSIX_FD)
             return
     _call("MemImportFromShareableHandle", into, ctypes.c_void_p(fd), _POSIX_FD)
@@ -183,7 +183,7 @@ def wait_value(address: int, value: int) -> None:
     """Have the default stream wait until the 32-bit word there has this value."""
     driver = driver_calls()
     _call(driver.wait_call, ctypes.c_void_p(0), ctypes.c_uint64(address),
-          ctypes.c_uint32(value), ctypes.c_uint(_EQUAL), *driver.wait_rest)  # fmt: skip
+          ctypes.c_uint32(value), ctypes.c_uint(_EQUAL), *driver.wait_extra)  # fmt: skip
 
 
 def pci_address() -> str:
