@@ -32,6 +32,9 @@ def get_init_inputs():
     return []
 """
 PROGRAM = """
+import os
+import time
+
 import torch
 
 
@@ -76,6 +79,20 @@ def test_the_text_of_an_exception_chooses_no_label(worker):
     found = labels(judged(worker, LACKING, task()))
     assert "output 0 lacks 8 of 8 NaN" in found["other_non_finite"]
     assert "drops_nan" not in found
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("x.isfinite().all() or os.kill(os.getpid(), 11)\n        return x.relu()", "SIGSEGV"),
+        ("x.isfinite().all() or time.sleep(60)\n        return x.relu()", "longer than"),
+        ("x.isfinite().all() or os._exit(0)\n        return x.relu()", "ended"),
+    ],
+)
+def test_a_program_that_such_values_end_is_correct_and_named(worker, body, said):
+    verdict = judged(worker, body, task())
+    assert verdict.status is Status.CORRECT, verdict.feedback
+    assert said in labels(verdict)["other_non_finite"]
 
 
 def test_a_program_that_keeps_them_has_no_label(worker):

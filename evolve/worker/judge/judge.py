@@ -448,7 +448,6 @@ class Judge:
         with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
             progress.suite = check(self.session, runner, candidate, task, plan)
-            progress.labels += check_non_finite(self.session, runner, task)
         progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
         with progress.timed("labels"):
@@ -457,6 +456,7 @@ class Judge:
             with progress.timed("profile"):
                 profile = profile_kernels(self.session, runner, candidate, task)
         with progress.timed("labels"):
+            progress.labels += check_non_finite(self.session, runner, candidate, task)
             progress.custom, labels = probe_custom(
                 self.session, runner, candidate, probed, progress.labels, plan
             )

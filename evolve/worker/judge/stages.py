@@ -44,6 +44,10 @@ from evolve.worker.timing.reference_cost import Cost
 
 _REPEATS = 3  # of the last inputs, where calls are cheap; else one
 _CHEAP_S = 0.05
+_NON_FINITE_S, _NON_FINITE_CALLS = 2.0, 20.0  # of a call on NaN: seconds, and usual calls beside
+_BY_VALUES = (  # faults that values of inputs may cause by themselves
+    Status.RUNTIME_EXCEPTION, Status.ILLEGAL_ACCESS, Status.ASSERT, Status.TIMEOUT, Status.KILLED
+)  # fmt: skip
 DECOY = "decoy_kernel"
 EQUAL_UP_TO = "equal_up_to"
 
@@ -102,24 +106,32 @@ def _check_case(
 
 
 def check_non_finite(
-    session: CandidateSession, runner: RunnerProcess, task: PreparedTask
+    session: CandidateSession, runner: RunnerProcess, candidate: Candidate, task: PreparedTask
 ) -> list[Label]:
     """One call of the smallest case on inputs with NaN and infinities; how its outcome differs.
 
+    The last of the process, unless it is run without kernels: the values may end it.
+
     Raises:
-        CandidateFault: it differs, and the task says that it must not; or the process has ended.
+        CandidateFault: it differs, and the task says that it must not.
     """
     case = task.smallest
     with session.on_device():
         check = case.non_finite()
     if check is None:
         return []
+    limit_s = min(
+        session.call_s, _NON_FINITE_S + _NON_FINITE_CALLS * candidate.seconds[case.case.name]
+    )
     try:
-        verdict = session.outcome(runner, case, check, by=judge_pattern).verdict
+        outcome = session.outcome(runner, case, check, limit_s=limit_s, by=judge_pattern)
+        verdict = outcome.verdict
     except CandidateFault as fault:
-        if fault.status is not Status.RUNTIME_EXCEPTION:
+        if fault.status not in _BY_VALUES:
             raise
         verdict = Judgement(fault.status, fault.feedback)
+        with session.on_device():
+            session.device.require_health()
     if verdict.status is Status.CORRECT:
         return []
     label = label_of(case.case.name, verdict)
