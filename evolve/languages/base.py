@@ -90,6 +90,8 @@ class Language:
         fences: tags of fenced blocks in which models answer with a module, beside `python`.
         needs: of an exported operator, beside torch, as a clause; empty for nothing.
         packages: that programs need.
+        compilers: further distributions that decide what a program is compiled to; verdicts and
+            builds are kept apart by the versions of both.
         missing_tools: why the interpreter that judges cannot build programs although packages are
             there, with the remedy; empty if it can. It may import torch.
         unfit_gpu: of a source and a GPU's capability (90 for 9.0), why it does not fit; empty if
@@ -120,6 +122,7 @@ class Language:
     fences: frozenset[str] = frozenset()
     needs: str = ""
     packages: tuple[Package, ...] = ()
+    compilers: tuple[str, ...] = ()
     missing_tools: Callable[[], str] = _nothing
     unfit_gpu: Callable[[str, int], str] = _nothing
     preload: tuple[str, ...] = ()

@@ -189,6 +189,7 @@ CUTILE = Language(
     fences=frozenset({"cutile"}),
     needs="cuda-tile with tileiras for the kernel",
     packages=(Package(module="cuda.tile", distribution="cuda-tile", least=(1, 4), newest=(1, 7)),),
+    compilers=_OF_COMPILER,
     missing_tools=_missing_tools,
     unfit_gpu=_unfit_gpu,
     compiles_late=True,

@@ -8,7 +8,7 @@ from operators.prompting.ceiling import Rates
 
 _UNTOLD = frozenset(
     {"sandbox", "evaluator_version", "rules", "precision", "accumulation", EXACT_CONVOLUTIONS, "os",
-     "eager_convolutions",
+     "eager_convolutions", "languages",
      "python", "timing", "half_width", "clock_waits"}
 )  # fmt: skip
 _OF_GPUS = frozenset({"triton"})  # installed beside torch, but no program for a CPU uses it

@@ -3,15 +3,19 @@
 Invariants:
 1. Another value of a named number, in any package of the worker but `service`, is another version;
    comments, docstrings and layout are not.
-2. The version that people see is the first row of the guide's table.
+2. Another version of a language's compiler is another version too: what an old one refused or
+   compiled is no answer for a new one.
+3. The version that people see is the first row of the guide's table.
 """
 
+import importlib
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from evolve.worker.base.versions import versions
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.session import provenance
 from evolve.worker.session.rules import PACKAGE, ROOMS, rules, rules_digest
@@ -66,6 +70,29 @@ def test_another_value_of_a_rule_is_another_version(change, package, known, monk
     after = provenance.evaluator_version(CpuDevice())
     provenance._version.cache_clear()
     assert (before != after, before.partition("-")[0]) == (True, after.partition("-")[0])
+
+
+@pytest.mark.parametrize("name", ["cuda-tile", "nvidia-cuda-tileiras", "tilelang"])
+def test_another_version_of_a_languages_compiler_is_another_version(name, monkeypatch, tmp_path):
+    found = []
+    monkeypatch.syspath_prepend(tmp_path)
+    for version in ("1.98", "1.99"):
+        package = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        importlib.invalidate_caches()
+        for cached in (versions, provenance._version):
+            cached.cache_clear()
+        found.append((versions()["languages"], provenance.evaluator_version(CpuDevice())))
+        shutil.rmtree(package)
+    for cached in (versions, provenance._version):
+        cached.cache_clear()
+    (old, before), (new, after) = found
+    assert f"{name} 1.98" in old
+    assert f"{name} 1.99" in new
+    assert before != after
 
 
 def test_comments_docstrings_and_layout_are_no_rules(package):

@@ -7,7 +7,11 @@ import platform
 import shutil
 import subprocess
 
+from evolve.languages.registry import languages
 from evolve.worker.base import nvcc_flags
+
+# They have an entry of their own, or decide nothing.
+_LEFT_OUT = ("torch", "triton", "apache-tvm-ffi", "ninja")
 
 
 @functools.lru_cache
@@ -28,6 +32,17 @@ def package_version(name: str) -> str:
         return ""
 
 
+def _of_languages() -> str:
+    """Installed packages of languages, with their versions: `cuda-tile 1.7.0, helion 1.5.1`."""
+    names = {
+        name
+        for one in languages().values()
+        for name in (*(package.distribution for package in one.packages), *one.compilers)
+    }
+    found = {name: package_version(name) for name in sorted(names.difference(_LEFT_OUT))}
+    return ", ".join(f"{name} {version}" for name, version in found.items() if version)
+
+
 @functools.lru_cache
 def versions() -> dict[str, str]:
     """Versions of the libraries of candidates; an empty one is not installed."""
@@ -38,5 +53,6 @@ def versions() -> dict[str, str]:
         "tvm_ffi": package_version("apache-tvm-ffi"),
         "compiler": compiler_version(),
         "nvcc_flags": nvcc_flags.current(),
+        "languages": _of_languages(),
         "os": platform.platform(),
     }

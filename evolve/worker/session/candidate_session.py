@@ -98,7 +98,7 @@ class Candidate:
         known = versions()
         return framed_digest("build", self.kind, self.source, known["tvm_ffi"], known["compiler"],
                              known["python"], known["torch"], known["nvcc_flags"],
-                             sys.prefix, device_class)  # fmt: skip
+                             known["languages"], sys.prefix, device_class)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

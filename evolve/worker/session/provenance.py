@@ -26,7 +26,7 @@ def evaluator_version(device: Device) -> str:
 def _version() -> str:
     found = versions()
     libraries = [found[name] for name in ("python", "torch", "triton", "tvm_ffi", "compiler")]
-    libraries += filter(None, [found["nvcc_flags"]])
+    libraries += filter(None, [found["nvcc_flags"], found["languages"]])
     return f"{JUDGE_VERSION}-{framed_digest(rules_digest(), *libraries)[:8]}"
 
 
