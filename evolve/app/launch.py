@@ -12,7 +12,7 @@ from typing import Any
 
 from evolve.app import components
 from evolve.app.attach import attach
-from evolve.app.budget import budget_notes, stall_notes
+from evolve.app.budget import budget_notes, stagnation_notes
 from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
@@ -253,7 +253,7 @@ def create(config: Mapping[str, Any]) -> Created:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         parts = components.build_search(store, run, config).parts
-        notes = [*too_late(parts, components.build_termination(config)), *stall_notes(config)]
+        notes = [*too_late(parts, components.build_termination(config)), *stagnation_notes(config)]
         return Created(run, store.location, len(steps), [] if request.existing else notes)
 
 
