@@ -12,7 +12,7 @@ from evolve.search.termination import format_duration, parse_duration
 
 ENOUGH = 10  # evaluations; with fewer a search hardly gets beyond the programs that it starts from
 USUAL = 60  # evaluations that are suggested
-STALL = 60  # `termination.stagnation` of conf/termination/default.yaml
+DEFAULT_STAGNATION = 60  # `termination.stagnation` of conf/termination/default.yaml
 START_S = 10.0  # of the judge, with the audit of the task
 HASTE_S = 300.0  # of a run: with less, a model has hardly time to propose
 
@@ -33,22 +33,22 @@ def budget_notes(config: Mapping[str, Any], kind: str) -> Iterator[str]:
             )
     if limits["wall_time"] is not None:
         yield from _wall_time_notes(config, device_kind(kind).evaluation_s)
-    yield from stall_notes(config)
+    yield from stagnation_notes(config)
 
 
-def stall_notes(config: Mapping[str, Any]) -> Iterator[str]:
-    """A line if the run ends before it can stand still for as long as its limits say.
+def stagnation_notes(config: Mapping[str, Any]) -> Iterator[str]:
+    """A line if the run's limits end it before `termination.stagnation` can.
 
-    Of the default nothing is said: it is there for runs that are longer.
+    The default value is exempt: it is meant for longer runs.
     """
     limits = config["termination"]
-    stall = limits["stagnation"]
-    if stall is None or stall == STALL:
+    stagnation = limits["stagnation"]
+    if stagnation is None or stagnation == DEFAULT_STAGNATION:
         return
     for name in ("evaluations", "proposals"):
-        if limits[name] is not None and limits[name] <= stall:
+        if limits[name] is not None and limits[name] <= stagnation:
             yield (
-                f"termination.stagnation={stall} has no effect: the run ends before, by "
+                f"termination.stagnation={stagnation} has no effect: the run ends before, by "
                 f"termination.{name}={limits[name]}; lower it, or raise the limit"
             )
 

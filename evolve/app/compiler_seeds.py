@@ -90,7 +90,7 @@ async def with_compiled(
         needs_start: whether a run without any program to start from is refused.
 
     Raises:
-        UsageError: it is.
+        UsageError: `needs_start`, and there is no program to start from.
     """
     names = variants(task, config)
     why = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from evolve.app import components
 from evolve.app.attach import attach
-from evolve.app.budget import budget_notes, stall_notes
+from evolve.app.budget import budget_notes, stagnation_notes
 from evolve.app.compiler_seeds import variants, with_compiled
 from evolve.app.database import location_of
 from evolve.app.device import kind_of, start_evaluator
@@ -71,10 +71,10 @@ async def launch(
     try:
         if existing:
             with frontend.doing("starting the judge", plain=False):
-                compiles = compiles_later(existing, config)
+                compiles = needs_compiled(existing, config)
                 judges.append(await start_evaluator(config, compiles=compiles))
             with Store.open(location_of(config)) as store:
-                existing = await prepared_later(store, existing, config, judges[0], frontend)
+                existing = await prepare_created(store, existing, config, judges[0], frontend)
             config["opening"] = existing.config.get("opening", False)
             config["audit"] = findings_of(existing.config)
             config["termination"] = resumed_limits(existing.config, config["termination"])
@@ -189,15 +189,15 @@ async def _prepared(
         await _end(compiling)
 
 
-def compiles_later(run: RunRow, config: Mapping[str, Any]) -> bool:
-    """Whether `prepared_later` asks the judge for the compiler's output."""
+def needs_compiled(run: RunRow, config: Mapping[str, Any]) -> bool:
+    """Whether `prepare_created` has the run's task compiled."""
     return run.config.get("audit") is None and bool(variants(run.task, config))
 
 
-async def prepared_later(
+async def prepare_created(
     store: Store, run: RunRow, config: Mapping[str, Any], evaluator: Evaluator, frontend: Frontend
 ) -> RunRow:
-    """A run that was created without a judge, with all that a judge tells a new one of its task.
+    """Audit, compile and measure the task of a run that `--create` stored without a judge.
 
     Without a program to start from it goes on: prompts that are answered by hand bring the first.
 
@@ -253,7 +253,7 @@ def create(config: Mapping[str, Any]) -> Created:
             with attach(store, run) as taken:
                 taken.open_tickets()  # tells them, so that the first prompt knows
         parts = components.build_search(store, run, config).parts
-        notes = [*too_late(parts, components.build_termination(config)), *stall_notes(config)]
+        notes = [*too_late(parts, components.build_termination(config)), *stagnation_notes(config)]
         return Created(run, store.location, len(steps), [] if request.existing else notes)
 
 

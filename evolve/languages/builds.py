@@ -1,10 +1,13 @@
-"""Failures of compilers that run when a candidate is imported.
+"""Builds of a candidate: failures of compilers, caches that are kept, and code for one GPU.
 
 The program of a tool's process carries this file as text (`evolve.worker.runner.tool_process`), so
 it imports the standard library only.
 """
 
+import contextlib
 import json
+import re
+import shutil
 from pathlib import Path
 
 
@@ -40,3 +43,41 @@ def first_errors(log: str, limit: int = 12) -> str:
     return "\n".join(
         line.rpartition("/")[2] if "error:" in line else line for line in chosen[:limit]
     )
+
+
+def kept_folder(name: str, folder: Path | None, may_build: bool) -> str:
+    """A cache of a build: written in the building process, a private copy in all others."""
+    place = Path(folder or "/nonexistent") / name
+    if may_build:
+        place.mkdir(parents=True, exist_ok=True)
+    elif place.is_dir():
+        place = private_copy(place)
+    else:
+        place = Path.cwd()
+    return str(place)
+
+
+def private_copy(place: Path) -> Path:
+    """A copy of a cache in the process's own folder, where Triton finds its kernels again.
+
+    It notes by whole paths which files make up a kernel, and compiles it anew if one is gone.
+    """
+    own = Path.cwd() / place.name
+    copy = shutil.copytree(place, own, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    for group in copy.rglob("__grp__*.json"):
+        # Any other file is the candidate's own, and stays unchanged.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            children = dict[str, str](json.loads(group.read_text())["child_paths"])
+            here = {name: str(group.parent / name) for name in children}
+            group.write_text(json.dumps({"child_paths": here}))
+    return copy
+
+
+def cubin_runs_on(wanted: str, capability: int) -> bool:
+    """Whether code for an architecture, `90a` or `sm_90a`, runs on a GPU of a capability."""
+    found = re.fullmatch(r"(?:sm_)?(\d{2,3})([a-z]?)", wanted, re.ASCII)
+    if found is None:
+        return False
+    number, is_exact = int(found[1]), bool(found[2])
+    same = number // 10 == capability // 10
+    return same and (number == capability if is_exact else number <= capability)

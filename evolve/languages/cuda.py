@@ -1,10 +1,7 @@
 """CUDA C++, built by nvcc through the inline compilers of C++."""
 
 import ast
-import os
 import re
-import shutil
-from pathlib import Path
 
 from evolve.languages import inline
 from evolve.languages.base import Language, Package
@@ -32,14 +29,8 @@ def is_for_hip(tree: ast.Module) -> bool:
 
 
 def _missing_tools() -> str:
-    """Why nvcc is not where `tvm_ffi.cpp` looks for it: a home that is named is the only one."""
     remedy = "install the CUDA toolkit, or set CUDA_HOME"
-    if home := os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"):
-        folder = Path(home) / "bin"
-        return "" if (folder / "nvcc").exists() else f"there is no nvcc in {folder}; {remedy}"
-    if shutil.which("nvcc") or (Path(DEFAULT_HOME) / "bin" / "nvcc").exists():
-        return ""
-    return f"there is no nvcc; {remedy}"
+    return inline.missing_compiler("nvcc", ("CUDA_HOME", "CUDA_PATH"), DEFAULT_HOME, remedy)
 
 
 _CONTRACT = """\

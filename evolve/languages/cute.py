@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
-from evolve.languages.builds import BuildError, note_kernel
-from evolve.languages.descriptors import MAX_TEXT, pattern, precision
-from evolve.languages.nvrtc import cubin_runs_on
+from evolve.languages.builds import BuildError, cubin_runs_on, kept_folder, note_kernel
+from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import calls, decorated, imported, parsed
-from evolve.languages.triton import kept_folder
 
 _MAKER = "cutlass.cute.kernel"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -50,7 +48,7 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _describe(source: str) -> Descriptors:
-    text = re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+    text = without_comments(source)
     multiplies, shared = bool(_MMA.search(text)), bool(_SHARED.search(text))
     exchanged, sums = bool(_EXCHANGED.search(text)), bool(_SUM.search(text))
     extremes = exchanged and bool(_EXTREME.search(text))

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs, release
-from evolve.languages.builds import BuildError, note_kernel
-from evolve.languages.descriptors import MAX_TEXT, pattern, precision
+from evolve.languages.builds import BuildError, kept_folder, note_kernel
+from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import decorated, parsed
-from evolve.languages.triton import kept_folder
 
 _MAKER = "cuda.tile.kernel"
 _OF_COMPILER = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
@@ -42,7 +41,7 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _describe(source: str) -> Descriptors:
-    text = re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+    text = without_comments(source)
     tiled = bool(_MMA.search(text))
     access = "vector" if re.search(r"\b(?:ct|tile)\.load\(", text) else "scalar"
     narrow = (path for path, mark in _PRECISIONS.items() if mark.search(text))

@@ -85,6 +85,11 @@ def _cpp_of(source: str) -> str:
     return "\n".join(text for text in strings if isinstance(text, str) and cpptext.is_code(text))
 
 
+def without_comments(source: str) -> str:
+    """A module's text without its comments, as far as it is looked at."""
+    return re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+
+
 def pattern(text: str, reductions: int, tiled: bool) -> str:
     """`compute_pattern` of a text that reduces in so many ways."""
     if _ONLINE.search(text):

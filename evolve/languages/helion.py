@@ -13,9 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 from evolve.languages.base import Descriptors, Language, Package, release
-from evolve.languages.descriptors import MAX_TEXT, pattern, precision
+from evolve.languages.builds import kept_folder
+from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import decorated
-from evolve.languages.triton import TRITON, kept_folder
+from evolve.languages.triton import TRITON
 
 _MAKERS = frozenset({"helion.kernel", "helion.jit"})
 _REDUCED = re.compile(r"\b(?:torch|x|hl)\.(sum|amax|amin|max|min|mean|var|logsumexp|reduce)\(")
@@ -30,7 +31,7 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _describe(source: str) -> Descriptors:
-    text = re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+    text = without_comments(source)
     tiled = bool(_TILED.search(text))
     return {
         "memory_access": "blocked" if tiled else "vector",

@@ -1,9 +1,5 @@
 """HIP C++, built by hipcc through the inline compilers of C++, for AMD's GPUs."""
 
-import os
-import shutil
-from pathlib import Path
-
 from evolve.languages import inline
 from evolve.languages.base import Language
 from evolve.languages.cuda import INLINE_PACKAGES, MARKS, is_for_hip
@@ -14,14 +10,8 @@ DEFAULT_HOME = "/opt/rocm"
 
 
 def _missing_tools() -> str:
-    """Why hipcc is not where `tvm_ffi.cpp` looks for it: a home that is named is the only one."""
     remedy = "install ROCm's hipcc, or set ROCM_HOME"
-    if home := os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH"):
-        folder = Path(home) / "bin"
-        return "" if (folder / "hipcc").exists() else f"there is no hipcc in {folder}; {remedy}"
-    if shutil.which("hipcc") or (Path(DEFAULT_HOME) / "bin" / "hipcc").exists():
-        return ""
-    return f"there is no hipcc; {remedy}"
+    return inline.missing_compiler("hipcc", ("ROCM_HOME", "ROCM_PATH"), DEFAULT_HOME, remedy)
 
 
 _CONTRACT = """\

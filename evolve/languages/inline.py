@@ -1,10 +1,11 @@
-"""C++ and CUDA C++ that a module builds when it is imported: builds that are kept, and stubs.
+"""C++ that a module builds when it is imported: its compiler, builds that are kept, and stubs.
 
 The program of a tool's process carries this file as text (`evolve.worker.runner.tool_process`).
 """
 
 import functools
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -24,6 +25,23 @@ _MATTERS = ("-O", "-f", "-m", "-std")  # flags that decide the outcome of a comp
 def variant_of(flags: Iterable[str]) -> str:
     """Folder of the headers that were precompiled with these flags, below that of all."""
     return "".join(sorted(flag for flag in flags if flag.startswith(_MATTERS)))
+
+
+def missing_compiler(name: str, variables: Iterable[str], home: str, remedy: str) -> str:
+    """Why `tvm_ffi.cpp` finds no such compiler; a home in a variable is the only place it tries.
+
+    Args:
+        name: of the compiler's program.
+        variables: that may name its home, the first that is set wins.
+        home: where it is looked for if none is set and the program is not on the `PATH`.
+        remedy: what the answer advises.
+    """
+    if named := next(filter(None, map(os.environ.get, variables)), None):
+        folder = Path(named) / "bin"
+        return "" if (folder / name).exists() else f"there is no {name} in {folder}; {remedy}"
+    if shutil.which(name) or (Path(home) / "bin" / name).exists():
+        return ""
+    return f"there is no {name}; {remedy}"
 
 
 def keep_builds(source: str, directory: str | None, may_build: bool) -> None:

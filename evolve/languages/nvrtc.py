@@ -7,14 +7,13 @@ stream. Facts: its source in torch 2.9 and 2.13.
 
 import ast
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evolve.core.digest import framed_digest
 from evolve.languages.base import Language, Stubs
-from evolve.languages.builds import BuildError, first_errors
+from evolve.languages.builds import BuildError, cubin_runs_on, first_errors
 from evolve.languages.descriptors import describe_cuda
 from evolve.languages.syntax import calls, parsed
 
@@ -61,16 +60,6 @@ def _unfit_gpu(source: str, capability: int) -> str:
                         f"{capability / 10}; leave it out, or write {str(capability)!r}"
                     )
     return ""
-
-
-def cubin_runs_on(wanted: str, capability: int) -> bool:
-    """Whether code for an architecture, `90a` or `sm_90a`, runs on a GPU of a capability."""
-    found = re.fullmatch(r"(?:sm_)?(\d{2,3})([a-z]?)", wanted, re.ASCII)
-    if found is None:
-        return False
-    number, is_exact = int(found[1]), bool(found[2])
-    same = number // 10 == capability // 10
-    return same and (number == capability if is_exact else number <= capability)
 
 
 def _keep_builds(source: str, directory: str | None, may_build: bool) -> None:

@@ -2,7 +2,7 @@
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 
@@ -22,7 +22,8 @@ def _nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
 
 
 @lru_cache(maxsize=2)
-def _imported(tree: ast.Module) -> dict[str, str]:
+def imported(tree: ast.Module) -> Mapping[str, str]:
+    """Local names of imports, and their full names: `tl` is `triton.language`."""
     found: dict[str, str] = {}
     for node in _nodes(tree):
         match node:
@@ -33,12 +34,7 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
-    """Local names of imports, and their full names: `tl` is `triton.language`."""
-    return dict(_imported(tree))
-
-
-def full_name(node: ast.expr, names: dict[str, str]) -> str:
+def full_name(node: ast.expr, names: Mapping[str, str]) -> str:
     """`triton.language.load` of `tl.load`; empty for anything but names with dots."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -56,7 +52,7 @@ def decorated(tree: ast.Module, makes: Callable[[str], bool]) -> set[str]:
         tree: of the module.
         makes: whether a function of this full name makes kernels.
     """
-    names = _imported(tree)
+    names = imported(tree)
     found = set[str]()
     for node in _nodes(tree):
         match node:
@@ -69,7 +65,7 @@ def decorated(tree: ast.Module, makes: Callable[[str], bool]) -> set[str]:
 
 def calls(tree: ast.Module) -> Iterator[str]:
     """Full names of functions that are called."""
-    names = _imported(tree)
+    names = imported(tree)
     for node in _nodes(tree):
         if isinstance(node, ast.Call) and (name := full_name(node.func, names)):
             yield name
@@ -87,7 +83,7 @@ def arguments(tree: ast.Module) -> set[str]:
     return found
 
 
-def _called(node: ast.expr, names: dict[str, str]) -> str:
+def _called(node: ast.expr, names: Mapping[str, str]) -> str:
     """`triton.autotune` of `triton.autotune(...)(kernel)`."""
     while isinstance(node, ast.Call):
         node = node.func

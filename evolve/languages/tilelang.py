@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
+from evolve.languages.builds import kept_folder
 from evolve.languages.cuda import CUDA
-from evolve.languages.descriptors import MAX_TEXT, pattern, precision
+from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import decorated, parsed
-from evolve.languages.triton import kept_folder
 
 _MAKERS = frozenset({"tilelang.jit", "tilelang.compile", "tilelang.language.prim_func"})
 _FFI = "apache-tvm-ffi"
-_OWN_INTERPRETER = "install tilelang in an interpreter of its own, and name it by device.python="
+_REMEDY = "install tilelang in an interpreter of its own, and name it by device.python=PATH"
 _GEMM, _SHARED = re.compile(r"\bT\.(?:wgmma_)?gemm\w*\("), re.compile(r"\bT\.alloc_shared\(")
 _OPERANDS = 2  # of a product, in shared memory
 _REDUCED = re.compile(r"\bT\.(?:reduce_(\w+)|cumsum)\(")
@@ -35,7 +35,7 @@ def _finds(tree: ast.Module) -> bool:
 
 
 def _describe(source: str) -> Descriptors:
-    text = re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+    text = without_comments(source)
     multiplies, shared = bool(_GEMM.search(text)), len(_SHARED.findall(text))
     reductions = set(_REDUCED.findall(text))
     access = "vector" if _VECTORS.search(text) else "scalar"
@@ -67,7 +67,7 @@ def _unfit(version: str) -> str:
         bound = re.search(r"<(\d[\d.]*)", each) if each.startswith(_FFI) else None
         if bound and _numbers(found) >= _numbers(bound[1]):
             wanted = f"{_FFI}<{bound[1]}"
-            return f"tilelang {version} needs {wanted}, here is {found}; {_OWN_INTERPRETER}PATH"
+            return f"tilelang {version} needs {wanted}, here is {found}; {_REMEDY}"
     return ""
 
 
@@ -90,7 +90,7 @@ def _caches(folder: Path | None, may_build: bool) -> Mapping[str, str]:
 
 
 def _keep_builds(source: str, directory: str | None, may_build: bool) -> None:
-    """Have it imported, so that its launches can be stubbed, and say nothing on its way."""
+    """Import the package, so that `_stubs` can replace its launches, and silence its compiler."""
     if not _finds(parsed(source)):
         return
     os.environ["TILELANG_PRINT_ON_COMPILATION"] = "0"

@@ -1,15 +1,13 @@
 """Triton."""
 
-import contextlib
-import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
-from evolve.languages.descriptors import MAX_TEXT, pattern, precision
+from evolve.languages.builds import kept_folder
+from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import decorated, launched, parsed
 
 _MAKERS = frozenset({"jit", "autotune", "heuristics"})
@@ -44,7 +42,7 @@ def describe_blocks(source: str, kernel: str) -> Descriptors:
         source: with `tl.` before the names of the language.
         kernel: the decorator of one.
     """
-    text = re.sub(r"#[^\n]*", "", source[:MAX_TEXT])
+    text = without_comments(source)
     tiled = bool(_TILED.search(text))
     return {
         "memory_access": "blocked" if tiled else "vector" if "tl.arange(" in text else "scalar",
@@ -63,34 +61,6 @@ def _beyond_interpreter(said: str, source: str) -> str:
 
 def _caches(folder: Path | None, may_build: bool) -> Mapping[str, str]:
     return {"TRITON_CACHE_DIR": kept_folder("triton", folder, may_build)}
-
-
-def kept_folder(name: str, folder: Path | None, may_build: bool) -> str:
-    """A cache of a build: written in the building process, a private copy in all others."""
-    place = Path(folder or "/nonexistent") / name
-    if may_build:
-        place.mkdir(parents=True, exist_ok=True)
-    elif place.is_dir():
-        place = private_copy(place)
-    else:
-        place = Path.cwd()
-    return str(place)
-
-
-def private_copy(place: Path) -> Path:
-    """A copy of a cache in the process's own folder, where Triton finds its kernels again.
-
-    It notes by whole paths which files make up a kernel, and compiles it anew if one is gone.
-    """
-    own = Path.cwd() / place.name
-    copy = shutil.copytree(place, own, copy_function=shutil.copyfile, dirs_exist_ok=True)
-    for group in copy.rglob("__grp__*.json"):
-        # Any other file is the candidate's own, and stays unchanged.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            children = dict[str, str](json.loads(group.read_text())["child_paths"])
-            here = {name: str(group.parent / name) for name in children}
-            group.write_text(json.dumps({"child_paths": here}))
-    return copy
 
 
 def _stubs(skipped: list[str]) -> Stubs:

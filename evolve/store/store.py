@@ -117,7 +117,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         config: Mapping[str, Any] | None = None,
         outcome: Proposal | Failed | None = None,
     ) -> Ticket | None:
-        _recognise(outcome)
+        programs.parse_ahead(outcome)
         taken = (run, self._owner, event, sequence, config, outcome)
         return self._write(steering.take, *taken)
 
@@ -166,7 +166,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         outcome: Proposal | Failed | ModelRequest,
         reading: ReplyStatus | None = None,
     ) -> Ticket:
-        _recognise(outcome)
+        programs.parse_ahead(outcome)
         return self._write(tickets.propose, ticket, self._owner, outcome, reading)
 
     def record(
@@ -179,7 +179,7 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         method: str = "",
         tuning: bool = False,
     ) -> Ticket:
-        _recognise(outcome)
+        programs.parse_ahead(outcome)
         asked = (run, self._owner, operator, parents, outcome)
         return self._write(tickets.record, *asked, method=method, tuning=tuning)
 
@@ -235,8 +235,3 @@ class Store(Queries, RunWrites, TicketWrites, Upkeep):
         if before == schema.VERSION:
             return f"{database.location} has schema {before}, the current one; nothing to do"
         return f"{database.location} had schema {before} and has {schema.VERSION} now"
-
-
-def _recognise(outcome: object) -> None:
-    if isinstance(outcome, Proposal):
-        programs.recognise(outcome.program)

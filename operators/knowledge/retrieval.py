@@ -233,7 +233,7 @@ def _plain(text: str, language: str) -> str:
 
 
 def _without_main(found: re.Match[str]) -> str:
-    """A C++ example as it is used: `main` only checks it, as does what is included for that."""
+    """A C++ example without its `main`, and without the headers that only `main` uses."""
     code = _MAIN.sub("", found[1])
     checks = {"cstdio": "printf", "vector": "std::vector", "cmath": "std::"}
     for header, used in checks.items():

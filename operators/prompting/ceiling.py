@@ -170,10 +170,11 @@ def ceilings(
     if evaluation is None or not timed:
         return [line for cost in costs.values() for line in (_estimate(cost), _limits(cost))]
     work = {found[1]: found[0] for found in _CASE.finditer(evaluation.feedback)}
+    best = _LIBRARIES if evaluation.custom is False else _BEST
+    best = best if tells_best else ""
     rates, found = rates_of(evaluation), []
     for case in timed:
         cost = costs.get(case.name)
-        best = "" if not tells_best else _LIBRARIES if evaluation.custom is False else _BEST
         found.append(_times(case, baseline, name, best, cost))
         found += [_limits(cost)] if cost else _judged_limits(case, work.get(case.name, ""), rates)
     return found

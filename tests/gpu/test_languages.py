@@ -14,22 +14,15 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.evaluation import Evaluation, Status
-from evolve.languages.base import Language
 from evolve.languages.gluon import GLUON
 from evolve.languages.nvrtc import NVRTC
 from evolve.worker.base.host_facts import examine_host
 from tests.gpu.programs import TASK
+from tests.languages.programs import example_of
 
 DOUBLED = replace(
     TASK, name="doubled", source=TASK.source.replace("torch.relu(x) * 2 + x", "x * 2")
 )
-
-
-def example(language: Language) -> str:
-    """The program in the prompt, which doubles its input."""
-    found = re.search(r"```python\n(.*?)```", language.contract, re.S)
-    assert found is not None
-    return found[1]
 
 
 def labels(verdict: Evaluation) -> dict[str, str]:
@@ -43,7 +36,7 @@ def test_the_interpreter_that_judges_can_build_it(language):
 
 @pytest.mark.parametrize("language", [GLUON, NVRTC], ids=str)
 def test_the_example_of_the_prompt_is_right_and_its_kernel_its_own(worker, language):
-    verdict = worker.evaluate(example(language), DOUBLED, fidelity="reward")
+    verdict = worker.evaluate(example_of(language), DOUBLED, fidelity="reward")
     print(verdict.labels, verdict.descriptors, verdict.feedback, verdict.durations_s, sep="\n")
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.custom
@@ -62,7 +55,7 @@ def test_the_example_of_the_prompt_is_right_and_its_kernel_its_own(worker, langu
     ids=str,
 )
 def test_what_the_compiler_refuses_is_told_in_its_words(worker, language, right, wrong):
-    source = example(language)
+    source = example_of(language)
     assert right in source
     verdict = worker.evaluate(source.replace(right, wrong), DOUBLED, fidelity="check")
     early = Status.COMPILE_ERROR if language is NVRTC else Status.RUNTIME_EXCEPTION
@@ -89,7 +82,7 @@ if made and os.path.exists("build") is False:
 
 
 def test_later_processes_of_a_candidate_compile_nothing(worker):
-    source = f"{COUNTED}{example(NVRTC)}{REFUSES}"
+    source = f"{COUNTED}{example_of(NVRTC)}{REFUSES}"
     verdict = worker.evaluate(source, DOUBLED, fidelity="screen")
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert verdict.custom
@@ -104,6 +97,6 @@ def test_later_processes_of_a_candidate_compile_nothing(worker):
     ids=str,
 )
 def test_a_program_for_another_gpu_is_refused_with_the_remedy(worker, language, line):
-    verdict = worker.evaluate(example(language) + line, DOUBLED, fidelity="check")
+    verdict = worker.evaluate(example_of(language) + line, DOUBLED, fidelity="check")
     assert verdict.status is Status.INVALID_INTERFACE, verdict.feedback
     assert "leave it out" in verdict.feedback

@@ -1,6 +1,12 @@
-"""Programs of the corpus, by name."""
+"""Programs of the corpus, of prompts and of documents, and how a test loads one."""
 
+import importlib.util
+import re
 from pathlib import Path
+from types import ModuleType
+
+from evolve.languages.base import Language
+from operators.knowledge import load
 
 HONEST = Path(__file__).parents[1] / "redteam" / "honest"
 CHEATS = HONEST.with_name("cheats")
@@ -8,6 +14,37 @@ CHEATS = HONEST.with_name("cheats")
 
 def honest(name: str) -> str:
     return (HONEST / f"{name}.py").read_text()
+
+
+def honest_names(language: str) -> list[str]:
+    """Each honest program of the corpus in a language for GPUs: what `gpu_LANGUAGE_` precedes."""
+    prefix = f"gpu_{language}_"
+    return sorted(path.stem.removeprefix(prefix) for path in HONEST.glob(f"{prefix}*.py"))
+
+
+def example_of(language: Language) -> str:
+    """The program in the language's part of a prompt."""
+    found = re.search(r"```python\n(.*?)```", language.contract, re.S)
+    assert found is not None
+    return found[1]
+
+
+def python_blocks(document_id: str) -> list[str]:
+    """Programs of a knowledge document."""
+    (document,) = (each for each in load() if each.id == document_id)
+    return [text for info, text in document.blocks() if info.startswith("python")]
+
+
+def loaded(source: str) -> ModuleType:
+    """A program in a file that stays: compilers read its functions there, some when called."""
+    path = Path.cwd() / "program.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("program", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 SCALE_IN_HIP = '''

@@ -5,8 +5,6 @@ Invariants: each honest program of the corpus and the example of the prompt comp
 GPU has not is named.
 """
 
-import re
-
 import pytest
 import torch
 
@@ -14,12 +12,12 @@ from evolve.core.devices import CPU, CUDA
 from evolve.languages.gluon import GLUON
 from evolve.languages.registry import detect_language, refusal
 from evolve.languages.triton import TRITON
-from tests.languages.programs import HONEST, honest
+from tests.languages.programs import example_of, honest, honest_names
 from tests.operators.compiling import compiled, launches
 
-PROGRAMS = sorted(path.stem for path in HONEST.glob("gpu_gluon_*.py"))
 SHAPES = {"gate": [(256, 512)], "softmax": [(128, 512)], "tensor_cores": [(96, 128), (128, 80)]}
-EXAMPLE = re.search(r"```python\n(.*?)```", GLUON.contract, re.S)
+EXAMPLE = example_of(GLUON)
+NAMES = honest_names("gluon")
 
 
 def ptx_of(source: str, *shapes: tuple[int, ...]) -> str:
@@ -27,9 +25,9 @@ def ptx_of(source: str, *shapes: tuple[int, ...]) -> str:
     return "\n".join(compiled(each)["ptx"] for each in launches(source, inputs))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_honest_programs_compile_for_a_gpu_that_is_not_here(name: str):
-    assert ".visible .entry" in ptx_of(honest(name), *SHAPES[name.removeprefix("gpu_gluon_")])
+    assert ".visible .entry" in ptx_of(honest(f"gpu_gluon_{name}"), *SHAPES[name])
 
 
 def test_a_product_uses_the_tensor_cores_of_a_warp_group():
@@ -39,9 +37,8 @@ def test_a_product_uses_the_tensor_cores_of_a_warp_group():
 
 
 def test_the_example_of_the_prompt_compiles():
-    assert EXAMPLE is not None
-    assert detect_language(EXAMPLE[1]) is GLUON
-    assert "st.global" in ptx_of(EXAMPLE[1], (37, 53))
+    assert detect_language(EXAMPLE) is GLUON
+    assert "st.global" in ptx_of(EXAMPLE, (37, 53))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +76,9 @@ def test_without_a_gpu_it_is_refused_and_the_remedy_named():
 
 
 def test_descriptors_tell_a_product_from_a_pass():
-    words = {name: GLUON.describe(honest(name))["compute_pattern"] for name in PROGRAMS}
+    words = {name: GLUON.describe(honest(f"gpu_gluon_{name}"))["compute_pattern"] for name in NAMES}
     assert words == {
-        "gpu_gluon_gate": "elementwise",
-        "gpu_gluon_softmax": "two_pass",
-        "gpu_gluon_tensor_cores": "tiled",
+        "gate": "elementwise",
+        "softmax": "two_pass",
+        "tensor_cores": "tiled",
     }

@@ -8,9 +8,7 @@ missing, that is said with the remedy (one for another torch: `tests/cli/test_de
 
 import importlib.util
 import os
-import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -19,13 +17,14 @@ from evolve.core.devices import CPU, CUDA
 from evolve.languages.helion import HELION
 from evolve.languages.registry import detect_language, refusal
 from evolve.worker.runner.probes import stub_custom
-from tests.languages.programs import CHEATS, HONEST, honest
+from tests.languages.programs import CHEATS, example_of, honest, honest_names, loaded
 from tests.operators.compiling import compiled
 
 has_helion = importlib.util.find_spec("helion") is not None
 lacking = HELION.missing_package()
 with_helion = pytest.mark.skipif(bool(lacking), reason=lacking)
-EXAMPLE = re.search(r"```python\n(.*?)```", HELION.contract, re.S)
+EXAMPLE = example_of(HELION)
+NAMES = honest_names("helion")
 SHAPES = {
     "gate": [(256, 512)],
     "softmax": [(128, 500)],
@@ -41,7 +40,7 @@ def test_its_marks_are_the_decorators():
 
 def test_descriptors_tell_a_product_from_a_pass():
     words = {
-        name: HELION.describe(honest(f"gpu_helion_{name}"))["compute_pattern"] for name in SHAPES
+        name: HELION.describe(honest(f"gpu_helion_{name}"))["compute_pattern"] for name in NAMES
     }
     assert words == {"gate": "elementwise", "softmax": "two_pass", "matmul": "tiled"}
 
@@ -63,18 +62,6 @@ def in_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
     assert HELION.keep_builds is not None
     HELION.keep_builds("import helion", None, False)
-
-
-def loaded(source: str) -> ModuleType:
-    """In a file that stays: its kernels are read when they are first called."""
-    path = Path.cwd() / "program.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location("program", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def text_of(source: str, *shapes: tuple[int, ...]) -> tuple[str, str]:
@@ -107,9 +94,8 @@ def text_of(source: str, *shapes: tuple[int, ...]) -> tuple[str, str]:
 
 @with_helion
 @pytest.mark.usefixtures("in_runner")
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_honest_programs_compile_for_a_gpu_that_is_not_here(name: str):
-    assert f"gpu_helion_{name}" in {path.stem for path in HONEST.glob("gpu_helion_*.py")}
     text, ptx = text_of(honest(f"gpu_helion_{name}"), *SHAPES[name])
     assert text.count("@triton.jit") == 1
     assert ".visible .entry _helion_" in ptx
@@ -118,9 +104,8 @@ def test_honest_programs_compile_for_a_gpu_that_is_not_here(name: str):
 @with_helion
 @pytest.mark.usefixtures("in_runner")
 def test_the_example_of_the_prompt_compiles():
-    assert EXAMPLE is not None
-    assert detect_language(EXAMPLE[1]) is HELION
-    _, ptx = text_of(EXAMPLE[1], (37, 53))
+    assert detect_language(EXAMPLE) is HELION
+    _, ptx = text_of(EXAMPLE, (37, 53))
     assert "st.global" in ptx
 
 

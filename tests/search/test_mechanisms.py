@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from evolve.app import components
-from evolve.app.budget import STALL, stall_notes
+from evolve.app.budget import DEFAULT_STAGNATION, stagnation_notes
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
 from evolve.core.evaluation import Evaluation, Status
@@ -241,16 +241,17 @@ def test_a_run_that_ends_before_it_can_stand_still_is_told_so():
         ("search=cuda_agent", "termination.proposals=20"): "termination.proposals=20",
         ("search=kernel_evolve", "termination.evaluations=90"): "termination.evaluations=90",
     }.items():
-        (line,) = stall_notes(settings(*words, *MODEL))
+        (line,) = stagnation_notes(settings(*words, *MODEL))
         assert line.startswith("termination.stagnation=")
         assert f"has no effect: the run ends before, by {limit}" in line
-    assert not [*stall_notes(settings("termination.evaluations=40"))]  # the default, for long runs
-    assert settings()["termination"]["stagnation"] == STALL
+    with_default = settings("termination.evaluations=40")
+    assert not [*stagnation_notes(with_default)]
+    assert settings()["termination"]["stagnation"] == DEFAULT_STAGNATION
 
 
 @pytest.mark.parametrize("preset", ASKING)
 def test_every_preset_lasts_long_enough_to_stand_still(preset: str):
-    assert not [*stall_notes(settings(f"search={preset}", *MODEL))]
+    assert not [*stagnation_notes(settings(f"search={preset}", *MODEL))]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, and_, bindparam, select
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, Program, instance_digest
+from evolve.core.protocols import Proposal
 from evolve.core.source.normalise import normalised_digest
 from evolve.languages.registry import detect_language
 from evolve.store.database import blobs, identities
@@ -42,10 +43,14 @@ _SOURCE = (
 )
 
 
-def recognise(item: Program) -> None:
-    """Parse a text before the transaction that stores it, while nothing waits for the parser."""
-    normalised_digest(item.source)
-    detect_language(item.source)
+def parse_ahead(outcome: object) -> None:
+    """Fill the caches of `normalised_digest` and `detect_language`.
+
+    The transaction that stores a program then does not parse it.
+    """
+    if isinstance(outcome, Proposal):
+        normalised_digest(outcome.program.source)
+        detect_language(outcome.program.source)
 
 
 def put_instance(connection: Connection, item: Program, assignment: Assignment) -> int:

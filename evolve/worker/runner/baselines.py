@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from evolve.core.errors import UsageError
-from evolve.languages.triton import private_copy
+from evolve.languages.builds import private_copy
 
 _ARITHMETIC = {"eager_ieee": False, "eager_tf32": True}
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}

@@ -59,11 +59,12 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
     from evolve.app import components
     from evolve.app.config.upgrade import completed
     from evolve.app.device import as_judged, start_evaluator
-    from evolve.app.launch import compiles_later, prepared_later
+    from evolve.app.launch import needs_compiled, prepare_created
     from evolve.app.models import key_notes
     from evolve.app.session import search
     from evolve.app.team.quotas import refuse_over_quota
     from evolve.cli.console.frontend import Terminal
+    from evolve.report.audit import findings_of
     from evolve.store import Store
 
     with Store.open(_location(overrides)) as store:
@@ -80,11 +81,11 @@ async def _resume(name: str | None, overrides: Sequence[str], began: float) -> i
         store.release(run.id, run.state, run.reason)
         terminal = Terminal()
         with terminal.doing("starting the judge", plain=False):
-            evaluator = await start_evaluator(config, compiles=compiles_later(run, config))
+            evaluator = await start_evaluator(config, compiles=needs_compiled(run, config))
         try:
             print(f"resuming {run.name} in {store.location}")
-            run = await prepared_later(store, run, config, evaluator, terminal)
-            config = {**config, "audit": run.config.get("audit")}
+            run = await prepare_created(store, run, config, evaluator, terminal)
+            config = {**config, "audit": findings_of(run.config)}
             outcome = await search(store, run, config, evaluator, terminal, began=began)
             return OK if outcome.finished else RESUMABLE
         finally:
