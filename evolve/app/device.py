@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.app.cluster import SETTINGS, cluster_of, start_pull
 from evolve.app.database import location_of
-from evolve.core.devices import CPU, CUDA, HIP, DeviceKind, device_kind, device_kinds, kind_of_class
+from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind, device_kinds, kind_of_class
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.measurement import HALF_WIDTHS
 from evolve.core.protocols import Evaluator
 from evolve.languages.base import Language
-from evolve.languages.registry import languages_in, listed, refusal
+from evolve.languages.registry import find_language, languages_in, listed, refusal
 
 if TYPE_CHECKING:
     from evolve.core.run_store import RunStore
@@ -168,9 +168,9 @@ async def start_evaluator(config: Mapping[str, Any], *, compiles: bool = False) 
     include, flags = config["cuda"]["include"], config["cuda"]["flags"]
     kind = kind_of(config)
     is_gpu = device_kind(kind).is_gpu
-    if (include or flags) and (not is_gpu or kind == HIP.name):
+    if (include or flags) and not find_language("cuda").runs_on(device_kind(kind)):
         what = f"cuda.include={list(include)}" if include else f"cuda.flags={list(flags)}"
-        where = "the CPU" if not is_gpu else f"device={kind}"
+        where = "the CPU" if kind == CPU.name else f"device={kind}"
         raise UsageError(f"{what} has no effect on {where}; leave it out, or take device=cuda")
     if device["kind"] == "replay":
         recorded = Store.open(location_of(config), read_only=True)

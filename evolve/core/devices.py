@@ -80,10 +80,14 @@ HIP = DeviceKind(
     size="gpu",
     baselines=("compile",),
     descriptors=frozenset(  # of Triton kernels; of HIP C++ the coverage
-        (
-            *("tensor_cores", "spill_bytes", "global_share", "shared_share", "matrix_share"),
+        {
+            "tensor_cores",
+            "spill_bytes",
+            "global_share",
+            "shared_share",
+            "matrix_share",
             "coverage",
-        )
+        }
     ),
     is_untested=True,
 )

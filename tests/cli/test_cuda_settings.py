@@ -1,15 +1,17 @@
 """Settings of the CUDA compiler.
 
 Invariants:
-- where no CUDA C++ is compiled they are refused, with what to do;
+- on a device that runs no CUDA C++ they are refused, with what to do;
 - a worker gets each, and what it refuses comes back in the words of the setting.
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from evolve.app.device import start_evaluator, start_local
+from evolve.core import devices
 from evolve.core.errors import UsageError
 from tests.cli.recording import settings
 
@@ -18,6 +20,15 @@ from tests.cli.recording import settings
 def test_on_the_cpu_they_are_refused(setting):
     with pytest.raises(UsageError, match="has no effect on the CPU"):
         asyncio.run(start_evaluator(settings("device=cpu", setting)))
+
+
+@pytest.mark.parametrize("kind", ["hip", "abacus"])
+def test_on_a_gpu_that_runs_no_cuda_they_are_refused(monkeypatch, kind):
+    kinds = {**devices.device_kinds(), "abacus": replace(devices.HIP, name="abacus")}
+    monkeypatch.setattr(devices, "device_kinds", lambda: kinds)
+    config = settings("device=cuda", f"device.kind={kind}", "cuda.flags=[-O3]")
+    with pytest.raises(UsageError, match=rf"has no effect on device={kind}; .* device=cuda"):
+        asyncio.run(start_evaluator(config))
 
 
 def test_a_list_of_other_things_is_refused_with_an_example():

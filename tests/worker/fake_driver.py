@@ -1,4 +1,4 @@
-"""A GPU's driver played by a shared library: device memory is a file of this host's memory.
+"""A GPU's driver simulated by a shared library: device memory is a file of this host's memory.
 
 One text in C speaks for both drivers. With HIP's names it is compiled against the header of HIP
 itself, which Triton's wheel carries, so that a call of another signature, or a structure of another

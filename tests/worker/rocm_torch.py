@@ -1,4 +1,4 @@
-"""ROCm's torch, played by a torch for the CPU: what it calls device memory is the host's.
+"""ROCm's torch, simulated by a torch for the CPU: what it calls device memory is the host's.
 
 To be installed in a process of its own. The driver below it is `fake_driver`'s.
 """
@@ -51,7 +51,7 @@ class _Event:
         self._library = library
 
     def record(self) -> None:
-        """In the stream that the driver plays."""
+        """In the stream that the driver simulates."""
 
     def query(self) -> bool:
         return not self._library.fake_waits()
@@ -61,7 +61,7 @@ def install(library: str) -> None:
     """Have torch be that of ROCm 7.1 with one MI300X, over the driver in this file."""
     driver = ctypes.CDLL(library)
     torch.version.hip, torch.version.cuda = "7.1.0", None
-    played = {
+    simulated = {
         "is_available": lambda: True,
         "init": lambda: None,
         "get_device_properties": lambda index: FACTS,
@@ -76,7 +76,7 @@ def install(library: str) -> None:
         "MemPool": lambda allocator: SimpleNamespace(id=(0, 1)),
         "use_mem_pool": lambda pool: contextlib.nullcontext(),
     }
-    for name, value in played.items():
+    for name, value in simulated.items():
         setattr(torch.cuda, name, value)
     torch.cuda.memory.CUDAPluggableAllocator = lambda *names: SimpleNamespace(
         allocator=lambda: None

@@ -8,13 +8,38 @@ Invariants:
 
 import pytest
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from evolve.core.devices import HIP
 from evolve.worker.build.amd_stats import amd_figures, amd_operands
 from evolve.worker.runner.profiling import OwnCode
-from tests.languages.test_amd_gate import PROGRAMS, WAVEFRONT
+from tests.languages.test_amd_gate import WAVEFRONT
+
+
+@triton.jit
+def product(left, right, out, size, BLOCK: tl.constexpr):
+    rows, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+    for at in range(0, size, BLOCK):
+        one = tl.load(left + rows * size + at + columns)
+        other = tl.load(right + (at + rows) * size + columns)
+        total = tl.dot(one, other, total)
+    tl.store(out + rows * size + columns, total.to(tl.float16))
+
+
+@triton.jit
+def row_sum(values, out, columns, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    kept = tl.load(values + row * columns + at, mask=at < columns, other=0.0)
+    tl.store(out + row, tl.sum(kept, axis=0))
+
+
+PROGRAMS = {
+    "product": (product, dict.fromkeys(("left", "right", "out"), "*fp16") | {"size": "i32"}, 64),
+    "row sum": (row_sum, dict.fromkeys(("values", "out"), "*fp32") | {"columns": "i32"}, 1024),
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""An AMD GPU as the device, over a driver and a torch that are played.
+"""An AMD GPU as the device, over a simulated driver and a simulated torch.
 
 Invariants:
 - what the judge stages is what a runner reads, through memory that both map; a write to it or just
@@ -7,174 +7,41 @@ Invariants:
 - the next runner finds none of the last one's data;
 - a runtime that does not do what the clock needs is named with the call, when the device is opened;
 - another vendor's torch is refused in one line with the remedy;
-- every verdict and environment says that the device is untested on hardware.
+- every verdict says that the device is untested on hardware.
 """
 
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from evolve.core.devices import HIP, device_kind_of
+from evolve.core.devices import CPU, HIP, device_kind_of
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Fidelity, Status
 from evolve.worker.base.driver_calls import CUDA_CALLS, HIP_CALLS, driver_calls
+from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.cuda.device import CudaDevice
 from evolve.worker.devices.hip.device import HipDevice
-from evolve.worker.judge.outcome import _of_device
+from evolve.worker.judge.judge import Judge
 from tests.worker.fake_driver import build_driver
-from tests.worker.serving import ROOT
+from tests.worker.serving import RELU_TASK, ROOT, forward
 
-OPENED = """
-import json, os, socket, subprocess, sys
-from tests.worker import rocm_torch
-rocm_torch.install(sys.argv[1])
-import torch
-from evolve.worker.devices.cuda import device as cuda_device
-from evolve.worker.devices.hip import device as hip_device
-cuda_device._build_triton_driver = lambda cache: None  # asks Triton for a GPU
-hip_device._WAIT_S = 0.2
-from evolve.core.errors import EvaluatorUnavailable
-try:
-    device = hip_device.HipDevice()
-except EvaluatorUnavailable as error:
-    print(json.dumps({"refused": str(error)}))
-    sys.exit()
-"""
-JUDGE = (
-    OPENED
-    + """
-from evolve.core.devices import HIP
-from evolve.testing.devices import DeviceConformance
-from evolve.worker.session.provenance import environment
-from tests.worker.serving import ROOT
+RIGHT = "return torch.relu(x) * 2 + x"
 
 
-class Process:
-    # A runner, as far as memory goes: asked over a socket, in a process of its own.
-    pid, has_ended = 0, True
-
-    def __init__(self):
-        self.socket, theirs = socket.socketpair()
-        words = [sys.executable, "-c", sys.argv[2], sys.argv[1], str(theirs.fileno())]
-        self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
-        theirs.close()
-        self.closing = lambda: None
-
-    def ask(self, *words, fd=None):
-        message = json.dumps(words).encode()
-        socket.send_fds(self.socket, [message], [] if fd is None else [fd])
-        return json.loads(self.socket.recv(1 << 16))
-
-    def use_pool(self, fd, size, limit, library, seconds):
-        return self.ask("use_pool", size, limit, library, fd=fd)
-
-    def use_signals(self, fd, spin_s, seconds):
-        pass
-
-    def use_inputs(self, fd, size, seconds):
-        self.ask("use_inputs", size, fd=fd)
-
-    def on_close(self, call):
-        self.closing = call
-
-    def end(self):
-        self.socket.close()
-        self.process.wait()
-        self.closing()
+class UntestedDevice(CpuDevice):
+    kind = replace(CPU, is_untested=True)
 
 
-device.pool_bytes = 16 << 20
-found, runner = {}, Process()
-suite = DeviceConformance()
-suite.kind = HIP
-of_device = [name for name, test in vars(DeviceConformance).items()
-             if name.startswith("test_") and "device" in test.__annotations__]
-for name in of_device:
-    getattr(suite, name)(device)
-found["conformance"] = len(of_device)
-device.connect(runner)
-values = torch.arange(1000, dtype=torch.float32)
-buffer = device.make_buffer([[values.clone()]])
-with device.share(runner, buffer) as shared:
-    read = bytes.fromhex(runner.ask("read", 4000))
-    found["reads"] = bool((torch.frombuffer(bytearray(read), dtype=torch.float32) == values).all())
-    found["unchanged"] = not device.inputs_changed(runner, shared, 0)
-    runner.ask("write", 40)
-    found["changed"] = device.inputs_changed(runner, shared, 0)
-    device.inputs_of(runner, buffer.size).copy_(buffer.memory)
-    runner.ask("write", buffer.size)
-    found["behind"] = device.inputs_changed(runner, shared, 0)
-address = runner.ask("output", 123)
-ours = torch.empty(256, dtype=torch.uint8)
-device.read(runner, [address], [ours])
-found["output"] = bool((ours == 123).all())
-refused = 0
-for place in (address - 4096 - 1, address + (1 << 40), 0):
-    try:
-        device.read(runner, [place], [ours])
-    except OSError:
-        refused += 1
-found["refused_places"] = refused
-runner.end()
-runner = Process()
-device.connect(runner)
-found["left"] = runner.ask("pool", 4096, 256) == "7b" * 256
-runner.end()
-device.require_health()
-found["idle"] = device.is_idle()
-found["others"] = sorted(device._processes().items())
-found["describe"] = device.describe()
-found["environment"] = environment(device, "none", "fp32", "ieee", "interleaved")
-found["class"], found["capability"] = device.device_class, device.capability
-found["flush"], found["nodes"] = device._flush.numel(), device.nodes
-found["variables"] = device.variables
-device.close()
-print(json.dumps(found))
-"""
-)
-RUNNER = """
-import ctypes, json, os, socket, sys
-from tests.worker import rocm_torch
-rocm_torch.install(sys.argv[1])
-import torch
-from evolve.worker.runner import memory_cuda
-memory_cuda.importlib.import_module = lambda name: (_ for _ in ()).throw(ImportError)
-access, channel = memory_cuda.CudaAccess(False), socket.socket(fileno=int(sys.argv[2]))
-base = 0
-while True:
-    message, fds, _, _ = socket.recv_fds(channel, 1 << 16, 1)
-    if not message:
-        break
-    word, *rest = json.loads(message)
-    answer = None
-    if word == "use_pool":
-        answer = base = access.use_pool(fds[0], *rest)
-    elif word == "use_inputs":
-        access.use_inputs(fds[0], *rest)
-    elif word == "read":
-        answer = bytes(access.inputs[: rest[0]].tolist()).hex()
-    elif word == "write":
-        access.inputs[rest[0]] ^= 1
-    elif word == "output":
-        answer = base + 4096
-        ctypes.memset(answer, rest[0], 256)
-    elif word == "pool":
-        answer = ctypes.string_at(base + rest[0], rest[1]).hex()
-    for fd in fds:
-        os.close(fd)
-    channel.send(json.dumps(answer).encode())
-"""
-
-
-def played(folder: Path, program: str, **driver: str) -> dict:
+def simulated(folder: Path, **driver: str) -> dict:
     library = build_driver(folder, "hip", **driver)
     done = subprocess.run(
-        [sys.executable, "-c", program, str(library), RUNNER],
+        [sys.executable, "-m", "tests.worker.hip_judge", str(library)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "HIP_VISIBLE_DEVICES": "3"},
         capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
@@ -184,7 +51,7 @@ def played(folder: Path, program: str, **driver: str) -> dict:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    return played(tmp_path_factory.mktemp("driver"), JUDGE, waits="queued")
+    return simulated(tmp_path_factory.mktemp("driver"), waits="queued")
 
 
 def test_inputs_reach_a_runner_through_memory_that_both_map(judged):
@@ -228,20 +95,31 @@ def test_runners_see_the_gpu_that_the_judge_sees_and_compile_for_it(judged):
 
 
 def test_it_conforms(judged):
-    assert judged["conformance"] >= 6
+    assert judged["conformance"] == [
+        "test_it_has_all_that_the_judge_reads",
+        "test_its_device_class_names_the_kind",
+        "test_its_facts_are_text",
+        "test_paths_that_runners_need_are_there",
+        "test_a_buffer_has_the_tensors_that_it_was_made_of",
+        "test_it_is_well_and_this_process_is_no_stranger_to_it",
+    ]
 
 
-def test_verdicts_say_that_the_device_is_untested(judged):
-    (label,) = _of_device(SimpleNamespace(kind=HIP))
-    assert (label.name, label.evidence) == (
-        "untested_device",
-        "device=hip is untested on hardware",
-    )
+@pytest.mark.parametrize("body", [RIGHT, "return x * 3"], ids=["right", "wrong"])
+def test_verdicts_say_that_the_device_is_untested(tmp_path, body):
+    judge = Judge(UntestedDevice(), tmp_path)
+    try:
+        verdict = judge.evaluate(RELU_TASK, forward(body), Fidelity.CHECK, {})
+    finally:
+        judge.close()
+    assert verdict.status is (Status.CORRECT if body == RIGHT else Status.WRONG_VALUE)
+    said = {label.name: label.evidence for label in verdict.labels}
+    assert said["untested_device"] == "device=cpu is untested on hardware"
 
 
 @pytest.mark.parametrize("waits", ["refused", "lost"])
 def test_a_runtime_that_cannot_wait_is_named_with_the_call(tmp_path, waits):
-    refused = played(tmp_path, OPENED, waits=waits)["refused"]
+    refused = simulated(tmp_path, waits=waits)["refused"]
     assert "hipStreamWaitValue32" in refused
     assert "gfx942" in refused
     assert "evolve doctor --device hip --report" in refused

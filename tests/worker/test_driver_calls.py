@@ -1,4 +1,4 @@
-"""Memory of a GPU in two processes, by the calls of either driver, with a driver that is played.
+"""Memory of a GPU in two processes, by the calls of either driver, with a simulated driver.
 
 Invariants:
 - what one process writes to memory that it has made, another reads where it maps it, and the other

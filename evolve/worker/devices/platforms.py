@@ -5,7 +5,7 @@ import torch
 from evolve.core.errors import UsageError
 from evolve.worker.base.host_facts import is_metax
 
-_BUILDS = {"cuda": "CUDA", "hip": "ROCm", "maca": "MetaX MACA", "cpu": "the CPU"}
+_BUILDS = {"cuda": "CUDA", "hip": "ROCm", "maca": "MetaX MACA"}
 _REMEDIES = {
     "cuda": "Install a CUDA build of torch",
     "hip": "Install a ROCm build of torch (torch.version.hip is set there)",

@@ -53,7 +53,7 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
         cases=tuple(_row(task, name, timing, correct) for name in _names(task)),
         custom=progress.custom,
         suite=progress.suite,
-        labels=(*progress.labels, *timing.labels, *_of_device(device)),
+        labels=(*progress.labels, *timing.labels, *_device_labels(device)),
         feedback=judged.feedback,
         descriptors=describe(asked.source) | progress.descriptors(correct),
         environment=task_environment(task.loaded, device, tier),
@@ -63,7 +63,7 @@ def evaluation(asked: Asked, judged: Judged, device: Device, tier: str) -> Evalu
     )
 
 
-def _of_device(device: Device) -> Iterator[Label]:
+def _device_labels(device: Device) -> Iterator[Label]:
     if device.kind.is_untested:
         yield Label(UNTESTED_DEVICE, f"device={device.kind.name} is {UNTESTED}")
 

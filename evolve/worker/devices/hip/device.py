@@ -93,7 +93,7 @@ class HipDevice(CudaDevice):
 
     def _open_clock(self) -> None:
         super()._open_clock()
-        for named, check in CHECKS:
+        for named, check in _CHECKS:
             try:
                 check()
             except (OSError, RuntimeError) as error:
@@ -151,7 +151,7 @@ def _await(event: torch.cuda.Event) -> None:
         time.sleep(0.001)
 
 
-CHECKS = (
+_CHECKS = (
     ("memory that two processes map (hipMemCreate, hipMemExportToShareableHandle)", _shares_memory),
     ("a stream that waits for a word of it (hipStreamWaitValue32)", _waits_for_a_value),
 )

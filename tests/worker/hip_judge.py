@@ -1,0 +1,147 @@
+"""A judge's `HipDevice` over a simulated driver: `python -m tests.worker.hip_judge LIBRARY`.
+
+It prints a line of JSON: findings about the device and the memory that it shares with `hip_runner`,
+or `refused`, why it does not open.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+from unittest import mock
+
+import torch
+
+from evolve.core.devices import HIP
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.testing.devices import DeviceConformance
+from evolve.worker.devices.cuda import device as cuda_device
+from evolve.worker.devices.hip import device as hip_device
+from evolve.worker.devices.hip.device import HipDevice
+from evolve.worker.processes.runner_process import RunnerProcess
+from tests.worker import rocm_torch
+
+
+class Process:
+    """A runner, as far as memory goes: asked over a socket, in a process of its own."""
+
+    pid, has_ended = 0, True
+
+    def __init__(self, library: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        words = [sys.executable, "-m", "tests.worker.hip_runner", library, str(theirs.fileno())]
+        self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+        theirs.close()
+        self._closing: Callable[[], object] = lambda: None
+
+    def ask(self, *words: Any, fd: int | None = None) -> Any:
+        message = json.dumps(words).encode()
+        socket.send_fds(self._socket, [message], [] if fd is None else [fd])
+        return json.loads(self._socket.recv(1 << 16))
+
+    def use_pool(self, fd: int, size: int, limit: int, library: str, seconds: float) -> Any:
+        return self.ask("use_pool", size, limit, library, fd=fd)
+
+    def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
+        pass
+
+    def use_inputs(self, fd: int, size: int, seconds: float) -> None:
+        self.ask("use_inputs", size, fd=fd)
+
+    def on_close(self, call: Callable[[], object]) -> None:
+        self._closing = call
+
+    def end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+        self._closing()
+
+
+def conformance(device: HipDevice) -> list[str]:
+    """Names of the tests of an open device, all of which passed."""
+    suite = DeviceConformance()
+    suite.kind = HIP
+    names = [
+        name
+        for name, test in vars(DeviceConformance).items()
+        if name.startswith("test_") and "device" in test.__annotations__
+    ]
+    for name in names:
+        getattr(suite, name)(device)
+    return names
+
+
+def inputs(device: HipDevice, process: Process) -> dict[str, bool]:
+    """Inputs that a runner reads, and its writes to them."""
+    runner = cast(RunnerProcess, process)
+    values = torch.arange(1000, dtype=torch.float32)
+    buffer = device.make_buffer([[values.clone()]])
+    with device.share(runner, buffer) as shared:
+        read = torch.frombuffer(bytearray.fromhex(process.ask("read", 4000)), dtype=torch.float32)
+        found = {"reads": bool((read == values).all())}
+        found["unchanged"] = not device.inputs_changed(runner, shared, 0)
+        process.ask("write", 40)
+        found["changed"] = device.inputs_changed(runner, shared, 0)
+        device.inputs_of(runner, buffer.size).copy_(buffer.memory)
+        process.ask("write", buffer.size)
+        found["behind"] = device.inputs_changed(runner, shared, 0)
+    return found
+
+
+def outputs(device: HipDevice, process: Process) -> dict[str, Any]:
+    """An output in the runner's pool, and addresses outside of it."""
+    runner = cast(RunnerProcess, process)
+    address = process.ask("output", 123)
+    ours = torch.empty(256, dtype=torch.uint8)
+    device.read(runner, [address], [ours])
+    found = {"output": bool((ours == 123).all()), "refused_places": 0}
+    for place in (address - 4096 - 1, address + (1 << 40), 0):
+        try:
+            device.read(runner, [place], [ours])
+        except OSError:
+            found["refused_places"] += 1
+    return found
+
+
+def facts(device: HipDevice) -> dict[str, Any]:
+    return {
+        "others": sorted(device._processes().items()),
+        "describe": device.describe(),
+        "class": device.device_class,
+        "capability": device.capability,
+        "flush": device._flush.numel(),
+        "variables": device.variables,
+    }
+
+
+def findings(library: str) -> dict[str, Any]:
+    try:
+        device = HipDevice()
+    except EvaluatorUnavailable as error:
+        return {"refused": str(error)}
+    device.pool_bytes = 16 << 20
+    found: dict[str, Any] = {"conformance": conformance(device)}
+    runner = Process(library)
+    device.connect(cast(RunnerProcess, runner))
+    found |= inputs(device, runner) | outputs(device, runner)
+    runner.end()
+    runner = Process(library)
+    device.connect(cast(RunnerProcess, runner))
+    found["left"] = runner.ask("pool", 4096, 256) == "7b" * 256
+    runner.end()
+    device.require_health()
+    found["idle"] = device.is_idle()
+    found |= facts(device)
+    device.close()
+    return found
+
+
+if __name__ == "__main__":
+    rocm_torch.install(sys.argv[1])
+    with (
+        mock.patch.object(cuda_device, "_build_triton_driver"),  # asks Triton for a GPU
+        mock.patch.object(hip_device, "_WAIT_S", 0.2),
+    ):
+        print(json.dumps(findings(sys.argv[1])))
