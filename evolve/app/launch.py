@@ -209,10 +209,10 @@ async def prepare_created(
     found, task = await _prepared(config, evaluator, run.task, frontend, needs_start=False)
     cost = await reference_of(task, config, evaluator, frontend.say, frontend.doing)
     with attach(store, run):
-        store.record_audit(run.id, found)
         store.record_compiled(run.id, task.compiled)
         if cost is not None:
             store.record_reference(run.id, cost)
+        store.record_audit(run.id, found)  # last: a run that has it is not prepared again
     return store.run(run.name)
 
 
