@@ -113,7 +113,7 @@ def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int, calls: Sequenc
 def _compared(calls: Sequence[int], pairs: int) -> list[list[list[int]]]:
     """Numbers of the calls that each patched run compares, for each winner: all, if few enough.
 
-    They are drawn, so that no winner can tell them.
+    They are drawn at random, so that a winner cannot predict them.
     """
     orders = [random.sample(range(number), number) for number in calls]
     return [[order[n::pairs][:MAX_COMPARED] for order in orders] for n in range(pairs)]

@@ -69,11 +69,10 @@ def _show_originals_to_script(watched: _Watched, own: OwnFunctions) -> None:
     @functools.wraps(script)
     def call(*args: Any, **kwargs: Any) -> Any:
         _set(watched, 0)
-        undo = own.show_originals()
         try:
-            return script(*map(original_of, args), **kwargs)
+            with own.originals():
+                return script(*map(original_of, args), **kwargs)
         finally:
-            undo()
             _set(watched, 1)
 
     torch.jit.script = call

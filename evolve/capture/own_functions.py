@@ -3,7 +3,9 @@
 import functools
 import importlib.machinery
 import inspect
+from collections import UserDict
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -14,11 +16,11 @@ from evolve.tasks.values import is_installed, literal
 
 _ORIGINAL = "_evolve_original"
 _OWN_PACKAGES = ("evolve", "operators", "archives")
-_Wrapped = Callable[[str, FunctionType], FunctionType]
+_Wrapper = Callable[[str, FunctionType], FunctionType]
 
 
 def original_of(value: Any) -> Any:
-    """The user's function, if the value stands for it in a module of the user's."""
+    """The function that a wrapper is of; any other value itself."""
     return vars(value).get(_ORIGINAL, value) if isinstance(value, FunctionType) else value
 
 
@@ -26,15 +28,15 @@ class OwnFunctions:
     """The user's functions at the top level of modules; those that get tensors are observed.
 
     Args:
-        wrapped: from a name and a function of the user's, the function that stands for it.
+        wrapper: gives the wrapper of a function of the user's, from its name and itself.
     """
 
-    def __init__(self, wrapped: _Wrapped) -> None:
-        self._wrapped = wrapped
+    def __init__(self, wrapper: _Wrapper) -> None:
+        self._wrapper = wrapper
         self._namespaces: list[dict[str, Any]] = []
 
     def watch_imports(self) -> None:
-        """From now on the user's modules bind functions that stand for theirs."""
+        """From now on the user's modules bind wrappers of their functions."""
         loader: Any = importlib.machinery.SourceFileLoader
         original = loader.exec_module
 
@@ -44,39 +46,46 @@ class OwnFunctions:
             if root not in _OWN_PACKAGES and not is_installed(module.__name__):
                 names = vars(module)
                 self._namespaces.append(names)
-                names |= {name: self._standing_for(names, one) for name, one in names.items()}
+                names |= {name: self._wrap(names, one) for name, one in names.items()}
 
         loader.exec_module = exec_module
 
     def names_of(self, module: ModuleType) -> MutableMapping[str, Any]:
         """Local names for a script's execution, which bind them in its module too."""
         self._namespaces.append(vars(module))
-        return _Names(vars(module), self._standing_for)
+        return _Names(vars(module), self._wrap)
 
-    def show_originals(self) -> Callable[[], None]:
-        """Bind the user's functions themselves; what is returned undoes that."""
-        changed: list[tuple[dict[str, Any], str, Any]] = []
-        for names in self._namespaces:
-            changed += [(names, name, one) for name, one in names.items() if is_stand_in(one)]
-        for names, name, one in changed:
-            names[name] = original_of(one)
-        return lambda: [names.update({name: one}) for names, name, one in changed].clear()
+    @contextmanager
+    def originals(self) -> Iterator[None]:
+        """Within this block modules bind the user's functions instead of their wrappers."""
+        wrappers = [
+            (names, {name: one for name, one in names.items() if is_wrapper(one)})
+            for names in self._namespaces
+        ]
+        for names, wrapped in wrappers:
+            names |= {name: original_of(one) for name, one in wrapped.items()}
+        try:
+            yield
+        finally:
+            for names, wrapped in wrappers:
+                names |= wrapped
 
-    def _standing_for(self, names: dict[str, Any], value: Any) -> Any:
-        if not isinstance(value, FunctionType) or is_stand_in(value):
+    def _wrap(self, names: dict[str, Any], value: Any) -> Any:
+        """The wrapper of a function that a module defines; any other value itself."""
+        if not isinstance(value, FunctionType) or is_wrapper(value):
             return value
         if value.__module__ != names["__name__"] or "<" in value.__qualname__:
             return value
         inner = inspect.unwrap(value)
         if inspect.isgeneratorfunction(inner) or inspect.iscoroutinefunction(inner):
             return value
-        wrapped = self._wrapped(f"{value.__module__}.{value.__qualname__}", value)
-        vars(wrapped)[_ORIGINAL] = value
-        return functools.update_wrapper(wrapped, value)
+        wrapper = self._wrapper(f"{value.__module__}.{value.__qualname__}", value)
+        vars(wrapper)[_ORIGINAL] = value
+        return functools.update_wrapper(wrapper, value)
 
 
-def is_stand_in(value: Any) -> bool:
-    """Whether a value stands for a function of the user's."""
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is the wrapper of a function of the user's."""
     return isinstance(value, FunctionType) and _ORIGINAL in vars(value)
 
 
@@ -99,23 +108,12 @@ def _leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-class _Names(MutableMapping[str, Any]):
+class _Names(UserDict[str, Any]):
     """The names of a module that is executed."""
 
-    def __init__(self, names: dict[str, Any], standing_for: Callable[..., Any]) -> None:
-        self._names, self._standing_for = names, standing_for
-
-    def __getitem__(self, name: str) -> Any:
-        return self._names[name]
+    def __init__(self, names: dict[str, Any], wrap: Callable[..., Any]) -> None:
+        self.data = names  # itself: names bound here are bound in the module
+        self._wrap = wrap
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._names[name] = self._standing_for(self._names, value)
-
-    def __delitem__(self, name: str) -> None:
-        del self._names[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+        self.data[name] = self._wrap(self.data, value)

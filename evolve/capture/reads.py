@@ -6,7 +6,8 @@ from typing import Any
 
 from evolve.testing.suite_tasks import captured
 
-ALL = "__dict__"  # of which it is not known which names are read
+ALL = "__dict__"
+"""Every name: which ones are read is unknown."""
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def attribute_reads(objects: Sequence[Any]) -> Iterator[dict[int, set[str]]]:
 
 
 def _noting(kind: type, names: set[str]) -> type:
-    """A class like this one, whose objects add the names that are read to some."""
+    """A subclass of `kind` whose objects add each name that is read to `names`."""
 
     def read(own: Any, name: str) -> Any:
         names.add(name)

@@ -52,7 +52,7 @@ class Captured:
         part: whose calls it has; read from a file, its constructor is that text's digest.
         device: type of their device.
         calls: descriptions of their arguments, by the name of the case.
-        gives_gradients: whether it is the backward pass; the first argument is then the gradient of
+        is_backward: whether it is the backward pass; the first argument is then the gradient of
             the outcome.
     """
 
@@ -60,7 +60,7 @@ class Captured:
     part: Part
     device: str
     calls: Mapping[str, Any]
-    gives_gradients: bool = False
+    is_backward: bool = False
 
 
 def file_text(heading: str, model: str, task: Captured) -> str:
@@ -79,7 +79,7 @@ def file_text(heading: str, model: str, task: Captured) -> str:
         mode=f"MODE = {mode!r}\n" if task.part.constructor else "",
         first=next(iter(task.calls)),
         calls=_literal(task.calls),
-        part=_literal(part | {"device": task.device, "gives_gradients": task.gives_gradients}),
+        part=_literal(part | {"device": task.device, "is_backward": task.is_backward}),
     )
 
 
@@ -100,8 +100,8 @@ def captured(task: Task) -> Captured:
             "are made by `evolve tasks capture`."
         )
     part = values["PART"]
-    device, gives_gradients = part.pop("device"), part.pop("gives_gradients", False)
-    return Captured(task.name, Part(**part), device, values["CALLS"], gives_gradients)
+    device, is_backward = part.pop("device"), part.pop("is_backward", False)
+    return Captured(task.name, Part(**part), device, values["CALLS"], is_backward)
 
 
 def constructor_digest(text: str) -> str:

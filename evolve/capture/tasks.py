@@ -233,11 +233,8 @@ def _write(
     arguments = {labels[one.kind]: calls[one.kind] for one in workloads}
     described = Captured(path.stem, share.part, share.device, arguments, is_backward)
     percent = f"{100 * share.share:.1f} % of the time"
-    whose = "The backward pass of " * is_backward
-    heading = (
-        f"{whose}`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}"
-    )
-    heading += ", forwards." if is_backward else "."
+    what = f"`{share.part.title}` in {Path(script.name).name}: {share.calls:,} calls, {percent}"
+    heading = f"The backward pass of {what} (forward)." if is_backward else f"{what}."
     write_text(path, file_text(heading, recorded["text"], described))
     cases = "\n".join(_cases(workloads, labels))
     write_text(path.with_suffix(".cases.yaml"), f"{cases}\n")

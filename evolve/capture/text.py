@@ -13,6 +13,7 @@ from evolve.capture.jobs import Part
 from evolve.capture.origin import constructor_of
 from evolve.capture.own_functions import original_of
 from evolve.capture.parts import parameter_names
+from evolve.capture.reads import ALL
 from evolve.capture.task_file import GRADIENTS, HELPER, RESERVED
 from evolve.capture.withheld import without_secrets
 from evolve.core.errors import UsageError
@@ -38,7 +39,7 @@ class TaskText(ModuleText):
         part: whose task it is.
         read: names of the attributes that are written, by the object's identity; all of an object
             that is not in it.
-        is_backward: whether the task is to give gradients.
+        is_backward: whether the task is of the backward pass.
 
     Attributes:
         withheld: names of secrets for which None stands.
@@ -189,10 +190,8 @@ class TaskText(ModuleText):
                 f"its constructor got a {type(value).__name__}, which a task file cannot hold"
             )
         self.need(f"from {HELPER} import with_attributes")
-        read = self._read.get(id(value), {"__dict__"})
-        kept = {
-            name: one for name, one in vars(value).items() if name in read or "__dict__" in read
-        }
+        read = self._read.get(id(value), {ALL})
+        kept = {name: one for name, one in vars(value).items() if name in read or ALL in read}
         attributes = self._container(kept)
         self.objects.append(value)
         return f"with_attributes({self._class(type(value))}, {attributes})"

@@ -39,7 +39,8 @@ class Composed:
         text: the set; empty if one program does for all workloads.
         probe: the set without a table, so that the reference in it makes every call; empty if it
             has none.
-        without_reference: the set, and its note, whose other calls are an error.
+        bare: the same set without the reference, so that other calls are an error; None without a
+            probe.
     """
 
     choice: Choice
@@ -47,7 +48,7 @@ class Composed:
     note: str
     text: str = ""
     probe: str = ""
-    without_reference: tuple[str, str] = ("", "")
+    bare: "Composed | None" = None
 
 
 def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
@@ -81,20 +82,19 @@ def compose(store: RunStore, run: RunRow, penalty: float) -> Composed:
     if len(choice.programs) < 2:
         return Composed(choice=choice, workloads=workloads, note=note)
     programs, rows = [one.source for one in choice.programs], _rows(choice, signatures)
-    bare = _note(choice, workloads, has_reference=False)
 
     def text(note: str, rows: Sequence[Row], fallback: str) -> str:
         header = [f"Dispatch set for task {printable(run.task.name)}: {note}.", *_served(choice)]
         return set_text(header, programs, rows, fallback)
 
-    return Composed(
-        choice=choice,
-        workloads=workloads,
-        note=note,
-        text=text(note, rows, fallback),
-        probe=text(note, (), fallback) if fallback else "",
-        without_reference=(text(bare, rows, ""), bare),
+    bare_note = _note(choice, workloads, has_reference=False)
+    bare = Composed(
+        choice=choice, workloads=workloads, note=bare_note, text=text(bare_note, rows, "")
     )
+    if not fallback:
+        return bare
+    probe = text(note, (), fallback)
+    return replace(bare, note=note, text=text(note, rows, fallback), probe=probe, bare=bare)
 
 
 def _contenders(store: RunStore, run: RunRow) -> tuple[list[Contender], Evaluation]:
@@ -221,19 +221,37 @@ async def judge(
         EvaluatorUnavailable: the judge ends.
     """
     async with taken_up(search, evaluator, stop) as final:
-        fault = ""
-        if composed.probe and not _is_known(search, composed):
-            with frontend.doing("checking the reference in the set"):
-                verdict = await final.check(_probing(search, composed))
-            if verdict is None or verdict.status is Status.INFRA:
-                said = "stopped" if verdict is None else verdict.feedback
-                return Judged(sequence=-1, failure=said, evaluation=None)
-            fault = "" if verdict.status is Status.CORRECT else verdict.feedback
-        if fault:
-            text, note = composed.without_reference
-            composed = replace(composed, text=text, note=note)
+        try:
+            fault = await _reference_fault(search, final, composed, frontend)
+        except _Unchecked as error:
+            return Judged(sequence=-1, failure=str(error), evaluation=None)
+        if fault and composed.bare:
+            composed = composed.bare
         judged = await _judged(search, final, composed, frontend)
         return replace(judged, reference_fault=fault)
+
+
+class _Unchecked(Exception):
+    """The check of the reference gave no verdict; the message says why."""
+
+
+async def _reference_fault(
+    search: Search, final: Final, composed: Composed, frontend: Frontend
+) -> str:
+    """Why the reference in a set is wrong; empty if it is correct, or the set has none.
+
+    Raises:
+        _Unchecked: there is no verdict.
+    """
+    if not composed.probe or _is_known(search, composed):
+        return ""
+    with frontend.doing("checking the reference in the set"):
+        verdict = await final.check(_probe_request(search, composed))
+    if verdict is None:
+        raise _Unchecked("stopped")
+    if verdict.status is Status.INFRA:
+        raise _Unchecked(verdict.feedback)
+    return "" if verdict.status is Status.CORRECT else verdict.feedback
 
 
 def _is_known(search: Search, composed: Composed) -> bool:
@@ -243,7 +261,7 @@ def _is_known(search: Search, composed: Composed) -> bool:
     return any(search.store.step(run, one).program == program for one in made)
 
 
-def _probing(search: Search, composed: Composed) -> EvaluationRequest:
+def _probe_request(search: Search, composed: Composed) -> EvaluationRequest:
     """The request to check a set in which no program serves any shape of the task."""
     return EvaluationRequest(
         task=search.run.task,

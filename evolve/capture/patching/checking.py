@@ -67,9 +67,9 @@ class Checker:
         if said and not self._differs_anew(replacement, spare, before, states, (outcome, truth)):
             said += _STALE
         theirs = arguments_of(part, args, kwargs)
-        said = said or after("an argument", ours, theirs)
+        said = said or write_difference("an argument", ours, theirs)
         now = named_state(original) if state else {}
-        said = said or after("its state", written, now)
+        said = said or write_difference("its state", written, now)
         self._tally.count(said or self._overwritten(key_of(arguments), found, outcome, now))
         return outcome
 
@@ -120,7 +120,7 @@ def restore(state: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> None:
                 tensor.copy_(before[name])
 
 
-def after(name: str, ours: Any, theirs: Any) -> str:
+def write_difference(name: str, ours: Any, theirs: Any) -> str:
     """How what a call writes to differs, by this name in the message; empty if it does not."""
     said = disagreement(tensors_of(ours), tensors_of(theirs), None)
     return f"after the call, {name} differs: {said}" if said else ""

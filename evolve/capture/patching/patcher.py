@@ -99,12 +99,12 @@ class Patcher:
             reasons[number] = replacement.refusal(args, kwargs)
             if not reasons[number]:
                 with self._alone():
-                    return self._won(number, replacement, original, args, kwargs, run)
+                    return self._replaced(number, replacement, original, args, kwargs, run)
         for number, reason in reasons.items():
             self.tallies[number].fallbacks[reason] += 1
         return run(*args, **kwargs)
 
-    def _won(
+    def _replaced(
         self,
         number: int,
         replacement: Replacement,
@@ -113,29 +113,43 @@ class Patcher:
         kwargs: Any,
         run: Original,
     ) -> Any:
-        self.tallies[number].made += 1
+        """The call, made by a winner."""
+        tally, winner = self.tallies[number], replacement.winner
+        call_number = tally.made
+        tally.made += 1
         if self._checkers:
             return self._checkers[number].call(replacement, original, args, kwargs, run)
-        part = replacement.winner.part
-        arguments = arguments_of(part, args, kwargs)
-        sample = None
-        with self._naming(replacement.winner):
+        arguments = arguments_of(winner.part, args, kwargs)
+        with self._blaming(winner):
             self._build(number, replacement, arguments)
-        if self.tallies[number].made - 1 in replacement.winner.compared and not (
-            is_recording_graph()
-        ):
-            with self.clock.pause():
-                sample = Sample(part, original, args, kwargs)
-        with self._naming(replacement.winner):
-            found = replacement.call(arguments)
-        if sample is not None:
-            with self.clock.pause():
-                self.tallies[number].count(sample.difference(arguments, found, run))
+        is_compared = call_number in winner.compared and not is_recording_graph()
+        if not is_compared:
+            return self._winner_call(replacement, arguments)
+        with self.clock.pause():
+            sample = Sample(winner.part, original, args, kwargs)
+        return self._compared_call(tally, replacement, arguments, sample, run)
+
+    def _compared_call(
+        self,
+        tally: Tally,
+        replacement: Replacement,
+        arguments: list[Any],
+        sample: Sample,
+        run: Original,
+    ) -> Any:
+        """The winner's call, then the original's outside of the time."""
+        found = self._winner_call(replacement, arguments)
+        with self.clock.pause():
+            tally.count(sample.difference(arguments, found, run))
         return found
 
+    def _winner_call(self, replacement: Replacement, arguments: list[Any]) -> Any:
+        with self._blaming(replacement.winner):
+            return replacement.call(arguments)
+
     @contextmanager
-    def _naming(self, winner: Winner) -> Iterator[None]:
-        """What is raised within this block is the winner's failure."""
+    def _blaming(self, winner: Winner) -> Iterator[None]:
+        """An exception in this block is the winner's failure."""
         try:
             yield
         except failures() as error:
@@ -144,7 +158,7 @@ class Patcher:
             raise
 
     def _build(self, number: int, replacement: Replacement, arguments: list[Any]) -> None:
-        """The first call of a kind builds kernels: it is made on copies, and in no time."""
+        """The first call of a kind builds kernels: it is made on copies, outside of the time."""
         key = (number, key_of(arguments))
         if key not in self._built:
             self._built.add(key)

@@ -8,7 +8,7 @@ from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
 from evolve.capture.parts import arguments_of
 from evolve.capture.patching.agreement import disagreement, truth_of
-from evolve.capture.patching.checking import after, restore
+from evolve.capture.patching.checking import restore, write_difference
 from evolve.worker.ipc.pytree import copied
 from evolve.worker.reference.conditions import named_state
 from evolve.worker.reference.seeding import drawing_from, random_state
@@ -50,7 +50,7 @@ class Sample:
                 outcome = run(*args, **kwargs)
             said = disagreement(found, outcome, truth)
             theirs = arguments_of(self._part, tuple(args), kwargs)
-            said = said or after("an argument", arguments, theirs)
-            return said or after("its state", written, self._state)
+            said = said or write_difference("an argument", arguments, theirs)
+            return said or write_difference("its state", written, self._state)
         finally:
             restore(self._state, written)

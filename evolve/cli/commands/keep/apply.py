@@ -98,7 +98,7 @@ def _chosen(word: str, store: str) -> Chosen:
         raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
     task = find_task(path)
     facts = captured(task)
-    if facts.gives_gradients:
+    if facts.is_backward:
         raise UsageError(
             f"--winner {word}: task {task.name} is a backward pass, and only forward calls are "
             "replaced; call its winner from the backward of a torch.autograd.Function of your own"

@@ -117,7 +117,10 @@ def _outcome(store: "RunStore", run: "RunRow", judged: "Judged") -> Iterator[str
     if judged.failure:
         raise UsageError(f"the set is none to judge: {one_line(judged.failure)}")
     if judged.reference_fault:
-        yield f"the set has no reference for other shapes: {one_line(judged.reference_fault, 200)}"
+        yield (
+            "the reference failed in the set, so calls of other shapes raise ValueError: "
+            f"{one_line(judged.reference_fault, 200)}"
+        )
     verdict, against = judged.evaluation, baseline_name(run.baseline)
     if verdict is None or not verdict.strict:
         what = "no verdict" if verdict is None else _refusal(verdict)
