@@ -22,7 +22,7 @@ from evolve.core.errors import FAILURES_OF_A_FUNCTION, UsageError
 from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, is_tensors, tensors_of
 from evolve.worker.reference.conditions import named_state
-from evolve.worker.reference.seeding import drawing_from, random_state
+from evolve.worker.reference.seeding import RandomState, drawing_from, random_state
 
 _RTOL = 1e-3  # of the largest value: the same operations on the same values
 
@@ -49,6 +49,19 @@ class Recorded:
     backward_text: str = ""
     backward_fault: str = ""
     backward_calls: dict[str, Any] = field(default_factory=dict)
+
+
+class _Before(NamedTuple):
+    """A call's arguments, its module's state and the random states, as they were before it."""
+
+    arguments: list[Any]
+    state: dict[str, Tensor]
+    random: RandomState
+
+    def copy(self) -> "_Before":
+        """The same for a model that may write to its arguments."""
+        arguments, state = copied((self.arguments, self.state))
+        return _Before(arguments, state, self.random)
 
 
 class Recorder:
@@ -91,8 +104,7 @@ class Recorder:
             recorded.fault = str(error)
             return run()
         except FAILURES_OF_A_FUNCTION as error:  # of the user's objects: not the script's fault
-            said = str(error).partition("\n")[0]
-            recorded.fault = f"its arguments cannot be described: {type(error).__name__}: {said}"
+            recorded.fault = _fault(error, "its arguments cannot be described")
             return run()
         outcome = run()
         recorded.calls[kind] = described
@@ -101,15 +113,17 @@ class Recorder:
         except UsageError as error:
             recorded.fault = str(error).partition("\n")[0]
         except FAILURES_OF_A_FUNCTION as error:
-            said = str(error).partition("\n")[0]
-            recorded.fault = f"its task cannot be tried: {type(error).__name__}: {said}"
+            recorded.fault = _fault(error, "its task cannot be tried")
         if not recorded.fault:
             self._await_gradient(part, kind, own, before, outcome)
         if recorded.fault and recorded.withheld:
             recorded.fault += f" (the value of {', '.join(recorded.withheld)} was withheld)"
         return outcome
 
-    def _before(self, part: Part, name: str, own: Any, arguments: list[Any]) -> Any:
+    def _before(
+        self, part: Part, name: str, own: Any, arguments: list[Any]
+    ) -> tuple[list[Any], _Before]:
+        """Descriptions of the arguments, and copies of all that the call may change."""
         if isinstance(own, nn.Module) and (own._forward_hooks or own._forward_pre_hooks):
             raise UsageError("it has hooks, which a task would leave out")
         if torch.is_autocast_enabled(device_of(arguments)):
@@ -121,10 +135,11 @@ class Recorder:
                 raise Undescribed(f"argument {key} is a secret by its name, and tasks hold none")
         described = [values.of(one, f"argument {n}") for n, one in enumerate(arguments)]
         state = named_state(own) if isinstance(own, nn.Module) else {}
-        kept = copied(state)
-        return described, (copied(arguments), kept, random_state())
+        return described, _Before(arguments, state, random_state()).copy()
 
-    def _take(self, part: Part, recorded: Recorded, own: Any, before: Any, outcome: Any) -> None:
+    def _take(
+        self, part: Part, recorded: Recorded, own: Any, before: _Before, outcome: Any
+    ) -> None:
         if outcome is not None and not is_tensors(outcome):
             kind = type(outcome).__name__
             raise UsageError(f"it gives a {kind}; a task gives tensors in tuples, lists and dicts")
@@ -132,39 +147,38 @@ class Recorder:
         full = _text(part, own, {})
         recorded.text, recorded.withheld = full.text, full.withheld
         if not full.objects:
-            self._try(part, full.text, before, outcome)
+            self._try(part, full.text, before.copy(), outcome)
             return
-        before, again = copied((before[:2], before[:2])), before[2]
         with attribute_reads(full.objects) as read:
-            self._try(part, full.text, (*before[0], again), outcome)
+            self._try(part, full.text, before.copy(), outcome)
         known = self._read.setdefault(part, {})
         for one, names in read.items():
             known.setdefault(one, set()).update(names)
         narrow = _text(part, own, known)
         with suppress(UsageError, *FAILURES_OF_A_FUNCTION):  # it reads in a way that is not seen
-            self._try(part, narrow.text, (*before[1], again), outcome)
+            self._try(part, narrow.text, before.copy(), outcome)
             recorded.text, recorded.withheld = narrow.text, narrow.withheld
 
-    def _try(self, part: Part, text: str, before: Any, outcome: Any) -> None:
+    def _try(self, part: Part, text: str, before: _Before, outcome: Any) -> None:
         """Raise UsageError if the text's model gives something else than the call."""
-        arguments, _, states = before
-        with self._trying(part, text, before) as model, drawing_from(states):
-            _require_same(model(*arguments), outcome)
+        with self._trying(part, text, before) as model, drawing_from(before.random):
+            _require_same(model(*before.arguments), outcome)
 
     @contextmanager
-    def _trying(self, part: Part, text: str, before: Any) -> Iterator[nn.Module]:
+    def _trying(self, part: Part, text: str, before: _Before) -> Iterator[nn.Module]:
         """The text's model, in the state of the call; what it calls is not recorded."""
-        arguments, state, states = before
         self._is_trying = True
         try:
-            with drawing_from(states), torch.no_grad():
-                model = _made(text, self._folder, arguments).train(part.training)
-                _set_state(model, state)
+            with drawing_from(before.random), torch.no_grad():
+                model = _made(text, self._folder, before.arguments).train(part.training)
+                _set_state(model, before.state)
             yield model
         finally:
             self._is_trying = False
 
-    def _await_gradient(self, part: Part, kind: str, own: Any, before: Any, outcome: Any) -> None:
+    def _await_gradient(
+        self, part: Part, kind: str, own: Any, before: _Before, outcome: Any
+    ) -> None:
         """Record the gradient of the outcome, if one comes back to it."""
         recorded = self.found[part]
         tensors = [one for one in tensors_of(outcome) if isinstance(one, Tensor)]
@@ -182,23 +196,26 @@ class Recorder:
                 one = self._values[part].of(gradient.detach(), "the gradient of its outcome")
                 recorded.backward_calls[kind] = [one, *described]
                 if not recorded.backward_text:
-                    recorded.backward_text = self._backward_text(part, own, before, gradient)
+                    recorded.backward_text = self._backward_text(part, own, before.copy(), gradient)
             except (UsageError, Undescribed) as error:
                 recorded.backward_fault = str(error).partition("\n")[0]
             except FAILURES_OF_A_FUNCTION as error:
-                said = str(error).partition("\n")[0]
-                recorded.backward_fault = (
-                    f"its backward task cannot be tried: {type(error).__name__}: {said}"
-                )
+                recorded.backward_fault = _fault(error, "its backward task cannot be tried")
 
         with suppress(RuntimeError):  # of a class that takes no hooks
             outcome.register_hook(note)
 
-    def _backward_text(self, part: Part, own: Any, before: Any, gradient: Tensor) -> str:
+    def _backward_text(self, part: Part, own: Any, before: _Before, gradient: Tensor) -> str:
         text = _text(part, own, self._read.get(part, {}), is_backward=True).text
-        with self._trying(part, text, before) as model, drawing_from(before[2]):
-            model(gradient.detach(), *before[0])
+        with self._trying(part, text, before) as model, drawing_from(before.random):
+            model(gradient.detach(), *before.arguments)
         return text
+
+
+def _fault(error: Exception, what: str) -> str:
+    """The fault of a part whose objects or text raise, in one line."""
+    said = str(error).partition("\n")[0]
+    return f"{what}: {type(error).__name__}: {said}"
 
 
 class _Text(NamedTuple):

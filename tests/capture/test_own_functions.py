@@ -216,3 +216,50 @@ def test_a_configuration_is_written_with_what_is_read_alone(training):
     assert "'gain': 3.0" in text  # read by forward alone
     assert "unused'" not in text
     assert "'path'" not in text
+
+
+WRITING = """\
+import torch
+from torch import nn
+
+
+class Config:
+    def __init__(self):
+        self.factor = 2.0
+
+
+class Counted(nn.Module):
+    def forward(self, x, count):
+        assert not count.any()
+        count += 1
+        return x * 2.0
+
+
+class ByConfig(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+    def forward(self, x, count):
+        assert not count.any()
+        count += 1
+        return x * self.config.factor
+
+
+torch.manual_seed(0)
+for model in (Counted(), ByConfig(Config())):
+    for _ in range(3):
+        x, count = torch.rand(8, 16, requires_grad=True), torch.zeros(4, dtype=torch.int64)
+        model(x, count).sum().backward()
+"""
+
+
+def test_a_part_that_writes_to_its_arguments_is_tried_on_those_it_got(tmp_path):
+    (tmp_path / "script.py").write_text(WRITING)
+    words = ["--json", "--min-share", "0.0001", str(tmp_path / "script.py")]
+    parts = json.loads(capture(tmp_path, *words))["parts"]
+    assert len(parts) == 2
+    for part in parts:
+        assert (part["fault"], part["backward_fault"]) == ("", ""), part["name"]
+        assert part["task"]
+        assert part["backward_task"]
