@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 
@@ -26,8 +27,8 @@ def note_kernel(folder: Path, name: str, stage: str, code: bytes) -> None:
         stage: of the code: `ptx`; `cubin`, if its stack is spilled registers.
         code: of the kernel.
     """
-    place = folder / f"kernel-{len([*folder.iterdir()])}"
-    place.mkdir()
+    place = Path(tempfile.mkdtemp(prefix="kernel-", dir=folder))
+    place.chmod(0o755)  # the judge, which reads it, may be another user
     (place / "kernel.json").write_text(json.dumps({"name": name}))
     (place / f"kernel.{stage}").write_bytes(code)
 

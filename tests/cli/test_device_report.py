@@ -3,7 +3,8 @@
 Invariants:
 - it passes if the device is whole, honest programs are correct and cheats are caught, and else not;
 - a device that is not there is a message with the remedy, exit status 2;
-- it has no path below the home folder and no host's name.
+- it has no path below the home folder and no host's name;
+- it is Markdown only: with --json it is refused.
 """
 
 import platform
@@ -63,9 +64,12 @@ def test_a_report_passes_if_every_verdict_is_as_it_has_to_be():
         ([], verdicts(done=Status.CORRECT)),
         ([], verdicts(input=Status.CORRECT)),
         ([], verdicts(done=Status.INFRA)),
+        ([], verdicts(done=Status.COMPILE_ERROR)),
+        ([], verdicts(done=Status.OOM)),
     ],
     ids=["no GPU", "no verdict", "an honest one is refused", "a late one is paid",
-         "a write is not seen", "the judge fails"],
+         "a write is not seen", "the judge fails",
+         "a late one is not built", "a late one lacks memory"],
 )  # fmt: skip
 def test_else_it_does_not(findings, found):
     assert not has_passed(findings, found)
@@ -79,6 +83,19 @@ def test_a_report_names_neither_the_home_nor_the_host(monkeypatch):
     assert str(Path.home()) not in text
     assert "~/bin/nvcc on HOST" in text
     assert "tvm_ffi" in text
+
+
+def test_a_home_that_is_the_root_leaves_paths_as_they_are(monkeypatch):
+    monkeypatch.setenv("HOME", "/")
+    text = report(HIP, [Finding(OK, "nvcc", "/usr/bin/nvcc, 1/2")], {}, [])
+    assert "/usr/bin/nvcc, 1/2" in text
+
+
+def test_a_report_for_machines_is_refused(evolve):
+    ended = evolve("doctor", "--report", "--json")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert "--report with --json" in line
 
 
 def test_without_the_device_it_is_a_line_with_the_remedy(evolve):

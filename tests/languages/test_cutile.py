@@ -222,6 +222,15 @@ def test_a_kernel_is_known_by_as_much_of_a_long_name_as_a_profile_has(tmp_path: 
     assert not OwnCode(str(tmp_path)).holds("k" * 199)
 
 
+def test_a_kernel_is_kept_whatever_else_comes_and_goes_in_its_folder(tmp_path: Path):
+    (other := tmp_path / "tmp").mkdir()  # of a compiler
+    note_kernel(tmp_path, "first", "cubin", b"")
+    other.rmdir()
+    note_kernel(tmp_path, "second", "cubin", b"")
+    assert OwnCode(str(tmp_path)).holds("first")
+    assert OwnCode(str(tmp_path)).holds("second")
+
+
 @with_cutile
 @pytest.mark.usefixtures("build")
 def test_the_example_of_the_prompt_compiles():

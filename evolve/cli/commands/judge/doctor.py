@@ -70,6 +70,8 @@ def main(words: Sequence[str]) -> int:
         help="as in a run; exit status 2 without it",
     )
     options = arguments.parse_args(words)
+    if options.report and options.json:
+        raise UsageError("--report with --json: the report is Markdown; leave one of them out")
     if options.report:
         return _report(options.device, options.python)
     on_device = [*device(options.device, options.python)]
