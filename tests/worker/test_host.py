@@ -1,6 +1,6 @@
 """Whether there should be a GPU, told without importing torch.
 
-A driver is simulated by a library of its name, a torch by a package whose version file is as torch's.
+A library of its name simulates a driver; a package with a version file like torch's, a torch.
 """
 
 import json
