@@ -1,6 +1,7 @@
 """Whether there should be a GPU, told without importing torch.
 
-A library of its name simulates a driver; a package with a version file like torch's, a torch.
+A driver is simulated by a library of its name, a torch by a package whose version file is as
+torch's.
 """
 
 import json
