@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType
 
 from evolve.languages.base import Language
-from operators.knowledge import load
 
 HONEST = Path(__file__).parents[1] / "redteam" / "honest"
 CHEATS = HONEST.with_name("cheats")
@@ -31,6 +30,8 @@ def example_of(language: Language) -> str:
 
 def python_blocks(document_id: str) -> list[str]:
     """Programs of a knowledge document."""
+    from operators.knowledge import load  # needs YAML, which a GPU host of the tests may lack
+
     (document,) = (each for each in load() if each.id == document_id)
     return [text for info, text in document.blocks() if info.startswith("python")]
 
