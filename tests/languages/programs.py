@@ -30,7 +30,7 @@ def example_of(language: Language) -> str:
 
 def python_blocks(document_id: str) -> list[str]:
     """Programs of a knowledge document."""
-    from operators.knowledge import load  # hosts that have a GPU may lack its packages
+    from operators.knowledge import load  # needs YAML, which a GPU host of the tests may lack
 
     (document,) = (each for each in load() if each.id == document_id)
     return [text for info, text in document.blocks() if info.startswith("python")]
