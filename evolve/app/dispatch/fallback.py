@@ -46,7 +46,11 @@ def _needed(tree: ast.Module, set_by_cases: set[str]) -> list[ast.stmt]:
         set_by_cases: constants that a case may set.
     """
     wanted, taken = {"Model"}, set[int]()
-    found = [node for node in tree.body if _has_effect(node, set_by_cases)]
+    found = [
+        node
+        for node in tree.body
+        if bound_names([node]) & wanted or _has_effect(node, set_by_cases)
+    ]
     while found:
         taken |= {id(node) for node in found}
         for node in found:
