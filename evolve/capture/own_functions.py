@@ -90,13 +90,21 @@ def gets_tensors(args: Any, kwargs: Any) -> bool:
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    if type(tree) in (list, tuple):
-        for one in tree:
-            yield from _leaves(one)
-    elif type(tree) is dict:
-        yield from _leaves(list(tree.values()))
-    else:
+    """Values of nested containers; one that holds itself is a value, and not a plain one."""
+    return _leaves_within(tree, set())
+
+
+def _leaves_within(tree: Any, around: set[int]) -> Iterator[Any]:
+    if type(tree) not in (list, tuple, dict):
         yield tree
+        return
+    if id(tree) in around:
+        yield object()
+        return
+    around.add(id(tree))
+    for one in tree.values() if type(tree) is dict else tree:
+        yield from _leaves_within(one, around)
+    around.remove(id(tree))
 
 
 class _Names(MutableMapping[str, Any]):
@@ -119,3 +127,13 @@ class _Names(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def __or__(self, other: Any) -> dict[str, Any]:
+        return self._names | dict(other)
+
+    def __ror__(self, other: Any) -> dict[str, Any]:
+        return dict(other) | self._names
+
+    def copy(self) -> dict[str, Any]:
+        """As of a dict."""
+        return self._names.copy()
