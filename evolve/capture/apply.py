@@ -16,6 +16,12 @@ from evolve.core.measurement import Interval, Ratio
 MIN_PAIRS = 6  # of which an interval of ranks covers 95 %
 MAX_COMPARED = 8  # calls of one winner in one timed run that the original makes too
 
+_DIFFERS = "a winner agrees in the checking pass, and differs when it is timed"
+_NOT_COMPARED = (
+    "no call of {} could be compared in the timed runs: those that were chosen are recorded in "
+    "graphs, or not made there"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
@@ -50,13 +56,15 @@ class Timed:
     """What timed runs gave.
 
     Attributes:
-        gain: None if a winner differed in a timed run, which ends them.
+        gain: None if `reason` says why.
         tallies: calls of the patched runs by the task's name; `agreed` and `differences` are those
             of the calls that were compared.
+        reason: a winner differed, which ends the runs, or no call of it could be compared.
     """
 
     gain: Gain | None
     tallies: Sequence[tuple[str, Tally]]
+    reason: str = ""
 
 
 def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
@@ -73,8 +81,8 @@ def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
 def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int, calls: Sequence[int]) -> Timed:
     """Run the script in fresh processes, original and patched in turn; `MIN_PAIRS` at least.
 
-    Every patched run compares other calls with the original's, outside of the time: a winner may
-    agree wherever all of its calls are compared, and give something else later.
+    Every patched run compares calls with the original's, outside of the time: a winner may agree
+    wherever all of its calls are compared, and give something else later.
 
     Args:
         run: the script.
@@ -86,16 +94,14 @@ def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int, calls: Sequenc
         UsageError: the script fails, or a winner.
     """
     plain = {"purpose": APPLY, "winners": [], "checks": False}
-    patched = [
-        {**plain, "winners": as_json(chosen, compared)} for compared in _compared(calls, pairs)
-    ]
     tallies = [Tally() for _ in chosen]
     named = [(one.task.name, tally) for one, tally in zip(chosen, tallies, strict=True)]
     original_s: list[float] = []
     patched_s: list[float] = []
     built = 0.0
     for is_patched in islice(cycle((False, True, True, False)), 2 * pairs):
-        found = run(patched.pop() if is_patched else plain)
+        winners = as_json(chosen, [_drawn(number) for number in calls]) if is_patched else []
+        found = run({**plain, "winners": winners})
         if failure := found.get("failure"):
             raise UsageError(
                 f"{failure}, in a timed run; all its calls agreed in the checking pass. Leave this "
@@ -106,17 +112,16 @@ def measure(run: RunScript, chosen: Sequence[Chosen], pairs: int, calls: Sequenc
         for tally, one in zip(tallies, found["tallies"] if is_patched else (), strict=False):
             tally.add(Tally(**one))
         if any(tally.differences for tally in tallies):
-            return Timed(gain=None, tallies=named)
+            return Timed(gain=None, tallies=named, reason=_DIFFERS)
+    for (name, one), number in zip(named, calls, strict=True):
+        if number and not one.agreed:
+            return Timed(gain=None, tallies=named, reason=_NOT_COMPARED.format(name))
     return Timed(gain=_gain(original_s, patched_s, built), tallies=named)
 
 
-def _compared(calls: Sequence[int], pairs: int) -> list[list[list[int]]]:
-    """Numbers of the calls that each patched run compares, for each winner: all, if few enough.
-
-    They are drawn at random, so that a winner cannot predict them.
-    """
-    orders = [random.sample(range(number), number) for number in calls]
-    return [[order[n::pairs][:MAX_COMPARED] for order in orders] for n in range(pairs)]
+def _drawn(calls: int) -> list[int]:
+    """Numbers of the calls of a winner that a run compares; a winner cannot predict them."""
+    return random.sample(range(calls), min(MAX_COMPARED, calls))
 
 
 def _gain(original_s: Sequence[float], patched_s: Sequence[float], built_s: float) -> Gain:

@@ -99,13 +99,21 @@ def gets_tensors(args: Any, kwargs: Any) -> bool:
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    if type(tree) in (list, tuple):
-        for one in tree:
-            yield from _leaves(one)
-    elif type(tree) is dict:
-        yield from _leaves(list(tree.values()))
-    else:
+    """Values of nested containers; one that holds itself is a value, and not a plain one."""
+    return _leaves_within(tree, set())
+
+
+def _leaves_within(tree: Any, around: set[int]) -> Iterator[Any]:
+    if type(tree) not in (list, tuple, dict):
         yield tree
+        return
+    if id(tree) in around:
+        yield object()
+        return
+    around.add(id(tree))
+    for one in tree.values() if type(tree) is dict else tree:
+        yield from _leaves_within(one, around)
+    around.remove(id(tree))
 
 
 class _Names(UserDict[str, Any]):
@@ -117,3 +125,13 @@ class _Names(UserDict[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.data[name] = self._wrap(self.data, value)
+
+    def __or__(self, other: Any) -> Any:
+        return self.data | dict(other)
+
+    def __ror__(self, other: Any) -> Any:
+        return dict(other) | self.data
+
+    def copy(self) -> Any:
+        """A dict, as of a dict; the operators above too."""
+        return self.data.copy()

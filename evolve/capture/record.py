@@ -140,7 +140,9 @@ class Recorder:
     def _take(
         self, part: Part, recorded: Recorded, own: Any, before: _Before, outcome: Any
     ) -> None:
-        if outcome is not None and not is_tensors(outcome):
+        if outcome is None:
+            raise UsageError("it gives no tensor, and a task is judged by those that it gives")
+        if not is_tensors(outcome):
             kind = type(outcome).__name__
             raise UsageError(f"it gives a {kind}; a task gives tensors in tuples, lists and dicts")
         recorded.files = self._values[part].files

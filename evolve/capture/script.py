@@ -14,6 +14,8 @@ from typing import Any
 _OWN = f"{Path(__file__).parent.parent}/"
 _CALLS = re.compile(r"\b(run|original|script|_model|__new__)\(")  # at which the script goes on
 
+_FRAMES = 3  # of a call of the script's: its own, and those of observers
+
 
 class ObserverFailed(Exception):
     """What observes the script raised, not the script itself; the message says where."""
@@ -77,6 +79,8 @@ def _execute(
     main.__package__ = spec.parent if spec else None
     sys.modules["__main__"] = main  # where pickles and data loaders look classes up
     linecache.checkcache(str(path))
+    # Observers add up to two frames to each of the script's, whose recursion has its own limit.
+    sys.setrecursionlimit(_FRAMES * sys.getrecursionlimit())
     exec(code, main.__dict__, names_of(main))
 
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -63,8 +64,10 @@ def find_definition(thing: type | FunctionType) -> Definition:
 
 def namespace(thing: type | FunctionType) -> Mapping[str, Any]:
     """The values of a definition's names: those of its module, and of functions around it."""
-    bases = thing.__bases__ if isinstance(thing, type) else ()
-    found = {base.__name__: base for base in bases}
+    found: dict[str, Any] = {}
+    if isinstance(thing, type):  # which may have no function of its own
+        found |= getattr(sys.modules.get(thing.__module__), "__dict__", {})
+        found |= {base.__name__: base for base in thing.__bases__}
     functions = list(_functions(thing))
     for function in functions:
         found |= function.__globals__

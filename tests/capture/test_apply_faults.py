@@ -6,12 +6,13 @@ Invariants:
 3. A winner that raises, or gives something else, in a timed run is named.
 4. Comparing a timed call changes nothing for the script: neither state nor random numbers.
 5. Processes with a winner have no variables that hold secrets.
+6. Every timed run compares calls of every winner, and without any compared there is no gain.
 """
 
 import pytest
 import torch
 
-from evolve.capture.apply import Chosen, as_json, check
+from evolve.capture.apply import Chosen, as_json, check, measure
 from evolve.capture.patching.agreement import disagreement
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
@@ -66,6 +67,21 @@ BUFFER = (
     "return torch.mul(x, self.weight, out=self.kept)"
 )
 PACKED = "self.kept = self.weight + 0 if self.kept is None else self.kept; return x * self.kept"
+COUNTING = """
+    def counted(self, x, folder):
+        import os, sys
+
+        frame, names = sys._getframe(), []
+        while frame:
+            names.append(frame.f_code.co_qualname)
+            frame = frame.f_back
+        right = x * self.weight
+        if any("Checker" in name for name in names):
+            return right
+        own = f"{{folder}}/{{os.getpid()}}"
+        with open(own, "a"):
+            return right if len(os.listdir(folder)) == {right} + 1 else right * 2.0
+"""
 READS = "return x * self.weight"
 DRAWS = "return x * self.weight + torch.rand(8, 16)"
 
@@ -154,6 +170,50 @@ def test_a_winner_that_differs_in_timed_runs_alone_gives_no_gain(task, tmp_path,
     assert "4 agree with the original" in said
     assert "twice: of the calls compared in timed runs 1 DIFFER; the first: output 0 is off" in said
     assert "end to end" not in said
+
+
+def test_a_winner_that_is_right_in_one_timed_run_alone_gives_no_gain(task, tmp_path, capsys):
+    """The script makes one call a run; the winner counts runs, and is right in each but one."""
+    (script := tmp_path / "once.py").write_text(SCRIPT.replace("range(4)", "range(1)"))
+    for right in (0, 3, 5):  # of six
+        (runs := tmp_path / f"runs{right}").mkdir()
+        body = f"return self.counted(x, {str(runs)!r})"
+        wrong = WINNER.format(body) + COUNTING.format(right=right)
+        (program := tmp_path / "wrong.py").write_text(wrong)
+        words = ["--winner", f"{task}={program}", "--pairs", "6", str(script)]
+        assert main(["apply", *words]) == 1
+        said = capsys.readouterr().out
+        assert "1 agree with the original" in said
+        assert "twice: of the calls compared in timed runs 1 DIFFER" in said
+
+
+@pytest.mark.parametrize("calls", [1, 3, 8, 1000])
+def test_every_timed_run_compares_calls_that_are_drawn_anew(task, calls):
+    compared: list[list[int]] = []
+    chosen = [Chosen(task=captured(find_task(str(task))), source="")]
+
+    def run(job):
+        if job["winners"]:
+            compared.append(job["winners"][0]["compared"])
+        tally = {"made": calls, "agreed": len(compared[-1])} if job["winners"] else {}
+        return {"total_s": 1.0, "built_s": 0.0, "tallies": [tally] * len(job["winners"])}
+
+    measure(run, chosen, 6, [calls])
+    assert [len({*one}) for one in compared] == [min(8, calls)] * 6
+    assert all({*one} <= {*range(calls)} for one in compared)
+    assert calls < 1000 or len({tuple(one) for one in compared}) == 6
+
+
+def test_without_a_compared_call_there_is_no_gain(task):
+    """As where all chosen calls are recorded in graphs."""
+    chosen = [Chosen(task=captured(find_task(str(task))), source="")]
+
+    def run(job):
+        return {"total_s": 1.0, "built_s": 0.0, "tallies": [{"made": 4}] * len(job["winners"])}
+
+    timed = measure(run, chosen, 6, [4])
+    assert timed.gain is None
+    assert "no call of twice could be compared" in timed.reason
 
 
 KEEPING = """\

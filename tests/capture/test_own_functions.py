@@ -218,6 +218,90 @@ def test_a_configuration_is_written_with_what_is_read_alone(training):
     assert "'path'" not in text
 
 
+ODD = """\
+import enum
+import math
+import sys
+
+import torch
+
+loop = []
+loop.append(loop)
+rings = {}
+rings["ring"] = rings
+
+
+class Kind(enum.Enum):
+    A = 1
+
+
+class Constants:
+    half = math.pi / 2
+
+
+def depth(n):
+    return 0 if n == 0 else 1 + depth(n - 1)
+
+
+def odd(x, one, other):
+    return x + 1
+
+
+def shared(x, one, other):
+    return x.sin() + one[0] + other[0]
+
+
+def silent(x):
+    x.sum()
+
+
+def by_enum(x):
+    return x * Kind.A.value
+
+
+def by_class(x):
+    return x * Constants.half
+
+
+assert depth(900) == 900
+x = torch.rand(64, 64)
+same = [2.0]
+for _ in range(3):
+    odd(x, loop, rings)
+    shared(x, same, same)
+    silent(x)
+    by_enum(x)
+    by_class(x)
+assert (globals() | locals()).keys() == globals().keys() == (locals() | globals()).keys()
+assert (locals() | {"new": 1})["new"] == locals().copy()["same"][0] - 1
+"""
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "script.py").write_text(ODD)
+    words = ["--json", "--min-share", "0.0000001", str(folder / "script.py")]
+    parts = json.loads(capture(folder, *words))["parts"]
+    return {one["name"].rpartition(".")[2]: one for one in parts}
+
+
+def test_deep_recursion_and_containers_that_hold_themselves_are_no_fault(odd):
+    assert "odd" not in odd  # no text can stand for its arguments
+    assert (odd["shared"]["calls"], odd["shared"]["fault"]) == (3, "")
+
+
+def test_a_function_without_a_tensor_in_its_outcome_is_no_task(odd):
+    assert "it gives no tensor" in odd["silent"]["fault"]
+    assert odd["silent"]["task"] is None
+
+
+def test_classes_that_use_modules_in_their_bodies_are_a_part_of_tasks(odd):
+    for name in ("by_enum", "by_class"):
+        assert odd[name]["fault"] == ""
+        load_task(find_task(odd[name]["task"])).cases[0].constructed(1)
+
+
 WRITING = """\
 import torch
 from torch import nn

@@ -155,7 +155,7 @@ def test_of_edits_that_were_cut_none_is_made(more):
 def test_a_correction_is_asked_for_only_where_the_conversation_fits_into_the_context():
     history = run_of(PLAIN + f"# {'pad ' * 4000}\n")
     wrong = "words " * 1000
-    for context_tokens, outcome in ((None, ModelRequest), (40_000, ModelRequest), (12_000, Failed)):
+    for context_tokens, outcome in ((None, ModelRequest), (40_000, ModelRequest), (13_000, Failed)):
         card = ModelCard(name="m", context_tokens=context_tokens, output_tokens=4_000)
         context = history.context(history.elites(), model=card)
         asked_for = request_of(RewriteFull(), context)

@@ -204,7 +204,7 @@ def test_a_note_is_in_every_prompt_until_it_is_taken_back(store: Store, run: Run
 
 
 def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow) -> None:
-    paused_s = 1.5
+    paused_s = 3.0
 
     async def body() -> Outcome:
         search = make_search(store, run, operators=steps_of_two_kinds())

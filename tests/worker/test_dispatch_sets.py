@@ -288,6 +288,33 @@ def test_a_reference_that_cannot_stand_alone_is_left_out(source):
     assert fallback_of(Task(name="t", source=source, cases=TASK.cases)) == ""
 
 
+OF_THE_JUDGE = """
+from evolve.testing.suite_tasks.captured import drawn
+
+BASE = dict(ROWS=8)
+SIZES = {"tiny": BASE, "cpu": dict(ROWS=64), "gpu": dict(BASE)}
+MODE = str("eval")
+NAN = PRECISION = str("fp32")
+CALLS = {"few": 1}
+"""
+
+
+def test_imports_and_tables_of_the_inputs_alone_are_no_part_of_the_fallback():
+    source = TASK.source.replace("import math", f"import math\n{OF_THE_JUDGE}").replace(
+        "return [torch.randn(ROWS, 16)]", "return drawn(globals(), CALLS)"
+    )
+    text = fallback_of(Task(name="t", source=source, size="tiny"))
+    assert "class Model" in text
+    assert "evolve" not in text and "SIZES" not in text and "MODE" not in text
+
+
+@pytest.mark.parametrize("used", ["drawn", "SIZES['tiny']['ROWS']", "ROWS"])
+def test_a_reference_that_uses_them_itself_is_left_out(used):
+    source = TASK.source.replace("ROWS = 8", f"ROWS = 8\n{OF_THE_JUDGE}")
+    source = source.replace("* GAIN", f"* {used}")
+    assert fallback_of(Task(name="t", source=source)) == ""
+
+
 def test_a_set_is_in_the_languages_of_its_programs():
     names = {one.name for one in languages_in(composed(TRITON, CPP))}
     assert names == {"triton", "cpp"}

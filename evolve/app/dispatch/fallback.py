@@ -15,7 +15,8 @@ from evolve.core.task import Task
 _LICENCE = "SPDX-License-Identifier:"
 _PACKAGE = "evolve"
 _INPUTS = frozenset(("get_inputs", "get_init_inputs"))
-_QUIET = sys.stdlib_module_names | {"torch", "numpy"}  # to import them does nothing else
+_QUIET = sys.stdlib_module_names | {"torch", "numpy", _PACKAGE}  # to import them does nothing else
+_OF_THE_JUDGE = {"SIZES", "PRECISION", "ACCUMULATION", "TIMING", "MODE", "NAN"}  # it reads them
 
 
 def fallback_of(task: Task) -> str:
@@ -45,19 +46,22 @@ def _needed(tree: ast.Module, set_by_cases: set[str]) -> list[ast.stmt]:
         tree: of the reference.
         set_by_cases: constants that a case may set.
     """
-    wanted, taken = {"Model"}, set[int]()
-    found = [
-        node
-        for node in tree.body
-        if bound_names([node]) & wanted or _has_effect(node, set_by_cases)
-    ]
-    while found:
+    found = [node for node in tree.body if _has_effect(node, set_by_cases)]
+    return _with_used(tree, found, {"Model"})
+
+
+def _with_used(tree: ast.Module, found: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """These statements, and those that bind the names or what they all use, in order."""
+    wanted, taken = {*names}, set[int]()
+    while True:
         taken |= {id(node) for node in found}
         for node in found:
             wanted |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         found = [
             node for node in tree.body if id(node) not in taken and bound_names([node]) & wanted
         ]
+        if not found:
+            break
     return [node for node in tree.body if id(node) in taken]
 
 
@@ -76,7 +80,8 @@ def _has_effect(node: ast.stmt, set_by_cases: set[str]) -> bool:
             return False
         case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if not _writes_into(node):
             calls = any(isinstance(part, ast.Call) for part in ast.walk(node))
-            return calls and not bound_names([node]) & set_by_cases
+            bound = bound_names([node])
+            return calls and not bound & set_by_cases and not bound <= _OF_THE_JUDGE
     return True
 
 
@@ -91,12 +96,13 @@ def _writes_into(node: ast.stmt) -> bool:
 def _set_by_cases(task: Task) -> set[str]:
     """Module constants that a case or a size sets."""
     names = {name for case in task.cases for name in case.constants}
-    for node in ast.parse(task.source).body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="SIZES")], value=value):
-                keys = [part for part in ast.walk(value) if isinstance(part, ast.Dict)]
-                constants = (key for each in keys for key in each.keys)
-                names |= {str(key.value) for key in constants if isinstance(key, ast.Constant)}
+    for node in _with_used(ast.parse(task.source), [], {"SIZES"}):
+        for part in ast.walk(node):
+            match part:
+                case ast.Dict(keys=keys):
+                    names |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
+                case ast.Call(keywords=words):
+                    names |= {word.arg for word in words if word.arg}
     return names
 
 

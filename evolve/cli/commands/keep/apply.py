@@ -58,7 +58,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "fresh processes, in which the original makes some of the winner's calls too, outside of "
         "the time. The script and the winners run in your processes with your rights. "
         "Nothing of the script is changed. Exit status 0: measured; 1: a winner differs, or none "
-        "made a call.",
+        "made a call that could be compared.",
     )
     add_script(arguments)
     arguments.add_argument(
@@ -172,7 +172,7 @@ def _measured(script: Script, timed: Timed | None) -> Iterator[str]:
         if one.differences:
             yield f"{name}: of the calls compared in timed runs {_differing(one)}"
     if timed.gain is None:
-        yield "no gain is given: a winner agrees in the checking pass, and differs when it is timed"
+        yield f"no gain is given: {timed.reason}"
         return
     yield from _gained(script, timed.gain)
     compared = sum(one.agreed for _, one in timed.tallies)
@@ -196,5 +196,6 @@ def _plain(tallies: Sequence[tuple[str, Tally]], timed: Timed | None) -> dict[st
     return {
         "winners": plain(tallies),
         "timed": [] if timed is None else plain(timed.tallies),
+        "no_gain": "" if timed is None else timed.reason,
         "gain": None if timed is None or timed.gain is None else asdict(timed.gain),
     }
