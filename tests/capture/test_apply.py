@@ -149,6 +149,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow
 def test_every_task_of_one_function_has_its_winner(tmp_path):
     (script := tmp_path / "script.py").write_text(BOTH_WAYS)
     capture(tmp_path, "--select", "softmax", str(script))
@@ -261,6 +262,7 @@ def stop_before_verification(event):
         raise Enough
 
 
+@pytest.mark.slow
 def test_a_run_gives_its_verified_winner_for_its_own_task(judge, tasks, capsys, monkeypatch):
     folder = tasks["transformer"]
     text = (SCRIPTS / "new_gelu_torch.py").read_text()

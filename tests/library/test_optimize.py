@@ -9,8 +9,9 @@ Invariants:
 4. A class and a function are tasks like a file.
 """
 
-import _thread
 import asyncio
+import signal
+import threading
 from pathlib import Path
 
 import hydra
@@ -156,7 +157,7 @@ def test_an_exception_of_the_callback_ends_a_search_that_can_be_resumed(judge):
 def test_ctrl_c_ends_a_search_that_can_be_resumed(judge):
     def interrupt(event):
         if isinstance(event, evolve.Judged) and event.sequence == 0:
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         evolve.optimize(

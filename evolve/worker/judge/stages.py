@@ -130,6 +130,9 @@ def check_non_finite(
         if fault.status not in _BY_VALUES:
             raise
         verdict = Judgement(fault.status, fault.feedback)
+        if fault.status is Status.TIMEOUT:
+            with session.unless_aside():
+                runner.close()  # it does not answer
         with session.on_device():
             session.device.require_health()
     if verdict.status is Status.CORRECT:
@@ -316,10 +319,11 @@ def _stubbed(
     leftovers of the first load may have made it, such as operators, which have one name each.
     """
     with contextlib.suppress(CandidateFault):
-        session.furnish(runner, candidate, list(cases), stub=True)
-        found = _without_kernels(session, runner, cases)
-        if True not in found:
-            return found
+        if runner.alive:
+            session.furnish(runner, candidate, list(cases), stub=True)
+            found = _without_kernels(session, runner, cases)
+            if True not in found:
+                return found
     return _stubbed_apart(session, runner, candidate, cases)
 
 
