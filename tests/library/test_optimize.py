@@ -154,6 +154,15 @@ def test_an_exception_of_the_callback_ends_a_search_that_can_be_resumed(judge):
     assert [row.status for row in result.history][:4].count("correct") == 3
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Whatever started the tests: a shell's background job ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_a_search_that_can_be_resumed(judge):
     def interrupt(event):
         if isinstance(event, evolve.Judged) and event.sequence == 0:
