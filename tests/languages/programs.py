@@ -28,6 +28,13 @@ def example_of(language: Language) -> str:
     return found[1]
 
 
+def described(language: Language, *words: str) -> dict[str, tuple[object, ...]]:
+    """These descriptors of each honest program of the corpus in a language for GPUs."""
+    names = honest_names(language.name)
+    found = {name: language.describe(honest(f"gpu_{language.name}_{name}")) for name in names}
+    return {name: tuple(each[word] for word in words) for name, each in found.items()}
+
+
 def python_blocks(document_id: str) -> list[str]:
     """Programs of a knowledge document."""
     from operators.knowledge import load  # needs YAML, which a GPU host of the tests may lack

@@ -23,6 +23,7 @@ from evolve.worker.runner.probes import stub_custom
 from evolve.worker.runner.profiling import OwnCode
 from tests.languages.programs import (
     CHEATS,
+    described,
     example_of,
     honest,
     honest_names,
@@ -46,9 +47,8 @@ def test_its_marks_are_the_decorators():
 
 
 def test_descriptors_tell_a_product_from_a_pass():
-    words = {name: CUTE.describe(honest(f"gpu_cute_{name}")) for name in NAMES}
-    asked = ("memory_access", "parallelism", "compute_pattern", "kernels")
-    assert {name: tuple(found[each] for each in asked) for name, found in words.items()} == {
+    words = "memory_access", "parallelism", "compute_pattern", "kernels"
+    assert described(CUTE, *words) == {
         "gate": ("scalar", "threads", "elementwise", 1.0),
         "matmul": ("blocked", "threads", "tiled", 1.0),
         "softmax": ("scalar", "threads+simd", "two_pass", 1.0),

@@ -26,6 +26,7 @@ from evolve.worker.runner.probes import stub_custom
 from evolve.worker.runner.profiling import OwnCode
 from tests.languages.programs import (
     CHEATS,
+    described,
     example_of,
     honest,
     honest_names,
@@ -57,12 +58,8 @@ def test_its_marks_are_the_decorators():
 
 
 def test_descriptors_tell_a_product_from_a_pass():
-    asked = ("memory_access", "compute_pattern", "precision_path", "kernels")
-    found = {
-        name: tuple(CUTILE.describe(honest(f"gpu_cutile_{name}"))[each] for each in asked)
-        for name in NAMES
-    }
-    assert found == {
+    words = "memory_access", "compute_pattern", "precision_path", "kernels"
+    assert described(CUTILE, *words) == {
         "gate": ("vector", "elementwise", "fp32", 1.0),
         "softmax": ("vector", "two_pass", "fp32", 1.0),
         "matmul": ("blocked", "tiled", "fp32", 1.0),
