@@ -8,6 +8,7 @@ Invariants:
 3. A stop, a judge that is gone, and a time limit leave runs that can be resumed, and a report.
 4. A task that has nothing to start from is listed with its reason, and counts as not solved.
 5. Winners are measured again beside all baselines; programs that leave work to vendors stand apart.
+6. Searches that share a judge ask for no more at once than their share of it.
 """
 
 import asyncio
@@ -15,9 +16,10 @@ import csv
 import os
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -113,6 +115,27 @@ def test_every_task_is_searched_and_its_winner_measured_again_beside_the_baselin
     assert len(said) == 3
     assert "custom" in said[0]
     assert "torch.compile" in said[0]
+
+
+def test_searches_that_share_the_judge_do_not_ask_ahead_of_their_share_of_it():
+    class Counting(SyntheticEvaluator):
+        most = 0
+        under_way: ClassVar[Counter[str]] = Counter()
+
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            self.under_way[request.task.name] += 1
+            if len(+self.under_way) == len(NAMES):
+                self.most = max(self.most, *self.under_way.values())
+            try:
+                return await super().evaluate(request)
+            finally:
+                self.under_way[request.task.name] -= 1
+
+    judge = Counting(slots=6, latency_s=0.02)
+    tuned = ("operators=[seed,tune]", "termination.evaluations=12", "final=none")
+    assert bench(planned(*tuned), judge) == ""
+    assert judge.most == 3
+    assert judge.peak >= 6
 
 
 @pytest.mark.slow

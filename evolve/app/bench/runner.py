@@ -25,6 +25,7 @@ from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.evaluation import PooledEvaluator
+from evolve.evaluation.share import Share
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
 from evolve.report.text import one_line
@@ -262,7 +263,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            self._evaluator,
+            Share(self._evaluator, lambda: len(self._pipelines)),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
