@@ -1,11 +1,10 @@
 """NVIDIA's tools together, without a GPU: who is asked, how many at once, and what counts.
 
 Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
-only where cores and room are there for all, each call under a lock of its own; an error of memcheck
+only where cores and room are there for all; an error of memcheck
 refuses the candidate, a hazard does not; without a tool no room is asked for.
 """
 
-import contextlib
 import json
 import threading
 import time
@@ -38,17 +37,9 @@ class CandidateSession:
         self.device = SimpleNamespace(cores=cores, room=room, has_profiler=True)
         self.asked, self.most, self._now = [], 0, 0
         self.said, self._lock = CLEAN | said, threading.Lock()
-        self._has_device = threading.local()
-
-    @contextlib.contextmanager
-    def on_device(self):
-        self._has_device.now = True
-        yield
-        self._has_device.now = False
 
     def observed(self, candidate, case, command):
         kind = command[command.index("--tool") + 1] if "--tool" in command else "ncu"
-        assert self._has_device.now
         with self._lock:
             self.asked.append(kind)
             self._now += 1

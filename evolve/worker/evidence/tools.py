@@ -1,8 +1,7 @@
 """NVIDIA's tools on a candidate, at verification: once for each program, beside others' work.
 
-A tool takes seconds to start, and uses the GPU as it likes: it has the lock of the device, shared,
-for its own call and no longer, so that windows are timed between the calls. The findings of the
-tools on a program and task are kept if each gave a result.
+A tool takes seconds to start, and uses the GPU as it likes: it stands still while windows are
+timed. The findings of the tools on a program and task are kept if each gave a result.
 """
 
 from collections import OrderedDict
@@ -102,7 +101,7 @@ def processes(task: PreparedTask, device: Device) -> int:
 def observe(
     session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Collection[str]
 ) -> Iterator[Label]:
-    """The findings of each tool, as labels; each call under the lock of the device.
+    """The findings of each tool, as labels.
 
     Side by side, as each takes seconds to start. Kernels of different processes take turns on the
     device, so counters are of one process.
@@ -119,14 +118,13 @@ def observe(
     about = session, candidate, task
     looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
     looks.append(partial(count, *about, own))
-
-    def on_device(look: Callable[[], list[Label]]) -> list[Label]:
-        with session.on_device():
-            return look()
-
     with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
-        for found in pool.map(on_device, looks):
+        for found in pool.map(_called, looks):
             yield from found
+
+
+def _called(look: Callable[[], list[Label]]) -> list[Label]:
+    return look()
 
 
 def _at_once(task: PreparedTask, device: Device) -> int:

@@ -77,6 +77,7 @@ class RunnerProcess:
         self._at_end: list[Callable[[], None]] = []
         self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self.has_candidate = False  # whether foreign code may run there
+        self.is_observed = confinement.observed
         self._frozen_s = 0.0
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
@@ -208,7 +209,7 @@ class RunnerProcess:
     def run_isolated(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
         """A tool's output around one forward in the sandbox (`tool_process.observe`)."""
         command = ("isolated", case, inputs.size, inputs.trees[0], tool)
-        return self._text(command, seconds, inputs.fd)
+        return self._text(command, seconds, inputs.fd, True)
 
     def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
         """Have the compiler's code for the reference written to files (`inductor.folder_of`)."""
@@ -380,8 +381,8 @@ class RunnerProcess:
         left = self._left_at_answer(command[0], seconds) if may_freeze else seconds
         return self._expect(answer, left, command[0])
 
-    def _text(self, command: tuple[Any, ...], seconds: float, fd: int = -1) -> str:
-        return str(self._parse(messages.parse_text, self._ask(command, Reply.TEXT, seconds, fd)))
+    def _text(self, command: tuple[Any, ...], *how: Any) -> str:
+        return str(self._parse(messages.parse_text, self._ask(command, Reply.TEXT, *how)))
 
     def _send(self, command: tuple[Any, ...], seconds: float, fd: int) -> None:
         self._channel.settimeout(seconds)

@@ -5,6 +5,7 @@ read: the program finds the candidate's file, in `CALL_FILE` the arguments of it
 forward, and in its own text the few modules of this package that it needs.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 CALL_FILE = "call.pt"
-SECONDS = 12.0  # nothing is timed meanwhile
+SECONDS = 12.0  # beside those in which it stands still, because something is timed
+_STEP_S = 0.1  # in one of which it may have stood still
 _MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",
             "evolve.worker.runner.weights", "evolve.worker.reference.conditions")  # fmt: skip
@@ -77,15 +79,26 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
     # Without torch's own cache of memory, which would put reads behind a tensor in bounds.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             [*tool, sys.executable, "-c", _PROGRAM, source],
-            capture_output=True, text=True, errors="replace", timeout=SECONDS, env=environment,
-            check=False,
-        )  # fmt: skip
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            env=environment,
+        ) as process:  # fmt: skip
+            output, errors = _ended(process)
     except (OSError, subprocess.TimeoutExpired) as error:
         return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MAX_TEXT], -1))
-    printed = done.stdout + (done.stderr if done.returncode else "")
-    return json.dumps(Said(printed[-_MAX_TEXT:], done.returncode))
+    printed = output + (errors if process.returncode else "")
+    return json.dumps(Said(printed[-_MAX_TEXT:], process.returncode))
+
+
+def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Its output and errors; it is killed after `SECONDS` in which it could work."""
+    for _ in range(int(SECONDS / _STEP_S)):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_STEP_S)
+    process.kill()
+    process.communicate()
+    raise subprocess.TimeoutExpired(process.args, SECONDS)
 
 
 def read(text: str) -> Said:

@@ -376,10 +376,14 @@ class CandidateSession:
         Raises:
             CandidateFault: the candidate fails if it has not failed without the tool.
         """
+        lock = self._device_lock.lock
         with (
             torch.no_grad(),  # which is a setting of each thread
             self.loaded(candidate, [case], needs=Needs(observed=True)) as runner,
+            lock.shared(),
             self.device.share(runner, case.inputs("task", 1)) as inputs,
+            lock.let_go(),
+            lock.lent(),
         ):
             return runner.run_isolated(case.index, inputs, tool, 2 * tool_process.SECONDS)
 

@@ -13,6 +13,7 @@ from evolve.worker.processes.host_locks import HostLock, Stopwatch
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 
 _QUIET_S = 0.5  # for work on its way to the device when its process was stopped
+_TOOL_QUIET_S = 12.0  # the same under a tool, which makes a kernel a thousand times as slow
 _QUIET_POLL_S = 0.01
 _STANDING_SLACK_S = 0.002  # of processor time
 
@@ -111,7 +112,7 @@ class DeviceLock:
         if is_crowded or not settles:
             raise CrowdedFault(f"others were there while {error}") from error
         _close_now(turn.mine)
-        if not (self._falls_idle() and self._stays_idle()):
+        if not (self._falls_idle(_QUIET_S) and self._stays_idle()):
             raise OccupiedFault(
                 "processes that are none of ours keep the device busy: it was so with nothing of "
                 "ours there"
@@ -119,12 +120,13 @@ class DeviceLock:
 
     def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
         """For their running work, and for memory that the driver wipes."""
-        if not self._falls_idle() and any(process.has_candidate for process in rest):
+        patience_s = _TOOL_QUIET_S if any(one.is_observed for one in rest) else _QUIET_S
+        if not self._falls_idle(patience_s) and any(process.has_candidate for process in rest):
             raise CrowdedFault("the device is busy with leftover work of another candidate")
 
-    def _falls_idle(self) -> bool:
+    def _falls_idle(self, patience_s: float) -> bool:
         """Whether it is idle before long."""
-        deadline = time.monotonic() + _QUIET_S
+        deadline = time.monotonic() + patience_s
         while not self._device.is_idle():
             if time.monotonic() > deadline:
                 return False

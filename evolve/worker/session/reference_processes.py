@@ -1,19 +1,24 @@
 """Processes of references that stay from one comparison to the next.
 
 Half of the processes that a comparison needs are the reference's, and each takes a GPU's driver a
-third of a second. None serves a comparison twice, whose rounds would have something in common.
+third of a second. One that has not served a comparison yet comes first, and none serves more than
+`ROUNDS` of its rounds, which would have something in common.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from evolve.worker.devices.base import Device
 from evolve.worker.processes.runner_process import Needs, RunnerProcess
 from evolve.worker.session.memory_model import trusted_bytes
 from evolve.worker.session.prepared_task import PreparedTask
+
+ROUNDS = 2
+Served = WeakKeyDictionary[RunnerProcess, int]
+"""How many rounds of a comparison each process has served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +48,24 @@ class References:
         self._in_use: WeakKeyDictionary[RunnerProcess, int] = WeakKeyDictionary()  # their sizes
         self._lock = threading.Lock()
 
-    def take(
-        self, task: PreparedTask, needs: Needs, served: "WeakSet[RunnerProcess]"
-    ) -> RunnerProcess:
-        """One with the reference's models of all timed cases, and none that has served."""
+    def take(self, task: PreparedTask, needs: Needs, served: Served) -> RunnerProcess:
+        """One with the reference's models of all timed cases, which may serve one more round."""
         with self._lock:
             size = self._size(task, needs)
-            wanted = task.token, needs, size
-            found = next((idle for idle in self._idle if idle.process not in served and
-                          (idle.task, idle.needs, idle.size) == wanted), None)  # fmt: skip
+            found = self._waiting((task.token, needs, size), served)
             if found:
                 self._idle.remove(found)
         process = found.process if found else self._start(task, needs)
         with self._lock:
             self._in_use[process] = size
-            served.add(process)
+            served[process] = served.get(process, 0) + 1
         return process
+
+    def _waiting(self, wanted: tuple[str, Needs, int], served: Served) -> _Idle | None:
+        """The one that has served least, if it may serve again."""
+        fitting = [one for one in self._idle if (one.task, one.needs, one.size) == wanted]
+        least = min(fitting, key=lambda one: served.get(one.process, 0), default=None)
+        return least if least and served.get(least.process, 0) < ROUNDS else None
 
     def give_back(
         self, task: PreparedTask, needs: Needs, process: RunnerProcess

@@ -10,11 +10,11 @@ from evolve.worker.processes.runner_process import RunnerProcess, close_all
 # A verification of four sides opens forty processes and more, and a GPU's driver makes one context
 # after the other, 0.1 to 0.2 s each, for all GPUs of a host. What lies between processes is little
 # beside what lies between blocks, and a claim is made against eager alone.
-_ROUNDS = 2
+_ROUNDS = 4
 
 
 class BaselineProcesses:
-    """A comparison's processes of baselines: each serves two rounds, one after the other.
+    """A comparison's processes of baselines: each serves four rounds, one after the other.
 
     They have memory that the comparison keeps until its end anyway.
     """

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -38,7 +38,7 @@ from evolve.worker.session.memory_model import (
 )
 from evolve.worker.session.plan import Plan
 from evolve.worker.session.prepared_task import PreparedTask
-from evolve.worker.session.reference_processes import References
+from evolve.worker.session.reference_processes import References, Served
 from evolve.worker.timing import cuda_events
 from evolve.worker.timing.baseline_processes import BaselineProcesses
 from evolve.worker.timing.collected import Collected
@@ -87,10 +87,10 @@ class _MoreMemory(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Processes between the rounds of a comparison; `served`: references that may not again."""
+    """Processes between the rounds of a comparison; `served`: of references."""
 
     baselines: BaselineProcesses
-    served: WeakSet[RunnerProcess] = field(default_factory=WeakSet)
+    served: Served = field(default_factory=WeakKeyDictionary)
 
 
 class Timekeeper:
