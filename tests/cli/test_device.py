@@ -455,6 +455,6 @@ def test_doctor_names_what_a_gpu_lacks_with_status_2(evolve, monkeypatch):
 def test_doctor_finds_the_gpu_and_its_judge(evolve):
     done = evolve("doctor", "--json")
     found = {finding["what"]: finding for finding in json.loads(done.stdout)}
-    assert found["gpu 0"]["state"] == "ok", found
+    assert found["gpu 0"]["state"] in ("ok", "note"), found["gpu 0"]  # others may hold memory there
     assert found["driver"]["state"] == "ok"
     assert "capability" in found["gpu 0"]["detail"]

@@ -142,7 +142,9 @@ class CudaKernel:
             if name in types
         )
         template = ", ".join(f"int {name}" for name in self.parameters)
-        head = f"template <{template}>\n__global__ void {function.name}({pointers}) {{"
+        # Or a thread may get more registers than so many threads have.
+        bounds = f"__launch_bounds__({rows} * LANES)"
+        head = f"template <{template}>\n__global__ void {bounds}\n{function.name}({pointers}) {{"
         body = "\n".join(f"  {line}" for line in self._lines(function.body))
         self.text = f"{head}\n{body}\n}}"
 
