@@ -47,17 +47,20 @@ def take(
     process: RunnerProcess,
     output: Output,
     inputs: Shared,
-    may_alias: bool = False,
+    aliased: Sequence[int] = (),
 ) -> list[Tensor]:
-    """Copies of the output tensors, from the runner's memory; they may lie in inputs if allowed.
+    """Copies of the output tensors, from the runner's memory; those `aliased` may lie in inputs.
 
     Raises:
         CandidateFault: an output lies in an input, is spread out, or is not there.
     """
     claimed = Mapping(output.inputs_at, output.inputs_at + inputs.size, 0)
-    places = [(at.address, size_in_bytes(at)) for at in output.tensors]
-    if not may_alias:
-        require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
+    places = [
+        (at.address, size_in_bytes(at))
+        for number, at in enumerate(output.tensors)
+        if number not in aliased
+    ]
+    require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
     buffers = buffers_for(device, output.tensors)
     read_all(device, process, [at.address for at in output.tensors], buffers)
     return as_tensors(buffers, output.tensors)

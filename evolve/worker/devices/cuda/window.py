@@ -181,7 +181,7 @@ class CudaWindow:
         run_s, done = (asked.ended - asked.begun) * 1e-9, Done(*lent.signals.answer())
         if kind == NOTHING:
             return Block(run_s, done.seconds, number, {})
-        require_distinct(done, case.calls, layout)
+        require_distinct(done, case.calls, layout, case.warm.effects.kept)
         if is_trusted or number < 0:
             return Block(run_s, done.seconds, number, {})
         with stopped(process):  # the clock would not see further work
