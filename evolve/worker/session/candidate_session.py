@@ -434,7 +434,7 @@ class CandidateSession:
             elif self.device.inputs_changed(runner, inputs, output.inputs_at):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
             new = [at for n, at in enumerate(output.tensors) if n not in case.effects.kept]
-            own = output_snapshot.own_memory(runner, new, inputs)
+            own = output_snapshot.own_memory(self.device, runner, new, inputs)
         spec = output_snapshot.spec_of(output)
         verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, own, tensors, seconds)
