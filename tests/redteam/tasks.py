@@ -73,6 +73,24 @@ def get_init_inputs():
     return [COLUMNS]
 """
 
+_WEIGHTED = """
+ROWS, COLUMNS = 64, 384
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(features))
+
+    def forward(self, x):
+        return torch.relu(x) * self.gain, self.gain
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+def get_init_inputs():
+    return [COLUMNS]
+"""
+
 SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
     "gate": (_plain("gate", "ROWS, COLUMNS = 256, 512", *_GATE), _odd(ROWS=37, COLUMNS=53)),
     "long_gate": (  # on any machine long enough for looks into the process (`stack_sampling`)
@@ -147,6 +165,11 @@ SOURCES: dict[str, tuple[str, tuple[Case, ...]]] = {
     ),
     "copy": (_plain("copy", "ROWS, COLUMNS = 64, 256", "x.clone()", _GATE[1]), (MAIN,)),
     "long_copy": (_plain("copy", "ROWS, COLUMNS = 1024, 1024", "x.clone()", _GATE[1]), (MAIN,)),
+    "passed": (  # the argument itself, and a copy of it
+        _plain("passed", "ROWS, COLUMNS = 64, 256", "(x, x.clone())", _GATE[1]),
+        (MAIN,),
+    ),
+    "weighted": (_HEAD + _WEIGHTED, (MAIN,)),  # a parameter itself among the outputs
     "half": (
         _plain(
             "half",

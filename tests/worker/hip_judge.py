@@ -47,8 +47,8 @@ class Process:
     def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
         pass
 
-    def use_inputs(self, fd: int, size: int, seconds: float) -> None:
-        self.ask("use_inputs", size, fd=fd)
+    def use_inputs(self, fd: int, size: int, seconds: float) -> Any:
+        return self.ask("use_inputs", size, fd=fd)
 
     def on_close(self, call: Callable[[], object]) -> None:
         self._closing = call
@@ -81,6 +81,7 @@ def inputs(device: HipDevice, process: Process) -> dict[str, bool]:
     with device.share(runner, buffer) as shared:
         read = torch.frombuffer(bytearray.fromhex(process.ask("read", 4000)), dtype=torch.float32)
         found = {"reads": bool((read == values).all())}
+        found["as_an_output"] = in_inputs(device, runner, buffer.size)
         found["unchanged"] = not device.inputs_changed(runner, shared, 0)
         process.ask("write", 40)
         found["changed"] = device.inputs_changed(runner, shared, 0)
@@ -88,6 +89,20 @@ def inputs(device: HipDevice, process: Process) -> dict[str, bool]:
         process.ask("write", buffer.size)
         found["behind"] = device.inputs_changed(runner, shared, 0)
     return found
+
+
+def in_inputs(device: HipDevice, runner: RunnerProcess, size: int) -> bool:
+    """Whether an output is read from the inputs exactly if it may lie there, and ends there."""
+    lent, ours = device.lent_to(runner), torch.empty(size, dtype=torch.uint8)
+    assert lent.inputs is not None
+    device.read(runner, [lent.claimed], [ours], [0])
+    for at, aliased in ((lent.claimed, ()), (lent.claimed + lent.inputs.size - 1, (0,))):
+        try:
+            device.read(runner, [at], [ours], aliased)
+        except OSError:
+            continue
+        return False
+    return bool((ours == device.inputs_of(runner, size)).all())
 
 
 def outputs(device: HipDevice, process: Process) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Memory:
                 self._base = self._access.use_pool(fds[0], size, limit, library)
                 return self._base
             case "use_inputs", [size]:
-                self._access.use_inputs(fds[0], size)
+                return self._access.use_inputs(fds[0], size)
             case "read", [size]:
                 return bytes(self._access.inputs[:size].tolist()).hex()
             case "write", [at]:

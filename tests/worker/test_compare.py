@@ -124,6 +124,33 @@ def test_booleans_and_complex_numbers_are_judged_too():
     assert flipped.status is Status.WRONG_VALUE
 
 
+SPECTRAL = task_source(
+    "torch.fft.irfft(torch.fft.rfft(x) * self.weight, n=x.shape[-1])",
+    "[torch.randn(8, 32)]",
+    setup="self.weight = nn.Parameter(torch.randn(17, dtype=torch.cfloat))",
+)
+
+
+def test_complex_weights_are_judged_with_both_parts():
+    case = loaded_case(SPECTRAL)
+
+    def spectral(model, x, weight):
+        return torch.fft.irfft(torch.fft.rfft(x) * weight, n=x.shape[-1])
+
+    def right(model, x):
+        return spectral(model, x, model.weight)
+
+    def real_part(model, x):
+        return spectral(model, x, model.weight.real)
+
+    def half(model, x):
+        return spectral(model, x, torch.view_as_complex(
+            torch.view_as_real(model.weight).bfloat16().float()))  # fmt: skip
+
+    statuses = [judged(case, candidate).status for candidate in (right, real_part, half)]
+    assert statuses == [Status.CORRECT, Status.WRONG_VALUE, Status.WRONG_VALUE]
+
+
 def test_infinities_and_nans_of_the_reference_are_expected():
     case = loaded_case(task_source("torch.log(x)", "[torch.randn(8, 32)]"))
     assert judged(case, lambda model, x: torch.log(x)).status is Status.CORRECT

@@ -17,7 +17,8 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cuda import nvml
-from evolve.worker.devices.cuda.device import CudaDevice, Lent
+from evolve.worker.devices.cuda.device import CudaDevice
+from evolve.worker.devices.cuda.lent import Lent
 from evolve.worker.ipc.tensor_buffer import GUARD_BYTES, buffer_of
 
 

@@ -69,6 +69,10 @@ def test_an_output_is_read_from_the_runners_pool_and_from_nowhere_else(judged):
     assert judged["refused_places"] == 3
 
 
+def test_an_output_is_read_from_the_inputs_only_if_it_may_lie_there(judged):
+    assert judged["as_an_output"]
+
+
 def test_a_runner_finds_nothing_of_the_last_one(judged):
     assert not judged["left"]
 

@@ -222,7 +222,7 @@ def test_what_rounding_decides_may_differ(worker):
         (INPLACE, "writes to argument x"),
         (CACHE, "writes to cache"),
         (NORM, "writes to norm.running_mean, norm.running_var, norm.num_batches_tracked"),
-        (RESIDUAL, "a candidate may too"),
+        (RESIDUAL, "outputs 0, 1 in the memory of its inputs"),
         (GRADIENT, "gradients"),
         (DROPPED, "eval mode"),
         (HIDDEN, "Model.omega is random"),
@@ -245,7 +245,7 @@ REFUSED = {
     "a plain attribute": (
         CACHE.replace("self.register_buffer('cache', torch.zeros(16, 8))",
                       "self.cache = torch.zeros(16, 8)"),
-        "returns cache, which is no buffer",
+        "changes cache, which is no buffer",
     ),
     "a counter": (
         task_source("x + self.count(1)", "[torch.randn(8)]",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from evolve.worker.runner.weights import given_early
+from evolve.worker.runner.weights import construct, given_early
 
 
 class Packed(nn.Module):
@@ -52,3 +52,16 @@ def test_the_class_is_left_as_it_was_also_by_a_constructor_that_fails():
         with pytest.raises(OSError), given_early(model, STATE):
             Failing()
         assert vars(model).get("__setattr__") is own
+
+
+def test_complex_weights_keep_their_imaginary_parts():
+    class Spectral(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3, dtype=torch.cfloat))
+            self.gain = nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
+
+    state = {"weight": torch.randn(3, dtype=torch.cfloat), "gain": torch.randn(3)}
+    model = construct(Spectral, 0, [], state, torch.device("cpu"))
+    assert torch.equal(model.weight, state["weight"])
+    assert torch.equal(model.gain, state["gain"])

@@ -3,8 +3,8 @@
 Invariants:
 - when a window begins the inputs are there, and the word behind them says so;
 - it lasts until the runner says that it is done, and no longer than its limit;
-- pieces of outputs are read where the runner says that they lie, in its memory only, and again
-  when they are asked for again;
+- pieces of outputs are read where the runner says that they lie, in its memory only (in its inputs
+  if they may lie there), and again when they are asked for again;
 - a call is made when the one before has returned, and one that is held back gets its inputs only
   after a pause, in which what the call before has given is read;
 - a driver without a call that is needed is told of by the call's name.
@@ -39,15 +39,17 @@ if code:
     sys.exit()
 
 SIZE, PAGE, CLAIMED, AT = 1 << 16, 4096, 1 << 40, 8192
+GIVEN = 1 << 41  # where the runner says that its inputs lie
 staged = np.random.default_rng(0).integers(0, 255, SIZE, dtype=np.uint8)
 
 
-def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
+def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0, aliased=0):
     inputs, pool = np.zeros(SIZE + PAGE, np.uint8), np.zeros(1 << 20, np.uint8)
     flush, seen = np.ones(2 * PAGE, np.uint8), np.zeros(64, np.uint8)
     flush[PAGE:] = 0
     signals, (ours, theirs) = Signals(), socket.socketpair()
-    piece = native.Piece(word=Signals.word(0), start=100, length=64, to=seen.ctypes.data)
+    piece = native.Piece(word=Signals.word(0), start=100, length=64, to=seen.ctypes.data,
+                         aliased=aliased)
     asked = native.WindowArguments(
         inputs=inputs.ctypes.data, staged=staged.ctypes.data, bytes=SIZE,
         first=SIZE, flush=flush.ctypes.data, flush_bytes=PAGE, gate=inputs.ctypes.data + SIZE,
@@ -55,7 +57,7 @@ def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
         page=signals.address, sequence=7,
         spin_ns=int(spin_s * 1e9), limit_ns=int(limit_s * 1e9), fd=ours.fileno(),
         pieces=ctypes.pointer(piece), count=1, pool=CLAIMED, view=pool.ctypes.data,
-        pool_bytes=pool.size,
+        pool_bytes=pool.size, claimed=GIVEN,
     )
     found = {}
 
@@ -76,6 +78,7 @@ def window(runner, limit_s=20.0, places=(CLAIMED + AT,), spin_s=0.0):
     thread.join()
     found["seconds"] = (asked.ended - asked.begun) * 1e-9 if asked.ended else None
     found["right"] = bool((seen == staged[100:164] + 1).all())
+    found["is_input"] = bool((seen == staged[100:164]).all())
     pool[AT : AT + SIZE] = 0
     found["again"] = library.evolve_read(ctypes.byref(asked))
     found["changed"] = not seen.any()
@@ -195,6 +198,9 @@ print(json.dumps({
     "speaking": window(lambda _, theirs: theirs.send(b"!")),
     "ended": window(lambda _, theirs: theirs.close()),
     "astray": window(finish, places=(CLAIMED + (1 << 20),)),
+    "an input": window(finish, places=(GIVEN,), aliased=1),
+    "an input that it must not be": window(finish, places=(GIVEN,)),
+    "behind the inputs": window(finish, places=(GIVEN + SIZE - 120,), aliased=1),
 }))
 """
 
@@ -233,6 +239,11 @@ def test_a_window_begins_with_its_inputs_and_ends_with_pieces_of_its_outputs(win
     assert found["flushed"]
     assert found["right"]
     assert 0 < found["seconds"] < 20
+
+
+def test_an_output_is_read_from_the_inputs_where_the_references_lies_there(windows):
+    assert windows["an input"]["outcome"] == native.TIMED
+    assert windows["an input"]["is_input"]
 
 
 def test_a_window_lasts_until_its_calls_are_done(windows):
@@ -279,6 +290,8 @@ def test_who_makes_calls_after_their_time_has_not_their_outputs(windows):
         ("speaking", native.SPOKEN),
         ("ended", native.SPOKEN),
         ("astray", native.ASTRAY),
+        ("an input that it must not be", native.ASTRAY),
+        ("behind the inputs", native.ASTRAY),
     ],
 )
 def test_a_window_that_does_not_end_as_it_should_has_no_pieces(windows, kind, outcome):

@@ -39,7 +39,9 @@ class Effects:
         changed: Places of the tensors among those of the inputs (the state comes last) that a call
             changes.
         names: Their names in prose.
-        aliases: Whether outputs share memory with inputs.
+        aliased: Places of the outputs that share memory with inputs, the state among them.
+        kept: Places of the outputs in memory that all calls return, such as a weight's, which no
+            call writes to.
         hidden: Plain attributes of the model that are random: a candidate does not get them.
         notes: Sentences about all that.
     """
@@ -47,7 +49,8 @@ class Effects:
     conditions: Conditions
     changed: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    aliases: bool = False
+    aliased: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
     hidden: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -74,10 +77,7 @@ class _Seen:
     outputs: list[Tensor]
     spec: str
     inputs: list[Tensor]
-
-    @property
-    def state(self) -> dict[str, Tensor]:
-        return {name: value.detach() for name, value in named_state(self.model).items()}
+    state: dict[str, Tensor]
 
 
 @torch.no_grad()
@@ -92,11 +92,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     conditions, seen = _with_grad(case, Conditions(mode=mode))
     note = ""
     again = _again(case, seen, conditions)
-    if _places(seen.outputs) & _places(again):
-        raise UsageError(
-            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
-            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
-        )
+    kept = _kept(case, conditions, _places(seen.outputs) & _places(again), seen)
     if case.check is None and _first_difference(seen.outputs, again):
         conditions, note = _deterministic(case, conditions)
         seen = _call(case, conditions)
@@ -106,20 +102,21 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     own = named_state(before)
     changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
     written = [name for name, now in after.items() if not same(own[name], now)]
-    state = tuple(n for n, now in after.items() if n in written or _is_returned(now, seen.outputs))
     conditions = replace(
-        conditions, state=state, trains=before.training, writes=bool(changed or written)
+        conditions, state=tuple(written), trains=before.training, writes=bool(changed or written)
     )
     _require_bindable(case, seen, conditions)
     called = _argument_names(before, inputs)
-    return Effects(
+    effects = Effects(
         conditions=conditions,
-        changed=(*changed, *(len(given) + state.index(name) for name in written)),
+        changed=(*changed, *range(len(given), len(given) + len(written))),
         names=(*(called[at] for at in changed), *(f"state {n}" for n in written)),
-        aliases=_returns_its_own(seen),
+        aliased=_places_of_own(seen, [*seen.inputs, *(seen.state[name] for name in written)]),
+        kept=kept,
         hidden=_random_attributes(case),
-        notes=tuple(_notes(note, [called[at] for at in changed], written, conditions, seen)),
     )
+    notes = _notes(note, [called[at] for at in changed], written, effects)
+    return replace(effects, notes=tuple(notes))
 
 
 def judged_model(model: nn.Module, effects: Effects) -> nn.Module:
@@ -227,6 +224,28 @@ def _again(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> list[Tens
     return flatten(_forward(case, seen.model, inputs, conditions, draws=1))[0]
 
 
+def _kept(
+    case: "LoadedCase", conditions: Conditions, places: set[int], seen: _Seen
+) -> tuple[int, ...]:
+    """Outputs in memory that each call returns (`places`) and none overwrites.
+
+    Raises:
+        UsageError: a call on other inputs writes to it.
+    """
+    if not places:
+        return ()
+    kept = [at for at, one in enumerate(seen.outputs) if _places([one]) & places]
+    first = _call(case, conditions)
+    before = [first.outputs[at].clone() for at in kept]
+    _forward(case, first.model, _cloned(case.arguments(_OTHER_SEED)), conditions)
+    if not all(map(same, before, (first.outputs[at] for at in kept))):
+        raise UsageError(
+            f"task {case.task}: two calls of Model.forward return the same memory, so the second "
+            "overwrites the outcome of the first. Return a new tensor, .clone() for one."
+        )
+    return tuple(kept)
+
+
 def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
     """UsageError if a second call of a model gives another outcome than the first."""
     own = list(seen.outputs)
@@ -239,15 +258,15 @@ def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) 
 
 
 def _require_buffers(case: "LoadedCase", before: nn.Module, seen: _Seen) -> None:
-    """UsageError if a call changes or returns a tensor that is no parameter and no buffer."""
+    """UsageError if a call changes a tensor that is no parameter and no buffer."""
     old = dict(_attributes(before))
     found = [
         name for name, now in _attributes(seen.model)
-        if name in old and (not same(old[name], now) or _is_returned(now, seen.outputs))
+        if name in old and not same(old[name], now)
     ]  # fmt: skip
     if found:
         raise UsageError(
-            f"task {case.task}: Model.forward changes or returns {_listed(found)}, which "
+            f"task {case.task}: Model.forward changes {_listed(found)}, which "
             f"{'is no buffer' if len(found) == 1 else 'are no buffers'}, so a candidate's cannot "
             "be compared. Make it one: self.register_buffer(name, tensor)."
         )
@@ -275,7 +294,8 @@ def _call(case: "LoadedCase", conditions: Conditions, draws: int = 0) -> _Seen:
     """One call of a new model on new inputs."""
     model, given = case.made(_SEED, conditions), _cloned(case.arguments(_SEED))
     outputs, spec = flatten(_forward(case, model, given, conditions, draws))
-    return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given))
+    state = {name: value.detach() for name, value in named_state(model).items()}
+    return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given), state)
 
 
 def _forward(
@@ -303,24 +323,19 @@ def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: state[name] for name in seen.values()}
 
 
-def _places(outputs: Sequence[Tensor]) -> set[int]:
-    return {one.untyped_storage().data_ptr() for one in outputs if one.numel()}
+def _places(tensors: Sequence[Tensor]) -> set[int]:
+    """Of the memory that some tensors lie in."""
+    return {_place(one) for one in tensors if one.layout is torch.strided and one.numel()}
 
 
-def _is_returned(tensor: Tensor, outputs: Sequence[Tensor]) -> bool:
-    """Whether an output lies in its memory."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return False
-    place = tensor.untyped_storage().data_ptr()
-    return any(
-        output.layout is torch.strided and output.numel()
-        and output.untyped_storage().data_ptr() == place
-        for output in outputs
-    )  # fmt: skip
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
-def _returns_its_own(seen: _Seen) -> bool:
-    return any(_is_returned(one, seen.outputs) for one in (*seen.inputs, *seen.state.values()))
+def _places_of_own(seen: _Seen, own: Sequence[Tensor]) -> tuple[int, ...]:
+    """The outputs that lie in the memory of such tensors."""
+    places = _places(own)
+    return tuple(at for at, one in enumerate(seen.outputs) if _places([one]) & places)
 
 
 def _attributes(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -397,8 +412,7 @@ def _notes(
     note: str,
     changed: Sequence[str],
     written: Sequence[str],
-    conditions: Conditions,
-    seen: _Seen,
+    effects: Effects,
 ) -> Iterator[str]:
     if note:
         yield note
@@ -406,10 +420,22 @@ def _notes(
         yield f"writes to {_listed(changed)}: judged after each call"
     if written:
         yield f"writes to {_listed(written)}: judged after each call"
-    if _returns_its_own(seen):
-        yield "returns tensors in the memory of its inputs or state: a candidate may too"
-    if conditions.grad:
+    if effects.aliased:
+        yield (
+            f"returns {_numbered(effects.aliased)} in the memory of its inputs or of state that it "
+            "writes to: a candidate may too"
+        )
+    if effects.kept:
+        yield (
+            f"returns {_numbered(effects.kept)} in memory that all calls share, such as a "
+            "weight's: a candidate may too"
+        )
+    if effects.conditions.grad:
         yield "called with gradients recorded, without which it does not run"
+
+
+def _numbered(outputs: Sequence[int]) -> str:
+    return f"output{'s' if len(outputs) > 1 else ''} {_listed(list(map(str, outputs)))}"
 
 
 def _listed(names: Sequence[str]) -> str:

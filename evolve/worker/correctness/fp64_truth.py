@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.worker.correctness.reference_runs import failures, forward_in
+from evolve.worker.reference.parameters import type_within
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,7 +54,8 @@ def as_truth(
     if shapes[0] != shapes[1]:  # of a view as bytes, or if it depends on values
         return _fallback(model, inputs, reference, "RuntimeError: its outcome has another shape")
     for index, (exact, own) in enumerate(zip(found, reference, strict=True)):
-        if own.is_floating_point() and exact.dtype != torch.float64:
+        is_number = own.is_floating_point() or own.is_complex()
+        if is_number and exact.dtype != type_within(own, torch.float64):
             note = f"output {index} stays {exact.dtype} when the reference runs in fp64"
             return Truth(outputs=[_doubled(output) for output in found], note=note)
     return Truth(outputs=found)
@@ -74,4 +76,4 @@ def _fallback(model: nn.Module, inputs: list[Any], reference: list[Tensor], why:
 
 
 def _doubled(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+    return tensor.to(type_within(tensor, torch.float64))

@@ -17,7 +17,7 @@ from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import ByProducts
 from evolve.worker.correctness.kinds import flat_outcome
 from evolve.worker.ipc.pytree import flatten, map_tensors, resolved, tensors_of
-from evolve.worker.reference.parameters import cast_module
+from evolve.worker.reference.parameters import cast_module, type_within
 from evolve.worker.reference.placing import CPU, moved
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_module import task_code
@@ -101,8 +101,8 @@ def _made_in(
 
 
 def in_type(dtype: torch.dtype, tensor: Tensor) -> Tensor:
-    """A copy, in the type where it is floating."""
-    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+    """A copy, in the type where it is floating, or in pairs of it where it is complex."""
+    return tensor.to(type_within(tensor, dtype), copy=True)
 
 
 def forward(model: nn.Module, inputs: list[Any], *modes: DispatchMode) -> list[Tensor]:

@@ -14,6 +14,7 @@ import torch
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind
 from evolve.worker.devices.platforms import torch_platform
 from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
+from evolve.worker.sandbox.mappings import Mapping
 
 if TYPE_CHECKING:
     from evolve.worker.devices.window import Window
@@ -164,13 +165,23 @@ class Device(Protocol):
         ...
 
     def read(
-        self, process: "RunnerProcess", addresses: Sequence[int], into: Sequence[torch.Tensor]
+        self,
+        process: "RunnerProcess",
+        addresses: Sequence[int],
+        into: Sequence[torch.Tensor],
+        aliased: Sequence[int] = (),
     ) -> None:
         """Copy bytes of a runner's outputs into `into`, from each address as many as it is to fill.
+
+        Those with a number in `aliased` may lie in its inputs.
 
         Raises:
             OSError: there is no such memory.
         """
+        ...
+
+    def inputs_in(self, process: "RunnerProcess", shared: Shared) -> list[Mapping]:
+        """Where the runner has its inputs."""
         ...
 
     def inputs_changed(self, process: "RunnerProcess", shared: Shared, address: int) -> bool:

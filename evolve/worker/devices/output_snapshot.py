@@ -16,7 +16,7 @@ from evolve.worker.devices.window import Layout, size_in_bytes
 from evolve.worker.ipc.messages import Output, TensorAt
 from evolve.worker.ipc.tensor_buffer import Shared
 from evolve.worker.processes.runner_process import RunnerProcess
-from evolve.worker.sandbox.mappings import Mapping, mappings_of
+from evolve.worker.sandbox.mappings import Mapping
 
 _MAX_ELEMENTS = 1 << 40
 _SLACK = 4  # an output may lie in a storage this many times as large
@@ -47,27 +47,31 @@ def take(
     process: RunnerProcess,
     output: Output,
     inputs: Shared,
-    may_alias: bool = False,
+    aliased: Sequence[int] = (),
 ) -> list[Tensor]:
-    """Copies of the output tensors, from the runner's memory; they may lie in inputs if allowed.
+    """Copies of the output tensors, from the runner's memory; those `aliased` may lie in inputs.
 
     Raises:
         CandidateFault: an output lies in an input, is spread out, or is not there.
     """
     claimed = Mapping(output.inputs_at, output.inputs_at + inputs.size, 0)
-    places = [(at.address, size_in_bytes(at)) for at in output.tensors]
-    if not may_alias:
-        require_apart(places, [claimed, *mappings_of(process.pid, inputs.fd)])
+    known = device.inputs_in(process, inputs)
+    places = [
+        (at.address, size_in_bytes(at))
+        for number, at in enumerate(output.tensors)
+        if number not in aliased
+    ]
+    require_apart(places, [claimed, *known])
     buffers = buffers_for(device, output.tensors)
-    read_all(device, process, [at.address for at in output.tensors], buffers)
+    read_all(device, process, [at.address for at in output.tensors], buffers, aliased)
     return as_tensors(buffers, output.tensors)
 
 
 def own_memory(
-    process: RunnerProcess, tensors: Sequence[TensorAt], inputs: Shared
+    device: Device, process: RunnerProcess, tensors: Sequence[TensorAt], inputs: Shared
 ) -> frozenset[int]:
     """Addresses of those of some tensors that do not lie in the inputs."""
-    mappings = mappings_of(process.pid, inputs.fd)
+    mappings = device.inputs_in(process, inputs)
     return frozenset(
         at.address for at in tensors
         if size_in_bytes(at)
@@ -102,12 +106,20 @@ def buffers_for(device: Device, layout: Layout, on_host: bool = False) -> list[T
 
 
 def read_all(
-    device: Device, process: RunnerProcess, addresses: Sequence[int], buffers: list[Tensor]
+    device: Device,
+    process: RunnerProcess,
+    addresses: Sequence[int],
+    buffers: list[Tensor],
+    aliased: Sequence[int] = (),
 ) -> None:
-    """Fill buffers from the runner's memory; CandidateFault if it has no such memory."""
+    """Fill buffers from the runner's memory; CandidateFault if it has no such memory.
+
+    Those with a number in `aliased` may lie in its inputs.
+    """
     filled = [at for at, raw in enumerate(buffers) if raw.numel()]
+    places, into = [addresses[at] for at in filled], [buffers[at] for at in filled]
     try:
-        device.read(process, [addresses[at] for at in filled], [buffers[at] for at in filled])
+        device.read(process, places, into, [n for n, at in enumerate(filled) if at in aliased])
     except OSError as error:
         raise CandidateFault(
             Status.WRONG_VALUE, f"an output is not in the memory that it is said to be in ({error})"

@@ -1,6 +1,6 @@
 """How one block of calls is timed on a device: before, inside and after the window."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -161,8 +161,13 @@ def places_of(done: Done, call: int, calls: int, layout: Layout) -> tuple[int, .
     return done.addresses[call * width : (call + 1) * width]
 
 
-def require_distinct(done: Done, calls: int, layout: Layout) -> None:
-    """The outputs of different calls have to lie in different places."""
-    distinct = [set(places_of(done, call, calls, layout)) for call in range(calls)]
-    if all(map(size_in_bytes, layout)) and len(set().union(*distinct)) < sum(map(len, distinct)):
+def require_distinct(done: Done, calls: int, layout: Layout, kept: Sequence[int] = ()) -> None:
+    """The outputs of different calls have to lie in different places, except those `kept`."""
+    own = [at for at in range(len(layout)) if at not in kept]
+    distinct = [
+        {places[at] for at in own}
+        for places in (places_of(done, call, calls, layout) for call in range(calls))
+    ]
+    filled = all(size_in_bytes(layout[at]) for at in own)
+    if filled and len(set().union(*distinct)) < sum(map(len, distinct)):
         raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")

@@ -231,9 +231,10 @@ static int copied(pointer to, pointer from, uint64_t bytes) {
 }
 
 /* A piece of an output: the word of the page that has its address, and where its bytes go; where
- * its call is followed by a pause (`after` such a number of calls), also as they are then. */
+ * its call is followed by a pause (`after` such a number of calls), also as they are then. It may
+ * lie in the inputs where the reference's does (`aliased`). */
 struct piece {
-  int64_t word, start, length, after;
+  int64_t word, start, length, after, aliased;
   void *to, *early;
 };
 
@@ -261,6 +262,7 @@ struct window {
   int64_t pause_count;
   pointer pool, view; /* where the runner says that its memory lies, and where it lies here */
   uint64_t pool_bytes;
+  pointer claimed; /* where it says that its inputs lie */
   int64_t begun, ended; /* filled in */
 };
 
@@ -268,15 +270,26 @@ struct window {
 
 enum { TIMED = 0, AT_LIMIT = 1, WORD = 2, ASTRAY = -10, DRIVER = 1000 };
 
+/* Where a piece lies here; 0 if it is in no memory that it may be in. */
+static pointer place_of(const struct window* w, const struct piece* p) {
+  pointer said = (pointer)w->page[p->word] + (pointer)p->start;
+  uint64_t length = (uint64_t)p->length;
+  pointer at = said - w->pool;
+  if (at <= w->pool_bytes && length <= w->pool_bytes - at) return w->view + at;
+  at = said - w->claimed;
+  if (p->aliased && at <= w->bytes && length <= w->bytes - at) return w->inputs + at;
+  return 0;
+}
+
 static int read_pieces(struct window* w, int64_t after) {
   int code;
   for (int64_t i = 0; i < w->count; ++i) {
     struct piece* p = w->pieces + i;
     if (!p->length) continue; /* an empty output lies nowhere */
     if (after && p->after != after) continue;
-    pointer at = (pointer)w->page[p->word] + (pointer)p->start - w->pool;
-    if (at > w->pool_bytes || (uint64_t)p->length > w->pool_bytes - at) return ASTRAY;
-    if ((code = driver.to_host(after ? p->early : p->to, w->view + at, (size_t)p->length, stream)))
+    pointer at = place_of(w, p);
+    if (!at) return ASTRAY;
+    if ((code = driver.to_host(after ? p->early : p->to, at, (size_t)p->length, stream)))
       return DRIVER + code;
   }
   return (code = driver.synchronize(stream)) ? DRIVER + code : TIMED;

@@ -15,13 +15,17 @@ CALL_BITS = 20  # of a number that tells window and call
 
 
 class Piece(ctypes.Structure):
-    """Bytes of an output: the word of the page with its address, where they begin, where to."""
+    """Bytes of an output: the word of the page with its address, where they begin, where to.
+
+    With `aliased` the output may lie in the inputs.
+    """
 
     _fields_ = (
         ("word", ctypes.c_int64),
         ("start", ctypes.c_int64),
         ("length", ctypes.c_int64),
         ("after", ctypes.c_int64),
+        ("aliased", ctypes.c_int64),
         ("to", ctypes.c_void_p),
         ("early", ctypes.c_void_p),
     )
@@ -64,6 +68,7 @@ class WindowArguments(ctypes.Structure):
         ("pool", ctypes.c_uint64),
         ("view", ctypes.c_uint64),
         ("pool_bytes", ctypes.c_uint64),
+        ("claimed", ctypes.c_uint64),
         ("begun", ctypes.c_int64),
         ("ended", ctypes.c_int64),
     )

@@ -189,7 +189,7 @@ def _require_repeatable(case: str, first: frozenset[int], again: Outcome) -> Non
             f"case {case}: right at first, wrong on the same inputs again: "
             f"{again.verdict.feedback}",
         )
-    if first & {at.address for at in again.places}:
+    if first & again.own:
         raise CandidateFault(
             Status.ALIASED,
             f"case {case}: two calls returned the same memory; allocate a new output",

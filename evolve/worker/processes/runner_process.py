@@ -215,9 +215,11 @@ class RunnerProcess:
         """Have the compiler's code for the reference written to files (`inductor.folder_of`)."""
         self._ask(("write", case, inputs.size, inputs.tree, variant), Reply.ACK, seconds)
 
-    def use_inputs(self, fd: int, size: int, seconds: float) -> None:
+    def use_inputs(self, fd: int, size: int, seconds: float) -> int:
         """Have it map this memory, where inputs come from now on."""
-        self._ask(("use_inputs", size), Reply.ACK, seconds, fd)
+        answer = self._ask(("use_inputs", size), Reply.DONE, seconds, fd)
+        (address,) = self._parse(messages.parse_done, answer).addresses or (0,)
+        return int(address)
 
     def use_signals(self, fd: int, spin_s: float, seconds: float) -> None:
         """Have it map the page of signals, and spin so long for one before it sleeps."""

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evolve.worker.ipc.pytree import map_tensors
+
 MODES = ("constructed", "eval", "train")
 """Of a module: as its constructor leaves it, or as the task's `MODE` says."""
 
@@ -82,6 +84,15 @@ def _share_memory(some: Tensor, other: Tensor) -> bool:
     )
 
 
+def _apart(model: nn.Module, names: Sequence[str], outcome: Any) -> Any:
+    """The outcome, which keeps its memory if the next call binds other memory to state in it."""
+    if not names:
+        return outcome
+    known = named_state(model)
+    bound = {id(known[name]) for name in names}
+    return map_tensors(lambda one: one.detach() if id(one) in bound else one, outcome)
+
+
 class Bound(nn.Module):
     """A model whose last argument is its state; for the processes that are timed."""
 
@@ -111,7 +122,7 @@ def call(model: Any, conditions: Conditions, arguments: Sequence[Any]) -> Any:
         outcome = model(*own)
     with torch.no_grad():
         write_back(model, names, values)
-    return outcome
+    return _apart(model, names, outcome)
 
 
 def is_needed(conditions: Conditions) -> bool:

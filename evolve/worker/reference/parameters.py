@@ -43,16 +43,33 @@ def _perturb(values: Tensor, seed: int, name: str) -> None:
 
 
 def cast_module(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Casts floating parameters, buffers and plain tensor attributes in place."""
+    """Casts floating and complex parameters, buffers and plain tensor attributes in place."""
     if any(isinstance(value, FakeTensor) for value in (*model.parameters(), *model.buffers())):
         _cast_without_values(model, dtype)
     else:
-        model.to(dtype)
+        cast_state(model, dtype)
     for module in model.modules():
         for name, value in list(vars(module).items()):
-            if isinstance(value, Tensor) and value.is_floating_point():
-                setattr(module, name, value.to(dtype))
+            if isinstance(value, Tensor) and type_within(value, dtype) is not value.dtype:
+                setattr(module, name, value.to(type_within(value, dtype)))
     return model
+
+
+def cast_state(model: nn.Module, dtype: torch.dtype) -> None:
+    """The same for parameters and buffers only; `Module.to` would cut imaginary parts off."""
+    model._apply(lambda value: value.to(type_within(value, dtype)))
+
+
+def type_within(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """Of a tensor where floating numbers have this type: complex ones consist of two of them.
+
+    There is little arithmetic for complex numbers of half precision: they stay as they are.
+    """
+    if tensor.is_floating_point():
+        return dtype
+    if tensor.is_complex() and dtype in (torch.float32, torch.float64):
+        return dtype.to_complex()
+    return tensor.dtype
 
 
 def _cast_without_values(model: nn.Module, dtype: torch.dtype) -> None:
@@ -61,5 +78,5 @@ def _cast_without_values(model: nn.Module, dtype: torch.dtype) -> None:
         holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for holder in holders:
             for name, value in holder.items():
-                if value is not None and value.is_floating_point():
-                    holder[name] = value.to(dtype)
+                if value is not None:
+                    holder[name] = value.to(type_within(value, dtype))

@@ -58,13 +58,14 @@ class CudaAccess:
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address
 
-    def use_inputs(self, fd: int, size: int) -> None:
-        """Map this memory in the place of the last."""
+    def use_inputs(self, fd: int, size: int) -> int:
+        """Map this memory in the place of the last; gives its address."""
         torch.cuda.synchronize()
         if self._arena is not None:
             self._arena.close()
         self._arena = gpu_driver.attach(fd, size)
         self.inputs = self._arena.tensor()
+        return self._arena.address
 
     def use_signals(self, fd: int, spin_s: float) -> None:
         """Map the page that tells of windows, and spin so long for one before sleeping."""

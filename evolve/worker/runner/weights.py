@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from evolve.worker.reference.parameters import cast_state
+
 
 class ContractError(Exception):
     """The candidate's module or class does not have the task's interface."""
@@ -43,7 +45,7 @@ def construct(
         raise
     floating = {value.dtype for value in state.values() if value.is_floating_point()}
     if len(floating) == 1:
-        model.to(floating.pop())
+        cast_state(model, floating.pop())
     own = model.state_dict()
     lacking = [name for name in state if name not in own]
     unlike = [name for name in state if name in own and not _fits(own[name], state[name])]

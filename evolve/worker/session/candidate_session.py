@@ -105,7 +105,8 @@ class Candidate:
 class Outcome:
     """One call: the verdict on it, where its tensors were, their copies, wall seconds.
 
-    `own` has the addresses of the outputs that lie in no input.
+    `own` has the addresses of the outputs that lie in no input, and in no memory that all of the
+    reference's calls return.
     """
 
     verdict: Judgement
@@ -426,9 +427,9 @@ class CandidateSession:
             output = runner.call(case.index, inputs, limit_s, trap)
             seconds = time.perf_counter() - start
             self.device.require_modest(runner)
-            aliases = case.effects.aliases
+            aliased = case.effects.aliased
             if output_snapshot.same_structure(output, hidden.expected):
-                tensors = output_snapshot.take(self.device, runner, output, inputs, aliases)
+                tensors = output_snapshot.take(self.device, runner, output, inputs, aliased)
             else:
                 tensors = output_snapshot.described(output)
             if changed := case.effects.changed:
@@ -436,7 +437,8 @@ class CandidateSession:
                 tensors += take_changes(self.device, runner, inputs, at, changed)
             elif self.device.inputs_changed(runner, inputs, output.inputs_at):
                 raise CandidateFault(Status.MUTATED_INPUT, "forward wrote to its inputs")
-            own = output_snapshot.own_memory(runner, output.tensors, inputs)
+            new = [at for n, at in enumerate(output.tensors) if n not in case.effects.kept]
+            own = output_snapshot.own_memory(self.device, runner, new, inputs)
         spec = output_snapshot.spec_of(output)
         verdict = by(case.case, tensors, spec, hidden.expected, hidden.tree())
         return Outcome(verdict, output.tensors, own, tensors, seconds)

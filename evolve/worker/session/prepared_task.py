@@ -81,12 +81,6 @@ class PreparedCase:
         self._key = (*key, index, self._secret)  # a task that comes back has other weights
         with task_lock:
             self.effects = case.effects
-            if self.effects.aliases and device.place.type != "cpu":
-                raise UsageError(
-                    f"task {case.task}: Model.forward returns tensors in the memory of its inputs "
-                    "or state, which is judged on the CPU only. Return a new tensor, .clone() for "
-                    "one, or leave out the tensors that it writes to: they are judged in any case."
-                )
             self.model_seed = self._seed("model")
             self._model = case.model(self.model_seed)
             arguments = {

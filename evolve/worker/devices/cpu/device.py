@@ -139,13 +139,20 @@ class CpuDevice:
         self.read(process, [process.readable_at], [word])
 
     def read(
-        self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
+        self,
+        process: RunnerProcess,
+        addresses: Sequence[int],
+        into: Sequence[torch.Tensor],
+        aliased: Sequence[int] = (),
     ) -> None:
         for address, ours in zip(addresses, into, strict=True):
             syscalls.read_memory(process.pid, address, ours.data_ptr(), ours.numel())
 
     def require_modest(self, process: RunnerProcess) -> None:
         """The kernel's own limits see to that."""
+
+    def inputs_in(self, process: RunnerProcess, shared: Shared) -> list[Mapping]:
+        return mappings_of(process.pid, shared.fd)
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         """Whether a private view of its inputs, of all that it has, differs from the judge's.

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices.cpu_affinity import ClockCores
 from evolve.worker.devices.cuda import nvml, pinned_memory
 from evolve.worker.devices.cuda.arenas import Arena, Arenas
+from evolve.worker.devices.cuda.lent import Lent
 from evolve.worker.devices.cuda.pinned_memory import PageLocked
 from evolve.worker.devices.cuda.window import CudaWindow, keep_to
 from evolve.worker.devices.platforms import require_platform
@@ -40,6 +40,7 @@ from evolve.worker.ipc.tensor_buffer import (
 from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import GATE_BYTES
 from evolve.worker.sandbox import procfs
+from evolve.worker.sandbox.mappings import Mapping
 from evolve.worker.sandbox.supervisor import descendants
 
 _POOL_SHARE = 160  # a runner's tensors get one in so many bytes of the device
@@ -66,35 +67,6 @@ _ALLOCATOR = (
     "expandable_segments:True,pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
 )
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
-
-
-@dataclass(slots=True)
-class Lent:
-    """The judge's memory that one runner uses.
-
-    Attributes:
-        pool: memory of its tensors.
-        base: where it says that it maps the pool.
-        signals: the page that both see.
-        inputs: memory that inputs are copied to; None before the first.
-        guarded: bytes of inputs that have a guard behind them; 0 before the first.
-        former: arenas that were too small, which it may still have mapped.
-        layouts: trees of inputs that it has made tensors of, with their numbers.
-        recorded: the case and the trees of its recording.
-        warmed: cases that it has run, with the calls of a block.
-        is_timed: whether it is kept to the core of those that are timed.
-    """
-
-    pool: Arena
-    base: int
-    signals: Signals
-    inputs: Arena | None = None
-    guarded: int = 0
-    former: list[Arena] = field(default_factory=list)
-    layouts: dict[tuple[bytes, ...], int] = field(default_factory=dict)
-    recorded: tuple[int, tuple[bytes, ...]] | None = None
-    warmed: set[tuple[int, int]] = field(default_factory=set)
-    is_timed: bool = False
 
 
 class CudaDevice:
@@ -271,7 +243,7 @@ class CudaDevice:
             lent.inputs, lent.guarded = self._arenas.take(needed), 0
             lent.layouts.clear()
             lent.recorded = None
-            process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
+            lent.claimed = process.use_inputs(lent.inputs.fd, lent.inputs.size, _CONNECT_S)
         if lent.guarded != size:  # a buffer may have none at its end
             lent.inputs.memory[size : size + GUARD_BYTES].fill_(GUARD)
             torch.cuda.synchronize()
@@ -309,7 +281,11 @@ class CudaDevice:
                 (self._arenas.give_back if process.has_ended else Arena.close)(arena)
 
     def read(
-        self, process: RunnerProcess, addresses: Sequence[int], into: Sequence[torch.Tensor]
+        self,
+        process: RunnerProcess,
+        addresses: Sequence[int],
+        into: Sequence[torch.Tensor],
+        aliased: Sequence[int] = (),
     ) -> None:
         """Into memory of the GPU, or into page-locked memory of the host.
 
@@ -319,12 +295,14 @@ class CudaDevice:
             OSError: that is not memory of the process.
         """
         lent = self._lent[process]
-        for address, ours in zip(addresses, into, strict=True):
-            start = address - lent.base
-            if not 0 <= start <= start + ours.numel() <= lent.pool.size:
-                raise OSError("not memory that torch has allocated in the process")
-            ours.copy_(lent.pool.memory[start : start + ours.numel()], non_blocking=True)
+        for at, (address, ours) in enumerate(zip(addresses, into, strict=True)):
+            theirs = lent.output_at(address, ours.numel(), may_be_input=at in aliased)
+            ours.copy_(theirs, non_blocking=True)
         torch.cuda.synchronize()
+
+    def inputs_in(self, process: RunnerProcess, shared: Shared) -> list[Mapping]:
+        claimed = self._lent[process].claimed
+        return [Mapping(claimed, claimed + shared.size, 0)]
 
     def inputs_changed(self, process: RunnerProcess, shared: Shared, address: int) -> bool:
         # In words of eight bytes: comparing takes memory for each.

@@ -69,7 +69,8 @@ from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.runner.memory_cuda import gate_of
 
 if TYPE_CHECKING:
-    from evolve.worker.devices.cuda.device import CudaDevice, Lent
+    from evolve.worker.devices.cuda.device import CudaDevice
+    from evolve.worker.devices.cuda.lent import Lent
 
 _WARM_BLOCKS = 2
 _BEGIN_S = 10.0  # for a runner to get ready for a window
@@ -92,6 +93,7 @@ class _Piece:
     seen: NDArray[np.uint8]
     after: int = 0  # calls, and then a pause, in which it is `early`
     early: NDArray[np.uint8] | None = None
+    is_aliased: bool = False  # it may lie in the inputs
 
     @property
     def was_late(self) -> bool:
@@ -169,7 +171,7 @@ class CudaWindow:
         judged += tuple(call for call in (*late, *_before(late)) if call not in judged)
         # A window of no calls reads as many: there, where those of the last block lay.
         looked_at = tuple(dict.fromkeys((*case.sampled(number), *judged)))
-        pieces = list(self._pieces(looked_at, late, layout))
+        pieces = list(self._pieces(looked_at, late, layout, case.warm.effects.aliased))
         asked = self._arguments(process, lent, staged.memory, inputs, pieces)
         asked.calls = case.calls if kind == CALLS else 0
         asked.limit_ns = int(case.limit_s * 1e9)
@@ -181,7 +183,7 @@ class CudaWindow:
         run_s, done = (asked.ended - asked.begun) * 1e-9, Done(*lent.signals.answer())
         if kind == NOTHING:
             return Block(run_s, done.seconds, number, {})
-        require_distinct(done, case.calls, layout)
+        require_distinct(done, case.calls, layout, case.warm.effects.kept)
         if is_trusted or number < 0:
             return Block(run_s, done.seconds, number, {})
         with stopped(process):  # the clock would not see further work
@@ -220,6 +222,7 @@ class CudaWindow:
         for place, piece in zip(places, pieces, strict=False):
             place.word, place.start = Signals.word(piece.output), piece.start
             place.length, place.to = piece.seen.size, piece.seen.ctypes.data
+            place.aliased = piece.is_aliased
             if piece.early is not None:
                 place.after, place.early = piece.after, piece.early.ctypes.data
         asked = self._device.window_arguments(staged, inputs)
@@ -230,7 +233,7 @@ class CudaWindow:
         asked.fd, asked.spin_ns = process.channel_fd, int(self._device.spin_s * 1e9)
         asked.pieces, asked.count = places, len(pieces)
         asked.pool, asked.pool_bytes = lent.base, lent.pool.size
-        asked.view = lent.pool.mapping.address
+        asked.view, asked.claimed = lent.pool.mapping.address, lent.claimed
         assert lent.inputs is not None
         asked.gate = gate_of(lent.inputs.mapping.address, lent.inputs.size)
         return asked
@@ -248,7 +251,7 @@ class CudaWindow:
             raise LateFault(Status.WRONG_VALUE, _CHANGED)
 
     def _pieces(
-        self, calls: Sequence[int], late: Sequence[int], layout: Layout
+        self, calls: Sequence[int], late: Sequence[int], layout: Layout, aliased: Sequence[int]
     ) -> Iterator[_Piece]:
         """A secret piece of every output of some calls, twice if a pause follows one."""
         room = self._device.page_locked_bytes
@@ -262,10 +265,11 @@ class CudaWindow:
                 start = secrets.randbelow(size - length + 1)
                 output, seen = call * len(layout) + place, room[at : at + length]
                 at += length
+                piece = _Piece(output, start, seen, is_aliased=place in aliased)
                 if call not in before:
-                    yield _Piece(output, start, seen)
+                    yield piece
                     continue
-                yield _Piece(output, start, seen, call + 1, room[at : at + length])
+                yield replace(piece, after=call + 1, early=room[at : at + length])
                 at += length
 
     def _samples(
@@ -286,7 +290,8 @@ class CudaWindow:
         for call in judged:
             taken = output_snapshot.buffers_for(self._device, layout, case.on_host)
             places = places_of(done, call, case.calls, layout)
-            output_snapshot.read_all(self._device, process, places, taken)
+            aliased = case.warm.effects.aliased
+            output_snapshot.read_all(self._device, process, places, taken, aliased)
             seen = [by_output[call * len(layout) + place] for place in range(len(layout))]
             if not all(piece.is_in(raw) for piece, raw in zip(seen, taken, strict=True)):
                 raise _changed()
