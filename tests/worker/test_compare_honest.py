@@ -15,6 +15,7 @@ from torch.nn import functional
 from evolve.core.evaluation import Status
 from evolve.worker.correctness import reference_runs
 from evolve.worker.correctness.convolution import ByProducts
+from tests.worker import judging
 from tests.worker.judging import (
     cut_to_tf32,
     judged,
@@ -442,6 +443,21 @@ def test_a_task_allows_just_the_arithmetic_that_it_names(accumulation):
         if judged(case, lambda model, x, y, r=rounding: r(x) @ r(y)).status is Status.CORRECT
     }
     assert passed == RULES[accumulation]
+
+
+def test_of_inputs_with_few_values_the_same_operands_are_cut_alike_and_pass(monkeypatch):
+    case = task(
+        "x @ y",
+        "[torch.randn(48, 2048), torch.randn(2048, 48)]",
+        arguments="x, y",
+        accumulation="tf32",
+    )
+    for seed in range(40):
+        monkeypatch.setattr(judging, "SEED", seed)
+        prepared.cache_clear()
+        for cutting in (cut_to_tf32, rounded_to_tf32):
+            verdict = judged(case, lambda model, x, y, f=cutting: f(x) @ f(y), "ties")
+            assert verdict.status is Status.CORRECT, (seed, verdict.feedback)
 
 
 @pytest.mark.parametrize("terms", [64, 1024, 2048])

@@ -7,8 +7,11 @@ Invariants:
 - a tool that hangs, fails or is not there, and a program that fails under it, is no finding.
 """
 
+import ast
+import importlib.util
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,6 +86,15 @@ def test_the_tool_gets_the_candidates_file_and_only_its_own_lines_count(tmp_path
     said = tool_process.observe([tool(tmp_path, TOOL), "--tool", "memcheck"], "candidate.py", {})
     assert "called with --tool memcheck candidate.py" in tool_process.read(said).text
     assert read(said, "memcheck") == Finding(0)
+
+
+def test_a_program_under_a_tool_has_every_module_of_this_package_that_its_modules_import():
+    known: list[str] = []
+    for name in tool_process._CARRIED:
+        tree = ast.parse(Path(importlib.util.find_spec(name).origin).read_text())
+        wanted = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+        assert {each for each in wanted if each.startswith("evolve")} <= set(known), name
+        known.append(name)
 
 
 def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):

@@ -133,6 +133,20 @@ def test_every_piece_is_perturbed_by_one_step(monkeypatch):
     assert 250 < int((steps > 0).sum()) < 450
 
 
+def test_equal_values_are_perturbed_alike_whatever_their_sign_and_others_at_random():
+    draws = generator(0, "sensitivity")
+    seen = set()
+    for _ in range(40):
+        moved = torch.tensor([3.0, 1.0, 3.0, -3.0, 1.0], dtype=torch.float64)
+        steps = torch.empty_like(moved).copy_(moved)
+        sensitivity._nudge(moved, draws, 2.0**-24)
+        up = (moved / steps > 1).tolist()
+        assert up[0] == up[2] == up[3]
+        assert up[1] == up[4]
+        seen.add((up[0], up[1]))
+    assert len(seen) == 4
+
+
 def test_a_scalar_and_an_empty_tensor_are_perturbed_too():
     scalar, empty = torch.tensor(1.0, dtype=torch.float64), torch.empty(0, 3, dtype=torch.float64)
     sensitivity._nudge(scalar, generator(0, "sensitivity"), 2.0**-24)

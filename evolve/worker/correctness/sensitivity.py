@@ -36,6 +36,7 @@ _PRODUCTS = {  # where the first of two operands stands
     _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
 }  # fmt: skip
 _NUDGED_AT_ONCE = 1 << 27  # elements
+_KEYS = 1 << 62  # by which the bits of values are multiplied
 Perturbed = Callable[[str, nn.Module, list[Any], torch.Generator], list[Tensor]]
 """The outcome in fp64 when something moves at random."""
 
@@ -131,7 +132,10 @@ class _Products(DispatchMode):
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
-    """Move all values by a relative step up or down at random, in place."""
+    """Move all values by a relative step up or down, in place; equal ones go the same way.
+
+    As a rounding does: errors of operands that take few values add up in a sum.
+    """
     if tensor.layout is not torch.strided:
         tensor = components(tensor)[-1]
     if not tensor.numel() or not tensor.dim():
@@ -139,8 +143,9 @@ def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
     else:  # its own memory is to stay small beside a tensor of gigabytes
         rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
         parts = tensor.split(rows)
+    key = 2 * int(torch.randint(_KEYS, (), generator=draws, device=draws.device)) + 1
     for part in parts:
-        is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,
-                              device=draws.device).to(part.device)  # fmt: skip
+        # The sign of the product depends on all bits below, as those of a float64 with few digits.
+        is_up = part.double().abs().view(torch.int64).mul_(key) < 0
         up, down = part.new_tensor(1 + step), part.new_tensor(1 - step)
         part.mul_(torch.where(is_up, up, down))

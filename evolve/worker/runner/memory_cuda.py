@@ -54,6 +54,8 @@ class CudaAccess:
         )
         self._pool = torch.cuda.MemPool(allocator.allocator())
         self._routing.enter_context(torch.cuda.use_mem_pool(self._pool))
+        # The pool is of this thread, and a backward pass would allocate in another.
+        torch.autograd.set_multithreading_enabled(False)
         self.limit = limit
         self._kept = (pool, allocator)  # for the life of the process
         return pool.address

@@ -22,7 +22,9 @@ SECONDS = 12.0  # beside those in which it stands still, because something is ti
 _STEP_S = 0.1  # in one of which it may have stood still
 _MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",
-            "evolve.worker.runner.weights", "evolve.worker.reference.conditions")  # fmt: skip
+            "evolve.worker.reference.seeding", "evolve.worker.reference.parameters",
+            "evolve.worker.ipc.pytree", "evolve.worker.runner.weights",
+            "evolve.worker.reference.conditions")  # fmt: skip
 
 
 def _text_of(module: str) -> str:

@@ -23,7 +23,7 @@ _MAX_SHARE = 4  # of a device: for the tensors of a program, where fewer will do
 _TRUSTED_SHARE = 6  # the same for the reference and a baseline
 _ALWAYS_THERE = 2  # in a round: the candidate, and the reference
 _SHARE_TO_SIT = 2 / 3  # of the room: others check meanwhile
-_CORES_OF_WRITER = 2
+_CORES_OF_WRITER = 4  # of several tasks at once, whose processes wait for the driver to open a GPU
 LAUNCH_BOUND_S = 100e-6  # a reference that takes longer is not launch-bound, and is not recorded
 
 
