@@ -28,15 +28,15 @@ class Popen:
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **pipes: Any) -> None:
         assert pipes == {"stdin": PIPE, "stdout": PIPE, "text": True}
-        stdin, self_stdin = os.pipe()
-        self_stdout, stdout = os.pipe()
+        stdin, own_stdin = os.pipe()
+        own_stdout, stdout = os.pipe()
         self._status, status = os.pipe()
         _, _, module = command
         request = json.dumps([module, os.getcwd(), dict(env)]).encode()  # noqa: PTH109
         socket.send_fds(_server(), [request], [stdin, stdout, 2, status])
         for fd in (stdin, stdout, status):
             os.close(fd)
-        self.stdin, self.stdout = open(self_stdin, "w"), open(self_stdout)  # noqa: SIM115
+        self.stdin, self.stdout = os.fdopen(own_stdin, "w"), os.fdopen(own_stdout)
 
     def wait(self) -> int:
         with contextlib.suppress(OSError), open(self._status, closefd=False) as file:
