@@ -366,6 +366,7 @@ def test_a_program_of_cuda_agent_is_mended_until_it_is_correct(store: Store):
 # CUDA-L1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", ["cuda_l1", "cuda_l1_islands"])
 def test_a_jump_is_read_beside_similar_hacks_and_measured_again(preset: str, store: Store):
     """The preset ends by its time; 40 evaluations are a part of that."""
