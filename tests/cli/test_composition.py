@@ -94,7 +94,7 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
     assert operators["mine"].weight == 1.0
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("word", "says"),
     [
