@@ -1,18 +1,10 @@
-"""What the server behind `tests.forked` imports once: all that commands need but torch.
+"""What the server behind `tests.forked` imports once: all that commands need but torch."""
 
-LiteLLM, which takes 2 s of a processor, is imported with the environment that the product gives it;
-its setting up is left to each process, for that starts a thread.
-"""
-
-import contextlib
 import gc
 import importlib
-import os
 import pkgutil
 import sys
 import threading
-
-from evolve.llm import client
 
 PACKAGES = "evolve.cli evolve.app evolve.search evolve.store evolve.report operators archives"
 LEFT_OUT = (
@@ -30,12 +22,7 @@ for name in PACKAGES.split():
         if not module.name.startswith(LEFT_OUT) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
-os.environ |= client._ENVIRONMENT
-with contextlib.suppress(ModuleNotFoundError):
-    for name in ("litellm", "openai.resources"):
-        importlib.import_module(name)
-
-assert not {"torch", "triton"} & set(sys.modules), "forked beside threads, or too early"
+assert not {"torch", "triton", "litellm"} & set(sys.modules), "forked beside threads, or too early"
 assert threading.active_count() == 1
 gc.collect()
 gc.freeze()  # or each process would visit, and so copy, all of these objects
