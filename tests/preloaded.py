@@ -1,5 +1,6 @@
 """What the server behind `tests.forked` imports once: all that commands need but torch."""
 
+import gc
 import importlib
 import pkgutil
 import sys
@@ -23,3 +24,5 @@ for name in PACKAGES.split():
 
 assert not {"torch", "triton", "litellm"} & set(sys.modules), "forked beside threads, or too early"
 assert threading.active_count() == 1
+gc.collect()
+gc.freeze()  # or each process would visit, and so copy, all of these objects

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.llm.secrets import is_secret_variable
+from evolve.worker.base.scratch import ScratchFolder
 
 RunScript: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Runs the script for a job, and gives the findings; raises UsageError if the script fails."""
@@ -58,7 +58,7 @@ def started(script: Script, *, secrets: bool = True) -> Iterator[RunScript]:
         name: value for name, value in os.environ.items() if secrets or not is_secret_variable(name)
     }
     with (
-        tempfile.TemporaryDirectory(prefix="evolve-capture-") as folder,
+        ScratchFolder("capture") as folder,
         subprocess.Popen(
             [sys.executable, "-m", "evolve.capture.child"],
             stdin=subprocess.PIPE,
@@ -67,7 +67,7 @@ def started(script: Script, *, secrets: bool = True) -> Iterator[RunScript]:
             env=environment,
         ) as process,
     ):
-        yield lambda job: _answer(process, script, job, Path(folder))
+        yield lambda job: _answer(process, script, job, folder)
 
 
 def _answer(

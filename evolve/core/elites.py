@@ -1,8 +1,9 @@
 """Programs as a search keeps them: elites, their results as parents, and all that are held."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from evolve.core.measurement import Interval
 from evolve.core.program import Assignment
@@ -76,7 +77,27 @@ class Population(Sequence[Elite]):
 
     Every program once, also if it holds several slots. The mappings and sequences that it gives
     are not to be changed, nor to be kept.
+
+    Attributes:
+        ranked: the elites, best first.
     """
+
+    ranked: Sequence[Elite]
+
+    @overload
+    def __getitem__(self, index: int) -> Elite: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Elite]: ...
+
+    def __getitem__(self, index: int | slice) -> Elite | Sequence[Elite]:
+        return self.ranked[index]
+
+    def __len__(self) -> int:
+        return len(self.ranked)
+
+    def __iter__(self) -> Iterator[Elite]:
+        return iter(self.ranked)
 
     @property
     @abstractmethod

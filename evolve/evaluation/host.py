@@ -49,5 +49,5 @@ def _ask(python: str | None, *words: str) -> dict[str, Any]:
         raise EvaluatorUnavailable(f"{interpreter} does not answer: {error}") from error
     finally:
         if scratch is not None:
-            scratch.cleanup()
+            scratch.close()
     return facts

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 from evolve.core.devices import device_kind
 from evolve.evaluation.pooled import PooledEvaluator, say
 from evolve.llm.secrets import is_secret_variable
+from evolve.worker.base.scratch import ScratchFolder
 from evolve.worker.sandbox.packages import package_folders
 from evolve.worker.service.dispatch.place import Deadlines, Place
 from evolve.worker.service.dispatch.pool import Pool
@@ -44,7 +44,7 @@ class LocalEvaluator(PooledEvaluator):
         *,
         deadlines: Deadlines | None = None,
         slots: int | None = None,
-        scratch: "tempfile.TemporaryDirectory[str] | None" = None,
+        scratch: ScratchFolder | None = None,
     ) -> None:
         self._scratch = scratch
         deadlines = deadlines or Deadlines()
@@ -128,7 +128,7 @@ class LocalEvaluator(PooledEvaluator):
         """End the workers and all they started; calls under way raise EvaluatorUnavailable."""
         await super().close()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()
 
 
 def worker_options(
@@ -180,7 +180,7 @@ def package_path() -> str:
 
 def package_path_for(
     python: str | None,
-) -> "tuple[str, tempfile.TemporaryDirectory[str] | None]":
+) -> tuple[str, ScratchFolder | None]:
     """Where an interpreter finds our package, and the folder to remove afterwards.
 
     For another interpreter that is a folder with this package alone in it, so that none of
@@ -188,6 +188,6 @@ def package_path_for(
     """
     if python is None:
         return package_path(), None
-    folder = tempfile.TemporaryDirectory(prefix="evolve-path-")
-    (Path(folder.name) / PACKAGE.name).symlink_to(PACKAGE)
-    return folder.name, folder
+    folder = ScratchFolder("path")
+    (folder.path / PACKAGE.name).symlink_to(PACKAGE)
+    return str(folder.path), folder

@@ -46,19 +46,20 @@ def first_errors(log: str, limit: int = 12) -> str:
     )
 
 
-def kept_folder(name: str, folder: Path | None, may_build: bool) -> str:
-    """A cache of a build: written in the building process, a private copy in all others."""
+def kept_folder(name: str, folder: Path | str | None, may_build: bool) -> str:
+    """A cache of a build: written in the building process, a private copy in all others.
+
+    Without a build it is an empty folder of the process.
+    """
     place = Path(folder or "/nonexistent") / name
-    if may_build:
-        place.mkdir(parents=True, exist_ok=True)
-    elif place.is_dir():
-        place = private_copy(place)
-    else:
-        place = Path.cwd()
+    if not may_build and place.is_dir():
+        return str(_private_copy(place))
+    place = place if may_build else Path.cwd() / name
+    place.mkdir(parents=True, exist_ok=True)
     return str(place)
 
 
-def private_copy(place: Path) -> Path:
+def _private_copy(place: Path) -> Path:
     """A copy of a cache in the process's own folder, where Triton finds its kernels again.
 
     It notes by whole paths which files make up a kernel, and compiles it anew if one is gone.

@@ -1,7 +1,6 @@
 """The archive's elites as selection policies see them, kept up to date from its answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
+from collections.abc import Mapping, Sequence
 
 from evolve.core.protocols import Elite, Offer, Population, Visits
 from evolve.core.run_store import RunStore
@@ -24,12 +23,13 @@ class LivePopulation(Population):
     """
 
     turn = 0
+    ranked: Ranking
 
     def __init__(self, store: RunStore, run: int, slots: Mapping[str, Elite]) -> None:
         self._store = store
         self._run = run
         self._elites = {elite.program: elite for elite in slots.values()}
-        self._ranking = Ranking(self._elites.values())
+        self.ranked = Ranking(self._elites.values())
         self._programs = {slot: elite.program for slot, elite in slots.items()}
         self._slots: dict[str, set[str]] = {}  # by program
         for slot, program in self._programs.items():
@@ -37,19 +37,6 @@ class LivePopulation(Population):
         self._islands: dict[str, Ranking] | None = None
         self._visits: dict[str, Visits] | None = None
         self._forest: Forest | None = None
-
-    def __len__(self) -> int:
-        return len(self._ranking)
-
-    @overload
-    def __getitem__(self, index: int) -> Elite: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Elite]: ...
-    def __getitem__(self, index: int | slice) -> Elite | list[Elite]:
-        return self._ranking[index]
-
-    def __iter__(self) -> Iterator[Elite]:
-        return iter(self._ranking)
 
     @property
     def islands(self) -> Mapping[str, Sequence[Elite]]:
@@ -136,10 +123,10 @@ class LivePopulation(Population):
     def _exchange(self, old: Elite | None, new: Elite | None, islands: set[str]) -> None:
         """A program's elite is another one, was not held before, or is not held any more."""
         if old is not None:
-            self._ranking.remove(old)
+            self.ranked.remove(old)
             del self._elites[old.program]
         if new is not None:
-            self._ranking.add(new)
+            self.ranked.add(new)
             self._elites[new.program] = new
         if old is not None and new is None and self._visits is not None:
             self._visits.pop(old.program, None)
@@ -174,7 +161,7 @@ class LivePopulation(Population):
     @property
     def _descent(self) -> Forest:
         if self._forest is None:
-            self._forest = Forest(self._ranking, self._store.held_links(self._run))
+            self._forest = Forest(self.ranked, self._store.held_links(self._run))
         return self._forest
 
     def _islands_of(self, program: str) -> set[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.core.task import Task
+from evolve.testing.synthetic import REFERENCE
 
 LEVELS = 16
 """Values of a knob: 0 to 15."""
@@ -23,19 +24,6 @@ PEAK = math.log(4.0)
 
 KNOBS = 4
 _CENTRE = (LEVELS // 2,) * KNOBS
-_REFERENCE = """\
-class Model:
-    def forward(self, x):
-        return x
-
-
-def get_inputs():
-    return [0.0]
-
-
-def get_init_inputs():
-    return []
-"""
 _SOURCE = '''\
 """A point of a synthetic landscape: nothing here is ever executed."""
 
@@ -110,7 +98,7 @@ class Landscape:
 
     def task(self) -> Task:
         """The task that `LandscapeEvaluator` judges, with the start as its seed."""
-        return Task(name=self.name, source=_REFERENCE, size="tiny", seeds=(self.start.source(),))
+        return Task(name=self.name, source=REFERENCE, size="tiny", seeds=(self.start.source(),))
 
 
 def point_of(source: str) -> Point:

@@ -1,7 +1,6 @@
 """A population in memory, to try selection policies on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import overload
+from collections.abc import Iterable, Mapping, Sequence
 
 from evolve.core.protocols import Elite, Population, Visits, rank
 
@@ -26,31 +25,16 @@ class MemoryPopulation(Population):
         slots: Mapping[str, str] | None = None,
         turn: int = 0,
     ) -> None:
-        self._elites = sorted(elites, key=rank)
-        self._held = {elite.program: elite for elite in self._elites}
+        self.ranked = sorted(elites, key=rank)
+        self._held = {elite.program: elite for elite in self.ranked}
         self._visits = dict(visits or {})
         self._slots = {program: program for program in self._held} | dict(slots or {})
         self._turn = turn
         self._children: dict[str, list[Elite]] = {program: [] for program in self._held}
         self._roots: list[Elite] = []
-        for elite in sorted(self._elites, key=lambda elite: elite.sequence):
+        for elite in sorted(self.ranked, key=lambda elite: elite.sequence):
             main = next(iter(elite.parents), "")
             self._children.get(main, self._roots).append(elite)
-
-    @overload
-    def __getitem__(self, index: int) -> Elite: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Elite]: ...
-
-    def __getitem__(self, index: int | slice) -> Elite | Sequence[Elite]:
-        return self._elites[index]
-
-    def __len__(self) -> int:
-        return len(self._elites)
-
-    def __iter__(self) -> Iterator[Elite]:
-        return iter(self._elites)
 
     @property
     def turn(self) -> int:
@@ -59,7 +43,7 @@ class MemoryPopulation(Population):
     @property
     def islands(self) -> Mapping[str, Sequence[Elite]]:
         found: dict[str, list[Elite]] = {}
-        for elite in self._elites:
+        for elite in self.ranked:
             island, slash, _ = self._slots[elite.program].partition("/")
             found.setdefault(island if slash else "", []).append(elite)
         return dict(sorted(found.items()))

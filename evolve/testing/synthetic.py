@@ -48,7 +48,7 @@ class ModelNew:
         return tile(x) * UNROLL * STAGES
 '''
 
-_REFERENCE = """\
+REFERENCE = """\
 class Model:
     def forward(self, x):
         return x
@@ -61,6 +61,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+"""Of a task whose programs are never executed."""
 
 _EAGER_MS = 1.0
 _COMPILED_MS = 0.8  # of a baseline that is the reference, run in another way
@@ -94,7 +95,7 @@ _HALF_WIDTH = {
 
 def synthetic_task(*, seeds: tuple[str, ...] = (SEED_SOURCE,)) -> Task:
     """The task that `SyntheticEvaluator` judges."""
-    return Task(name="synthetic", source=_REFERENCE, size="tiny", seeds=seeds)
+    return Task(name="synthetic", source=REFERENCE, size="tiny", seeds=seeds)
 
 
 def synthetic_seeds(count: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 from evolve.core.digest import framed_digest
@@ -51,12 +50,7 @@ class Feed:
         """A call of a model has ended."""
         self._each(lambda tracker: _answered(tracker, event))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._each(lambda tracker: tracker.end())
 
     def _each(self, act: Callable[[Tracker], None]) -> None:

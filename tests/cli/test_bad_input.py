@@ -258,7 +258,7 @@ def files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("words", "named"), CASES.values(), ids=CASES.keys())
 def test_bad_input_is_one_clear_line(
     folder: Path, words: list[str], named: list[str], monkeypatch, capsys

@@ -152,6 +152,7 @@ def best(folder: Path):
         return champion(store, store.run("far"))
 
 
+@pytest.mark.slow
 def test_the_loop_makes_the_search_better_until_its_budget_is_used(evolve: Evolve, created: Path):
     ratios = []
     for _ in range(30):

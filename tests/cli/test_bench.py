@@ -448,6 +448,7 @@ def test_a_winner_that_falls_in_its_final_gives_way_to_the_next():
     assert result.custom.sequence == finals[-1]
 
 
+@pytest.mark.slow
 def test_the_command_searches_a_shipped_task_and_leaves_a_report(evolve):
     words = ("task_config.size=tiny", "final=none", "audit=false", "device=cpu", "search=seeds")
     done = evolve("bench", "suite=shipped", "problems=[gelu_bias]", *words, timeout=115)

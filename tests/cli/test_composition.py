@@ -41,7 +41,7 @@ def test_the_groups_are_those_that_are_promised():
     }
 
 
-@pytest.mark.sample(25)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str, option: str):
     config = composed(f"{group}={option}")
@@ -94,7 +94,7 @@ def test_an_operator_is_left_out_by_null_and_a_foreign_one_is_let_in():
     assert operators["mine"].weight == 1.0
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("word", "says"),
     [

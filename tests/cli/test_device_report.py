@@ -98,6 +98,7 @@ def test_a_report_for_machines_is_refused(evolve):
     assert "--report with --json" in line
 
 
+@pytest.mark.slow
 def test_without_the_device_it_is_a_line_with_the_remedy(evolve):
     ended = evolve("doctor", "--device", "hip", "--report")
     assert ended.returncode == 2

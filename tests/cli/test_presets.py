@@ -85,7 +85,7 @@ def store(tmp_path: Path):
         yield opened
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_searches_end_to_end_with_a_model(preset: str, store: Store):
     words = [f"search={preset}", *(["archive.interval=5"] if preset in LATE else [])]

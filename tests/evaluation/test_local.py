@@ -23,6 +23,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.core.task import Task
 from evolve.evaluation import Deadlines, LocalEvaluator
 from evolve.evaluation.local import package_path, worker_environment
+from evolve.worker.base.scratch import PREFIX
 from evolve.worker.service.dispatch.process import MAX_LINE
 from tests.worker.serving import alive, family_of
 
@@ -334,7 +335,7 @@ def test_the_folder_for_another_interpreter_is_removed(tmp_path, monkeypatch):
     with pytest.raises(EvaluatorUnavailable, match="exit code 1"):
         asyncio.run(LocalEvaluator.start(python=str(python)))
     assert seen.read_text() == "evolve\n"
-    assert not list(tmp_path.glob("evolve-path-*"))
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
 @pytest.mark.parametrize(

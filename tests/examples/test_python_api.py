@@ -12,6 +12,7 @@ import evolve
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.timeout(600)
 def test_the_example_finds_a_kernel_that_takes_the_place_of_its_module(tmp_path):

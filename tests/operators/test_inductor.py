@@ -356,7 +356,7 @@ def test_a_pointer_in_cpp_takes_no_name_that_a_parameter_has():
     assert "x_data_data[0] = x_data_[0];" in text
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_forward_may_name_its_argument_as_a_program_names_something_else(differences, name):
     assert differences[name] < 2e-6

@@ -51,13 +51,13 @@ def nvrtc(request):
     return differences(request, "nvrtc")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *ONLY_GLUON))
 def test_a_program_in_gluon_computes_what_its_reference_does(gluon, name):
     assert gluon[name] < 2e-6
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
 def test_a_program_in_cuda_computes_what_its_reference_does(nvrtc, name):
     assert nvrtc[name] < 2e-6
@@ -133,7 +133,7 @@ def test_a_product_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch
     assert len(made) == 1
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NVRTC_PRODUCTS)
 def test_a_product_in_cuda_computes_what_torch_does(name):
     case = NVRTC_PRODUCTS[name]

@@ -161,7 +161,7 @@ def test_its_options_exist(page: Path):
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown), (verb, option)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_its_settings_exist(page: Path):
     for verb, *words in commands(page):

@@ -59,6 +59,7 @@ def steps_of(store: Store, run: RunRow, landscape) -> list[str]:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_takes_the_steps_that_it_took(engine: str, store):
     landscape = family(2)["multi_modal"]

@@ -130,6 +130,7 @@ def test_geak_debugs_what_failed_while_nothing_passes(store: Store):
     assert found == {"seed": 1, "rewrite_full": 16, "repair": 64}
 
 
+@pytest.mark.slow
 def test_geak_starts_anew_when_one_passes(store: Store):
     assert geak(store, 0.0)["repair"] == 0
 
@@ -329,6 +330,7 @@ def test_what_fails_is_mended_four_times_before_the_supervisor_of_avo_redirects(
 # CUDA Agent
 
 
+@pytest.mark.slow
 def test_the_goals_of_cuda_agent_are_set_one_after_the_other(store: Store):
     """From half of the compiled reference's speed, by 0.96 of it, to 1.7 times and more."""
     octaves = [(3, 2), (2, 2), (1, 1), (1, 0), (0, 0)]
@@ -366,6 +368,7 @@ def test_a_program_of_cuda_agent_is_mended_until_it_is_correct(store: Store):
 # CUDA-L1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", ["cuda_l1", "cuda_l1_islands"])
 def test_a_jump_is_read_beside_similar_hacks_and_measured_again(preset: str, store: Store):
     """The preset ends by its time; 40 evaluations are a part of that."""

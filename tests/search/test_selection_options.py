@@ -25,6 +25,7 @@ def configured(option: str) -> dict:
     return composed("task=softmax", f"selection={option}")
 
 
+@pytest.mark.slow
 def test_every_policy_is_an_option():
     built = {type(components.build_selection(configured(option))).__name__ for option in OPTIONS}
     assert built >= {*selection.__all__}

@@ -366,6 +366,7 @@ def test_a_page_that_may_change_nothing_offers_no_change(tab: Tab, read_only_url
     assert tab.complaints == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_need_not_scroll_sideways(tab: Tab, url: str, scheme: str) -> None:

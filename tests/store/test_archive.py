@@ -37,7 +37,7 @@ def test_slots_equal_the_archive_and_a_replay_of_its_offers(store: Store) -> Non
     assert list(store.slots(run)) == sorted(archive.held)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_offers_come_back_in_order_over_many_pages(store: Store) -> None:
     run = new_run(store).id
     archive, told = SmallArchive(), []

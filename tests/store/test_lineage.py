@@ -106,7 +106,7 @@ def test_ancestors_are_the_first_steps_of_every_program_on_the_way(store: Store)
     assert [step.sequence for step in store.ancestors(run, program(1).digest)] == [0]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_a_long_line_is_followed_to_its_root(store: Store) -> None:
     run = new_run(store).id
     archive = SmallArchive()

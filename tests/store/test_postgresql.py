@@ -99,6 +99,7 @@ def ended(processes: list[multiprocessing.Process], results: list[Connection]) -
         assert result.poll()
 
 
+@pytest.mark.slow
 def test_sixteen_searches_that_write_at_once_lose_nothing(url: str) -> None:
     Store.open(url, create=True).close()
     ended(*searches_at_once(url, SEARCHES))

@@ -246,6 +246,7 @@ def test_a_stopped_export_goes_on_where_it_was(told: Searched, tmp_path: Path):
     assert not (tmp_path / "cut.partial").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("recipe", ["kto@1", "kto@1+unique@1"])
 def test_an_export_that_is_killed_within_a_long_run_goes_on_there(
     recipe: str, search: Searched, tmp_path: Path

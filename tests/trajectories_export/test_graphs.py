@@ -56,6 +56,7 @@ def test_one_computation_has_one_graph_however_it_is_spelled(tracer: Tracer):
     assert not tracer.same(one, task("return torch.tanh(self.linear(x))"))
 
 
+@pytest.mark.slow
 def test_twins_are_paired_with_the_first_of_them(tracer: Tracer):
     one = task("return torch.softmax(self.linear(x), dim=-1)")
     other = task("return self.linear(x).softmax(-1)")

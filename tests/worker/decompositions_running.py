@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._inductor.decomposition import select_decomp_table
 from torch.export import export
 
 from evolve.worker.build.decompositions import NAMESPACE, decomposed, keep_recurrences
@@ -17,6 +16,9 @@ LIBRARIES = []
 
 def kept(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[list[Any], Any]:
     """Calls of our operators, as (name, arguments that are no tensors), and the model with them."""
+    # Seconds to import, which each process that collects tests would need.
+    from torch._inductor.decomposition import select_decomp_table
+
     implement()
     with torch.no_grad():
         program = export(model.eval(), tuple(inputs), strict=False)

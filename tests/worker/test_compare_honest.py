@@ -294,6 +294,7 @@ SMALL_ROWS = task(
 )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "spoil", [torch.zeros_like, lambda y: 1.01 * y, lambda y: y.to(torch.float8_e4m3fn).float()]
 )

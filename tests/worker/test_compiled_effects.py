@@ -65,7 +65,7 @@ def task_of(body: str) -> Task:
     return Task(name="effects", source=source, size="tiny")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("returns", ["backward", *BODIES])
 def test_a_compiler_seed_has_the_effects_and_the_gradients_of_its_reference(worker, returns):
     task = task_of(BODIES.get(returns, returns))

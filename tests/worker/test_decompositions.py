@@ -96,6 +96,7 @@ def test_a_weight_by_element_goes_into_the_norm_and_any_other_does_not():
     assert [name for name, _ in scaled] == ["norm"]
 
 
+@pytest.mark.slow
 def test_a_batch_norm_is_recognised_where_it_comes_first():
     layer = nn.BatchNorm2d(6)
     layer.running_mean.normal_()
@@ -156,6 +157,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.slow
 def test_losses_are_totals_with_what_is_summed():
     losses = [lambda _, *given, loss=loss: loss(*given) for loss in LOSSES.values()]
     calls = found_in_all(losses, A, B, C)
@@ -209,6 +211,7 @@ def test_a_scan_between_what_only_looks_like_its_other_half_is_a_plain_one():
     assert [(name, settings[1:]) for name, settings in calls] == [("scan", [False] * 3)] * 2
 
 
+@pytest.mark.slow
 def test_a_norm_over_dimensions_that_make_up_a_tensor_is_one_of_a_row():
     ((_, settings),) = found(lambda _, x: x / (x**2).mean((0, 1), keepdim=True).sqrt(), FLAT)
     assert settings[1] == [1, 1200, 1]
@@ -254,6 +257,7 @@ COSINES = {
 }
 
 
+@pytest.mark.slow
 def test_cosines_of_tensors_that_differ_are_what_they_were():
     found_in_all([lambda _, a, b, f=f: f(a, b) for f in COSINES.values()], A, B)
 
@@ -284,6 +288,7 @@ NOTHING = {
 }
 
 
+@pytest.mark.slow
 def test_norms_over_nothing_stay_as_they_are():
     norms = [lambda _, x, norm=norm: norm(x.reshape(40, 30, 0)) for norm in NOTHING.values()]
     assert found_in_all(norms, FLAT[:, :0]) == []

@@ -109,6 +109,7 @@ def test_it_conforms(judged):
     ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("body", [RIGHT, "return x * 3"], ids=["right", "wrong"])
 def test_verdicts_say_that_the_device_is_untested(tmp_path, body):
     judge = Judge(UntestedDevice(), tmp_path)
@@ -121,6 +122,7 @@ def test_verdicts_say_that_the_device_is_untested(tmp_path, body):
     assert said["untested_device"] == "device=cpu is untested on hardware"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("waits", ["refused", "lost"])
 def test_a_runtime_that_cannot_wait_is_named_with_the_call(tmp_path, waits):
     refused = simulated(tmp_path, waits=waits)["refused"]

@@ -139,6 +139,7 @@ def composed(*programs: str, fallback: str | None = None) -> str:
     return set_text(["A set."], programs, rows, fallback_of(TASK) if fallback is None else fallback)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "programs", [(CPP, CPP.replace("b[i % w.numel()]", "b[i % 16]")), (TRITON, TRITON + "\n# 2\n")]
 )

@@ -64,6 +64,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "by_address"),
     [("cuda", False), ("hip", False), ("hip", True)],

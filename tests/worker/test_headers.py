@@ -68,7 +68,7 @@ def test_a_build_with_the_headers_is_the_one_without(tmp_path, cache, headers, f
     assert with_them == built(tmp_path / "without", cache, str(tmp_path / "none"), flags)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", VARIANTS, ids=" ".join)
 def test_a_build_takes_the_headers_of_its_flags(tmp_path, cache, headers, flags):
     built(tmp_path / "with", cache, headers, flags[::-1])

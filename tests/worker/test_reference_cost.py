@@ -60,6 +60,7 @@ def test_the_limits_are_by_measured_rates(cost):
     assert case.arithmetic_ms > case.memory_ms > 0
 
 
+@pytest.mark.slow
 def test_facts_are_those_of_the_verdicts(worker):
     cost = ReferenceCost.from_json(worker.ask("reference", task=RELU_TASK.to_json()))
     verdict = worker.evaluate(HONEST_CPP, RELU_TASK, fidelity="screen")

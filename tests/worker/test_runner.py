@@ -275,6 +275,7 @@ def gpu_launcher(tmp_path, monkeypatch):
     launcher.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_no_process_ends_nor_is_its_memory_taken_back_while_another_is_timed(gpu_launcher, is_dead):
     launcher, lock = gpu_launcher

@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -268,21 +267,6 @@ def test_a_tier_that_the_host_does_not_grant_is_refused_by_name():
 def test_a_path_to_open_that_does_not_exist_is_refused_by_name():
     with pytest.raises(UsageError, match=r"sandbox\.read: /no/such/path"):
         Launcher(CpuDevice(), "none", ("/no/such/path",))
-
-
-def test_what_a_killed_launcher_left_is_removed_and_what_a_living_one_uses_is_not(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    living = Launcher(CpuDevice(), "none", ())
-    (used,) = tmp_path.iterdir()
-    abandoned = tmp_path / "evolve-runners-abandoned"
-    abandoned.mkdir()
-    for folder in (used, abandoned):
-        os.utime(folder, (0, 0))
-    Launcher(CpuDevice(), "none", ()).close()
-    assert list(tmp_path.iterdir()) == [used]
-    living.close()
 
 
 def test_every_evaluation_records_its_tier(worker):

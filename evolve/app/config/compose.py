@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
@@ -39,6 +38,7 @@ from evolve.app.config.submission import (
 )
 from evolve.app.config.suggest import option_meant, setting_meant
 from evolve.core.errors import EvolveError, UsageError
+from evolve.worker.base.scratch import ScratchFolder
 
 VERSION_BASE = "1.3"
 COMPONENTS = (
@@ -153,7 +153,7 @@ def run_with_hydra(
     overrides = _opened([word for word in words if word not in flags])
     sweeps = bool({"-m", "--multirun"} & {*flags})
     # The sweeper insists on leaving a multirun.yaml somewhere.
-    with tempfile.TemporaryDirectory() if sweeps else nullcontext() as litter:
+    with ScratchFolder("sweep") if sweeps else nullcontext() as litter:
         if litter is not None:
             overrides.append(f"hydra.sweep.dir={litter}")
         argv = ["evolve run", *overrides, *flags]

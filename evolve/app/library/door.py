@@ -1,7 +1,6 @@
 """The functions that a Python program or a notebook calls to search and to judge."""
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from evolve.core.program import without_model
 from evolve.report.audit import weak_task_text
 from evolve.store.location import DEFAULT_STORE, folder_of
 from evolve.tasks.files import read_text
+from evolve.worker.base.scratch import ScratchFolder
 
 TASKS = "tasks"  # folder beside a database with the texts of tasks that were classes or functions
 
@@ -133,10 +133,10 @@ async def evaluate_async(
     _require("device", device, device_words())
     place = Place(device=kind_here(device))
     text = _program(source)
-    with tempfile.TemporaryDirectory(prefix="evolve-task-") as folder:
+    with ScratchFolder("module") as folder:
         request = request_for(
             text,
-            task_word(task, inputs, init_inputs, Path(folder)),
+            task_word(task, inputs, init_inputs, folder),
             place,
             fidelity=fidelity,
             baseline=baseline,

@@ -9,7 +9,6 @@ import io
 import multiprocessing
 import os
 import resource
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evolve.worker.base.scratch import ScratchFolder
 from evolve.worker.build import cache
 from evolve.worker.correctness.cases import LoadedCase
 from evolve.worker.ipc.pytree import flatten, map_tensors
@@ -74,9 +74,9 @@ class Subject:
     def __init__(
         self, source: str, build: str | None, cases: Sequence[LoadedCase], device: str
     ) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="evolve-oracle-")
+        self._scratch = ScratchFolder("oracle")
         self._serve: Callable[[Connection], None] = _Served(
-            source, build, cases, device, Path(self._scratch)
+            source, build, cases, device, self._scratch.path
         ).serve
         self._process: Any = None
         self._channel: Any = None
@@ -86,7 +86,7 @@ class Subject:
 
     def __exit__(self, *_: object) -> None:
         self._end()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.close()
 
     def call(self, inputs: Inputs) -> Outputs | Fault:
         """One call on freshly made inputs."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from evolve.core.model import (
     Reservation,
     not_committed,
 )
+from evolve.worker.base.scratch import ScratchFolder
 
 
 class ProgramModel(ABC):
@@ -79,11 +79,9 @@ class ProgramModel(ABC):
             self.require_ready()
             commit()
             start = time.monotonic()
-            with tempfile.TemporaryDirectory(
-                prefix=f"evolve-{self.group}-", ignore_cleanup_errors=True
-            ) as folder:
+            with ScratchFolder(self.group) as folder:
                 try:
-                    reply = await self.answer(request, Path(folder))
+                    reply = await self.answer(request, folder)
                 except OSError as error:
                     said = f"{self.group}.command: {self.command[0]}: {error.strerror}"
                     raise UsageError(said) from error

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from evolve.core.errors import UsageError
+from evolve.worker.base.scratch import ScratchFolder
 
 DEADLINE_S = 900.0
 _TAIL = 4000
@@ -57,8 +57,8 @@ def require_pytest() -> None:
 
 def run_tests(folder: Path, deadline_s: float = DEADLINE_S) -> Checks:
     """Run `test_op.py` of a folder with this interpreter. It runs the kernel, unconfined."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / "report.xml"
+    with ScratchFolder("check") as scratch:
+        report = scratch / "report.xml"
         fault = _run(folder.resolve(), report, deadline_s)
         tests = _read(report) if report.exists() else ()
     return Checks(tests, fault)

@@ -1,8 +1,7 @@
 """A part of a population, which a policy may choose from as if it were all there is."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import overload
 
 from evolve.core.protocols import Elite, Population, Visits
 
@@ -20,27 +19,12 @@ class Part(Population):
 
     def __init__(self, whole: Population, elites: Sequence[Elite], turn: int) -> None:
         self._whole = whole
-        self._elites = elites
+        self.ranked = elites
         self._turn = turn
 
     @cached_property
     def _programs(self) -> frozenset[str]:
-        return frozenset(elite.program for elite in self._elites)
-
-    @overload
-    def __getitem__(self, index: int) -> Elite: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Elite]: ...
-
-    def __getitem__(self, index: int | slice) -> Elite | Sequence[Elite]:
-        return self._elites[index]
-
-    def __len__(self) -> int:
-        return len(self._elites)
-
-    def __iter__(self) -> Iterator[Elite]:
-        return iter(self._elites)
+        return frozenset(elite.program for elite in self.ranked)
 
     @property
     def turn(self) -> int:
@@ -48,7 +32,7 @@ class Part(Population):
 
     @property
     def islands(self) -> Mapping[str, Sequence[Elite]]:
-        return {"": self._elites} if self._elites else {}
+        return {"": self.ranked} if self.ranked else {}
 
     def elite(self, program: str) -> Elite | None:
         return self._whole.elite(program) if program in self._programs else None
@@ -66,7 +50,7 @@ class Part(Population):
     @property
     def roots(self) -> Sequence[Elite]:
         below = {
-            child.program for elite in self._elites for child in self._whole.children(elite.program)
+            child.program for elite in self.ranked for child in self._whole.children(elite.program)
         }
-        roots = [elite for elite in self._elites if elite.program not in below]
+        roots = [elite for elite in self.ranked if elite.program not in below]
         return sorted(roots, key=lambda elite: elite.sequence)

@@ -47,13 +47,7 @@ _ATTEMPTS: Select[Any] = (
     .outerjoin(instance, instance.c.id == ticket.c.instance)
     .outerjoin(program, program.c.id == instance.c.program)
     .outerjoin(evaluation, evaluation.c.ticket == ticket.c.id)
-    .outerjoin(
-        evaluation_ratio,
-        and_(
-            evaluation_ratio.c.evaluation == evaluation.c.id,
-            evaluation_ratio.c.baseline == run.c.baseline,
-        ),
-    )
+    .outerjoin(evaluation_ratio, evaluations.TO_BASELINE)
     .where(ticket.c.run == bindparam("run"), ticket.c.operator.not_in((OPPONENT, VERIFY)))
 )
 _NEWEST = (
@@ -120,11 +114,7 @@ _JUDGED = (
     .join(evaluation, evaluation.c.ticket == ticket.c.id)
     .outerjoin(
         evaluation_ratio,
-        and_(
-            evaluation_ratio.c.evaluation == evaluation.c.id,
-            evaluation_ratio.c.baseline == run.c.baseline,
-            evaluation.c.fidelity == Fidelity.SEARCH.value,
-        ),
+        and_(evaluations.TO_BASELINE, evaluation.c.fidelity == Fidelity.SEARCH.value),
     )
     .where(
         ticket.c.run == bindparam("run"),

@@ -4,13 +4,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, and_, bindparam, insert, select
 
 from evolve.core.digest import canonical_json
 from evolve.core.evaluation import EARLY_STOPPED, Evaluation, Status, label_name
 from evolve.core.measurement import Ratio
 from evolve.store.database import blobs
-from evolve.store.database.schema import evaluation, evaluation_ratio, instance
+from evolve.store.database.schema import evaluation, evaluation_ratio, instance, run
+
+TO_BASELINE = and_(
+    evaluation_ratio.c.evaluation == evaluation.c.id, evaluation_ratio.c.baseline == run.c.baseline
+)
+"""Joins the ratio of an evaluation to the baseline of its run."""
 
 _PUT = insert(evaluation).returning(evaluation.c.id)
 _PUT_RATIOS = insert(evaluation_ratio)

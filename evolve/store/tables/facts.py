@@ -37,13 +37,7 @@ _TRIALS = (
     .join(ticket, and_(ticket.c.run == bindparam("run"), ticket.c.instance == instance.c.id))
     .join(run, run.c.id == ticket.c.run)
     .outerjoin(evaluation, evaluation.c.ticket == ticket.c.id)
-    .outerjoin(
-        evaluation_ratio,
-        and_(
-            evaluation_ratio.c.evaluation == evaluation.c.id,
-            evaluation_ratio.c.baseline == run.c.baseline,
-        ),
-    )
+    .outerjoin(evaluation_ratio, evaluations.TO_BASELINE)
     .where(program.c.digest == bindparam("digest"), _is_search)
     .order_by(ticket.c.sequence)
 )

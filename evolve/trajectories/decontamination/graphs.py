@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any
 
 from evolve.core.digest import canonical_json, framed_digest
@@ -36,12 +35,7 @@ class Tracer(AbstractContextManager["Tracer"]):
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def signature(self, task: Task) -> str | None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from evolve.core.errors import UsageError
@@ -85,12 +84,7 @@ class Shards(AbstractContextManager["Shards"]):
         self._cut_to_journal()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files.values():
             file.close()
 

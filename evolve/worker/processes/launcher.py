@@ -1,13 +1,8 @@
 """Starting runners: zygotes by environment, one confinement for all, and a second try."""
 
 import contextlib
-import fcntl
-import os
-import shutil
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +15,7 @@ from evolve.languages.base import Language
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.base.interpreter import WITH_COMPILER, Started
+from evolve.worker.base.scratch import ScratchFolder
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.prefork import PreforkPool
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
@@ -29,9 +25,6 @@ from evolve.worker.sandbox.policy import ALL_MECHANISMS, Confinement, Mechanism
 
 if TYPE_CHECKING:
     from evolve.worker.devices.base import Device
-
-_PREFIX = "evolve-runners-"
-_ABANDONED_S = 60.0
 
 Key = tuple[tuple[str, str], ...]
 """Of a zygote: the variables that it has beside the device's."""
@@ -78,11 +71,8 @@ class Launcher:
         missing = [path for path in read if not Path(path).exists()]
         if missing:
             raise UsageError(f"sandbox.read: {missing[0]} does not exist. Correct the path.")
-        _remove_abandoned()
-        self._base = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._base.chmod(0o711)
-        self._claim = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._claim, fcntl.LOCK_EX)
+        self._base = ScratchFolder("runners")
+        self._base.path.chmod(0o711)
         self._running: set[RunnerProcess] = set()
         self._prefork: PreforkPool | None = None
         self.register: Callable[[RunnerProcess], None] = lambda _: None
@@ -251,7 +241,7 @@ class Launcher:
             zygote = self._zygote(key)
             self._starting += 1
         try:
-            runner = RunnerProcess(zygote, confinement, self._base)
+            runner = RunnerProcess(zygote, confinement, self._base.path)
             with self._idle:
                 self._running = {other for other in self._running if other.alive} | {runner}
             return runner
@@ -297,30 +287,11 @@ class Launcher:
             for runner in self._running:
                 runner.end_within(contextlib.nullcontext)
             close_all(self._running)
-        shutil.rmtree(self._base, ignore_errors=True)
-        os.close(self._claim)
+        self._base.close()
 
 
 def _key(variables: Mapping[str, str]) -> Key:
     return tuple(sorted(variables.items()))
-
-
-def _remove_abandoned() -> None:
-    """Folders of launchers that were killed; one that lives holds a lock on its own."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        try:
-            if time.time() - folder.stat().st_mtime < _ABANDONED_S:
-                continue
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:  # another user's, or gone meanwhile
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(fd)
 
 
 def _is_the_devices(error: Exception) -> bool:

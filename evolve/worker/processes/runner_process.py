@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from evolve.core.evaluation import Status
@@ -97,12 +96,7 @@ class RunnerProcess:
     def __enter__(self) -> "RunnerProcess":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _peer(self) -> tuple[int, int]:

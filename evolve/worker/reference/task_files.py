@@ -3,9 +3,7 @@
 import ast
 import base64
 import importlib
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +11,10 @@ from pathlib import Path
 
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.task import Task
+from evolve.worker.base.scratch import ScratchFolder
 
 MAIN = "task.py"
-PREFIX = "evolve-task-"  # of the names of these folders
-_folders: dict[str, Path] = {}
+_folders: dict[str, ScratchFolder] = {}
 _lock = threading.Lock()
 
 
@@ -26,24 +24,29 @@ def folder_of(task: Task) -> Path:
     with _lock:
         if key not in _folders:
             _folders[key] = _written(task)
-        return _folders[key]
+        return _folders[key].path
 
 
-def _written(task: Task) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+def _written(task: Task) -> ScratchFolder:
+    folder = ScratchFolder("task")
     for name, content in task.files.items():
-        path = folder / name
+        path = folder.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(content))
-    (folder / MAIN).write_text(task.source)
+    (folder.path / MAIN).write_text(task.source)
     return folder
 
 
+def is_of_a_task(path: Path) -> bool:
+    """Whether it is in a folder of this process."""
+    return any(path.is_relative_to(folder.path) for folder in list(_folders.values()))
+
+
 def remove_folders() -> None:
-    """At the end of a process; nothing can be loaded from them any more."""
+    """Remove all of them; nothing can be loaded from them any more."""
     with _lock:
         for folder in _folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.close()
         _folders.clear()
 
 
@@ -58,7 +61,7 @@ def importing_from(folder: Path, source: str) -> Iterator[None]:
     }
     for name in [name for name in list(sys.modules) if name.partition(".")[0] in own]:
         file = getattr(sys.modules[name], "__file__", None) or ""
-        if any(Path(file).is_relative_to(other) for other in _folders.values()):
+        if is_of_a_task(Path(file)):
             del sys.modules[name]  # another task's
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
-from evolve.worker.reference.task_files import PREFIX
+from evolve.worker.reference.task_files import is_of_a_task
 
 _SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib64", "/opt/rocm", "/run")
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TVM_FFI_CACHE_DIR", "TORCH_HOME")
@@ -74,7 +73,6 @@ def _writes(mode: str | None, flags: int) -> bool:
 
 def _is_known(path: Path, task: str) -> bool:
     """Python's, the system's or allowed; in a task's folder; or made since the task's code ran."""
-    own = Path(tempfile.gettempdir()).resolve() / PREFIX
-    if str(path).startswith(str(own)) or any(path.is_relative_to(root) for root in _roots):
+    if is_of_a_task(path) or any(path.is_relative_to(root) for root in _roots):
         return True
     return path.stat().st_ctime >= _began[task]

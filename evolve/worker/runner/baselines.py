@@ -7,14 +7,13 @@ judged: `eager_tf32` may well be less exact than a task allows its candidates to
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from evolve.core.errors import UsageError
-from evolve.languages.builds import private_copy
+from evolve.languages.builds import kept_folder
 
 _ARITHMETIC = {"eager_ieee": False, "eager_tf32": True}
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -43,14 +42,7 @@ def require_baseline(name: str, place: torch.device) -> None:
 def prepare(build: str | None, may_build: bool) -> None:
     """Have torch's compiled code go to the folder `build`, or come from a private copy of it."""
     for variable, name in _CACHES.items():
-        place = Path(build or "/nonexistent") / name
-        if may_build:
-            place.mkdir(parents=True, exist_ok=True)
-        elif place.is_dir():
-            place = private_copy(place)
-        else:
-            place = Path.cwd() / name
-        os.environ[variable] = str(place)
+        os.environ[variable] = kept_folder(name, build, may_build)
 
 
 def run_as(name: str, make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:

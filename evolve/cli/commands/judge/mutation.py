@@ -2,9 +2,7 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from evolve.app.device import start_local
@@ -14,6 +12,7 @@ from evolve.core.protocols import EvaluationRequest
 from evolve.evaluation.mutation.audit import SEEDS, Fate, Judged, audit, oracle
 from evolve.evaluation.mutation.mutant import Mutants, generate, sample
 from evolve.evaluation.mutation.tally import PlaceRow, by_case, by_family, by_kind
+from evolve.worker.base.scratch import ScratchFolder
 
 
 async def run(request: EvaluationRequest, *, device: str, most: int, require: str,
@@ -27,8 +26,7 @@ async def run(request: EvaluationRequest, *, device: str, most: int, require: st
         raise UsageError(f"--audit {most}: give the number of mutants to try, 1 or more")
     made = generate(request.source)
     chosen = sample(made.mutants, most)
-    with tempfile.TemporaryDirectory(prefix="evolve-audit-") as folder:
-        cache = Path(folder)
+    with ScratchFolder("audit") as cache:
         evaluator = await start_local(
             device, sandbox_require=require, sandbox_read=read, cache=cache
         )

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import importlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from evolve.core.evaluation import Status
 from evolve.worker.base import gpu_driver
 from evolve.worker.base.driver_calls import driver_calls
 from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.scratch import ScratchFolder
 from evolve.worker.devices.cpu_affinity import ClockCores
 from evolve.worker.devices.cuda import nvml, pinned_memory
 from evolve.worker.devices.cuda.arenas import Arena, Arenas
@@ -131,12 +131,12 @@ class CudaDevice:
         # Or torch's cache would leave too little for the runners.
         share = _JUDGE_SHARE * self.total_bytes / facts.total_memory
         torch.cuda.set_per_process_memory_fraction(share)
-        self._folder = tempfile.TemporaryDirectory(prefix="evolve-cuda-")
-        Path(self._folder.name).chmod(0o755)
-        self.readable: tuple[str, ...] = (self._folder.name,)
-        cache = f"{self._folder.name}/triton"
+        self._folder = ScratchFolder("cuda")
+        self._folder.path.chmod(0o755)
+        self.readable: tuple[str, ...] = (str(self._folder.path),)
+        cache = f"{self._folder.path}/triton"
         with ThreadPoolExecutor(1) as pool:  # both wait for a compiler
-            library = pool.submit(native.build, Path(self._folder.name))
+            library = pool.submit(native.build, self._folder.path)
             try:
                 _build_triton_driver(cache)
             finally:  # gives the best message about a missing compiler
@@ -386,7 +386,7 @@ class CudaDevice:
 
     def close(self) -> None:
         self.release()
-        self._folder.cleanup()
+        self._folder.close()
 
     def others(self) -> frozenset[int]:
         ours = {os.getpid(), *descendants(os.getpid())}
