@@ -69,11 +69,14 @@ class ElementKernel:
     Attributes:
         name: of the kernel.
         block: its block; rows are `1` if there is one axis.
+        kinds: as given.
         pointers: its parameters that are pointers, in order.
         constants: its other parameters, in order.
         numbers: constants that it defines itself, by name.
         written: pointers to which it stores.
         carried: names that a loop takes over and changes.
+        axes: of the block.
+        before: lines that go before those of the statement that is being written.
 
     Raises:
         NotConvertible: it has something that is not known here.
@@ -102,8 +105,9 @@ class ElementKernel:
         self.constants = [name for name in arguments if name not in kinds]
         self.written = _written(function)
         self.carried = frozenset(_carried(function.body))
-        self._kinds = kinds
-        self._axes = len(sizes)
+        self.kinds = kinds
+        self.axes = len(sizes)
+        self.before: list[str] = []
         self._known: dict[str, Text] = {
             name: Text(name, is_index=True) for name in (*self.numbers, *self.constants)
         }
@@ -150,6 +154,19 @@ class ElementKernel:
         """Lines of a call in `TUPLES` or `JOINED`."""
         raise NotImplementedError
 
+    def same(self, kind: str, *given: Text) -> list[Text]:
+        """Values of one type, if a language does not make them so itself."""
+        return list(given)
+
+    def loop_name(self, name: str, limits: list[str]) -> str:
+        """How the variable of a loop is read."""
+        return name
+
+    def call(self, name: str, kind: str, *given: str) -> str:
+        """A call of one of `functions`."""
+        text = self.functions[name]
+        return text.format(*given) if "{" in text else f"{text}({', '.join(given)})"
+
     def full(self, value: str, kind: str, rank: int) -> str:
         """A block of one value."""
         return self.cast(kind, value)
@@ -162,7 +179,15 @@ class ElementKernel:
 
     def lines(self, body: list[ast.stmt]) -> list[str]:
         """Of statements other than constants."""
-        return [line for node in body if not _constant(node) for line in self._statement(node)]
+        return [line for node in body if not _constant(node) for line in self._lines(node)]
+
+    def _lines(self, node: ast.stmt) -> list[str]:
+        made = self._statement(node)
+        return [*self._taken_before(), *made]
+
+    def _taken_before(self) -> list[str]:
+        before, self.before = self.before, []
+        return before
 
     def _statement(self, node: ast.stmt) -> list[str]:
         match node:
@@ -177,8 +202,8 @@ class ElementKernel:
             case ast.For(target=ast.Name(id=name), iter=ast.Call(args=[first, last, step])):
                 limits = [self.number(each) for each in (first, last, step)]
                 before = dict(self._known)
-                self._known[name] = Text(name, is_index=True)
-                inner = [line for each in node.body for line in self._statement(each)]
+                self._known[name] = Text(self.loop_name(name, limits), is_index=True)
+                inner = [line for each in node.body for line in self._lines(each)]
                 self._known = before
                 return self.loop(name, limits, inner)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -193,7 +218,11 @@ class ElementKernel:
         if known is not None and value.text == known.text:  # `x = x[:, None]`
             return []
         lines, self._known[name] = self.assign(name, value)
-        return lines
+        return [*self._taken_before(), *lines]
+
+    def named(self, name: str) -> Text:
+        """How a name is read."""
+        return self._known[name]
 
     def is_known(self, name: str) -> bool:
         """Whether a name has had a value before."""
@@ -213,7 +242,7 @@ class ElementKernel:
     def _store(self, to: ast.expr, value: ast.expr, mask: ast.expr | None) -> list[str]:
         pointer, at = self._address(to)
         inside, what = self._mask(mask), self._of(value)
-        for_each = at.is_whole or (what.is_whole and self._axes == 1)
+        for_each = at.is_whole or (what.is_whole and self.axes == 1)
         if not for_each and (what.is_whole or inside.is_whole):
             raise NotConvertible(f"elements stored at {ast.unparse(to)[:60]}")
         return self.store(pointer, at._replace(rank=WHOLE) if for_each else at, what, inside)
@@ -247,7 +276,7 @@ class ElementKernel:
             case ast.BinOp() | ast.Compare() | ast.UnaryOp():
                 return self._operation(node)
             case ast.Subscript() if (axis := axis_of(node)) is not None:
-                is_last = axis + 1 == self._axes
+                is_last = axis + 1 == self.axes
                 return Text(self.place(is_last=is_last), WHOLE if is_last else ROW, is_index=True)
             case ast.Subscript(value=value):
                 return self._of(value)
@@ -267,7 +296,9 @@ class ElementKernel:
                 text = f"({{}} {self.operators[type(op)]} {{}})"
                 return self._joined(text, left, right, kind="bool")
             case ast.UnaryOp(op=op, operand=operand) if type(op) in self.operators:
-                return self._joined(f"({self.operators[type(op)]}{{}})", operand)
+                sign = self.operators[type(op)]
+                text = f"{sign}({{}})" if sign[-1].isalpha() else f"({sign}{{}})"
+                return self._joined(text, operand)
         raise NotConvertible(f"the operation {ast.unparse(node)[:60]}")
 
     def _joined(self, text: str, *nodes: ast.expr, kind: str = "") -> Text:
@@ -297,23 +328,28 @@ class ElementKernel:
                 return self._load(address, rest, node.keywords)
             case "where", [condition, left, right]:
                 found = [self._of(each) for each in (condition, left, right)]
-                return joined(self.chosen, *found, kind=widest(*found[1:]))
+                kind = widest(*found[1:])
+                return joined(self.chosen, found[0], *self.same(kind, *found[1:]), kind=kind)
             case _, [value, ast.Constant()] if name in self.reductions:
                 return self.reduced(self._of(value), name)
             case _, [first, *_] if name in _NO_CHANGE:
                 return self._of(first)
             case _, [*given] if name in self.functions:
-                places = ", ".join(["{}"] * len(given))
-                kind = "" if name in _SAME_KIND else "float32"
-                return self._joined(f"{self.functions[name]}({places})", *given, kind=kind)
+                return self._called(name, [self._of(each) for each in given])
         return self._shaped(name, node)
+
+    def _called(self, name: str, given: list[Text]) -> Text:
+        kind = widest(*given) if name in _SAME_KIND else "float32"
+        values = self.same(kind, *given)
+        places = [f"{{{number}}}" for number in range(len(given))]
+        return joined(self.call(name, kind, *places), *values, kind=kind)
 
     def _shaped(self, name: str, node: ast.Call) -> Text:
         """Of functions that are given a shape."""
         match name, node.args:
             case "broadcast_to", [value, ast.List(elts=sizes)]:
                 found = self._of(value)
-                return self._spread(found, len(sizes) == self._axes)
+                return self._spread(found, len(sizes) == self.axes)
             case "broadcast_to", [value, ast.Attribute(value=like, attr="shape")]:
                 return self._spread(self._of(value), self._of(like).is_whole)
             case (("full" | "zeros"), [ast.List(elts=sizes), *given]):
@@ -334,7 +370,7 @@ class ElementKernel:
         pointer, at = self._address(address)
         inside = self._mask(rest[0] if rest else named.get("mask"))
         other = self._of(named["other"]) if "other" in named else self._of(ast.Constant(0))
-        kind = self._kinds[pointer]
+        kind = self.kinds[pointer]
         return Text(
             self.load(pointer, at, inside, other),
             max(at.rank, inside.rank, other.rank),
@@ -344,7 +380,7 @@ class ElementKernel:
     def _full(self, sizes: list[ast.expr], given: list[ast.expr]) -> Text:
         value, dtype = given if len(given) == 2 else (ast.Constant(0), given[0])
         kind = _kind(dtype)
-        is_block = len(sizes) == self._axes and not isinstance(sizes[-1], ast.Constant)
+        is_block = len(sizes) == self.axes and not isinstance(sizes[-1], ast.Constant)
         rank = WHOLE if is_block else 0
         return Text(self.full(self.number(value), kind, rank), rank, kind, is_index=True)
 

@@ -5,10 +5,8 @@ block: a kernel gets one layout, and all others follow from it.
 """
 
 import ast
-import importlib.resources
 import re
 import textwrap
-from functools import cache
 
 from evolve.core.compiled import Compiled
 from operators.local.inductor import NotConvertible, Substitute
@@ -23,6 +21,7 @@ from operators.local.ports.blocks import (
     names_in,
     sizes_of,
 )
+from operators.local.ports.library import functions_of
 from operators.local.ports.products import product_launch
 from operators.local.templates import Products
 from operators.local.templates.launch import Launch
@@ -75,7 +74,7 @@ def rewritten(source: str, _: Compiled) -> str:
         text = text.replace(old, new)
     if "warpgroup_mma(" in text:
         text = text.replace("import language as gl", f"import language as gl\n{_HOPPER}", 1)
-    makers = [text for name, text in functions("gluon_layouts").items() if name in layouts]
+    makers = [text for name, text in functions_of("gluon_layouts").items() if name in layouts]
     return _with_makers(text, makers)
 
 
@@ -84,18 +83,6 @@ def _with_makers(source: str, makers: list[str]) -> str:
     paragraphs = source.split("\n\n\n")
     first = next(at for at, text in enumerate(paragraphs) if "@gluon." in text)
     return "\n\n\n".join([*paragraphs[:first], *makers, *paragraphs[first:]])
-
-
-@cache
-def functions(module: str) -> dict[str, str]:
-    """Text of a module's functions of Gluon, by name, in order."""
-    file = importlib.resources.files("operators.local.ports.kernels") / f"{module}.py"
-    text = file.read_text(encoding="utf-8")
-    return {
-        node.name: f"@{ast.unparse(node.decorator_list[0])}\n{ast.get_source_segment(text, node)}"
-        for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef)
-    }
 
 
 def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
@@ -257,7 +244,7 @@ def _expression(text: str) -> ast.expr:
 
 def _products(precisions: tuple[str, ...]) -> Substitute:
     def launches(product: Matrices) -> tuple[Launch, ...]:
-        kernel = functions("gluon_product")
+        kernel = functions_of("gluon_product")
         return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
 
     return Products(precisions, how=launches)

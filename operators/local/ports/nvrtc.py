@@ -19,8 +19,9 @@ from operators.local.ports.programs import (
     PARAGRAPH,
     Launch,
     after_tunables,
-    count,
+    counts,
     kinds_of,
+    lanes,
     launches,
     option,
     types_of,
@@ -31,8 +32,6 @@ from operators.local.ports.programs import (
 _TEXT = "CUDA_SOURCE"
 _COMPILER = "torch.cuda._compile_kernel"
 _WIDTH = MAX_LINE - 8
-_MAX_THREADS = 1024  # of a block
-_MAX_EACH = 32  # elements of a thread; with more it runs out of registers
 
 
 def rewritten(source: str, compiled: Compiled) -> str:
@@ -112,30 +111,22 @@ def _instance(launch: Launch, kernel: CudaKernel | str) -> _Compiled:
 def _of_blocks(launch: Launch, kernel: CudaKernel) -> _Compiled:
     rows, columns = (option(launch, name) for name in kernel.block[:2])
     warps = ast.unparse(launch.options["num_warps"])
-    lanes = f"{launch.kernel.removesuffix('_kernel').upper()}_LANES"
-    values = [lanes if name == "LANES" else option(launch, name) for name in kernel.parameters]
+    width = f"{launch.kernel.removesuffix('_kernel').upper()}_LANES"
+    values = [width if name == "LANES" else option(launch, name) for name in kernel.parameters]
     return _Compiled(
         launch.kernel,
-        (f"{lanes} = {_lanes(rows, columns, warps)}  # threads of a row",),
+        (f"{width} = {lanes(rows, columns, warps)}  # threads of a row",),
         tuple(values),
-        lanes if rows == "1" else f"{rows} * {lanes}",
+        width if rows == "1" else f"{rows} * {width}",
         tuple(map(ast.unparse, launch.arguments)),
     )
-
-
-def _lanes(rows: str, columns: str, warps: str) -> str:
-    """As many threads as in Triton, or so many that none has more than a few elements."""
-    of_all = "" if rows == "1" else f" // {rows}"
-    enough = f"{columns} // {_MAX_EACH}"
-    return f"min({columns}, {_MAX_THREADS}{of_all}, max(1, 32 * {warps}{of_all}, {enough}))"
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
 def _launch_text(launch: Launch, name: str, instance: _Compiled) -> str:
-    counts = launch.grid.elts if isinstance(launch.grid, ast.Tuple) else [launch.grid]
-    numbers = [count(each) for each in counts] + ["1"] * (3 - len(counts))
+    numbers = counts(launch) + ["1"] * (3 - len(counts(launch)))
     arguments = [
         f"grid=({', '.join(numbers)})",
         f"block=({instance.threads}, 1, 1)",

@@ -1,12 +1,19 @@
 """The launch of a product of matrices, which languages begin with alike."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
 NAME = "product_kernel"
+STAND_IN: Mapping[str, str] = {
+    NAME: f'''@triton.jit
+def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
+    """SHAPE is (rows, columns, depth)."""'''
+}
+"""In the place of a kernel that is not Triton, until its program is rewritten."""
 
 
 def product_launch(
@@ -41,3 +48,11 @@ def product_launch(
         },
         definitions=definitions,
     )
+
+
+def batched_launch(
+    product: Matrices, columns: tuple[int, int, int], depth: tuple[int, int, int]
+) -> Launch:
+    """The same of `STAND_IN`, with the constant BATCH: the number of matrices."""
+    launch = product_launch(product, STAND_IN, columns, depth)
+    return replace(launch, constants={**launch.constants, "BATCH": product.batch})

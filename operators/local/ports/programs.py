@@ -1,6 +1,7 @@
 """Launches in a program of the compiler, which is Triton: their kernels, arguments and types."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from operators.local.inductor import NotConvertible
 from operators.local.inductor.program import attribute
 
 PARAGRAPH = "\n\n\n"
+_MAX_THREADS = 1024  # of a block
+_MAX_EACH = 32  # elements of a thread; with more it runs out of registers
 _SAME_TYPE = ("as_strided", "contiguous", "detach", "clone")
 _NOT_NEEDED = ("import triton", "from triton")
 _KNOWN = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
@@ -74,8 +77,7 @@ def _base(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def count(node: ast.expr) -> str:
-    """An expression of a launch's grid, without Triton."""
+def _count(node: ast.expr) -> str:
     return ast.unparse(_Counts().visit(node))
 
 
@@ -89,6 +91,18 @@ class _Counts(ast.NodeTransformer):
                 text = f"-(-({ast.unparse(size)}) // ({ast.unparse(step)}))"
                 return ast.parse(text, mode="eval").body
         return node
+
+
+def counts(launch: Launch) -> list[str]:
+    """Numbers of blocks along the axes of a launch's grid, without Triton."""
+    return [*map(_count, launch.grid.elts if isinstance(launch.grid, ast.Tuple) else [launch.grid])]
+
+
+def lanes(rows: str, columns: str, warps: str) -> str:
+    """Threads of a row: as many as in Triton, or so many that none has more than a few elements."""
+    of_all = "" if rows == "1" else f" // {rows}"
+    enough = f"{columns} // {_MAX_EACH}"
+    return f"min({columns}, {_MAX_THREADS}{of_all}, max(1, 32 * {warps}{of_all}, {enough}))"
 
 
 def option(launch: Launch, name: str) -> str:
@@ -147,3 +161,57 @@ def after_tunables(paragraphs: list[str], *new: str) -> str:
     """The program with further paragraphs below its tunables."""
     place = next(at for at, part in enumerate(paragraphs) if "\nTUNABLE = {" in part) + 1
     return PARAGRAPH.join([*paragraphs[:place], *new, *paragraphs[place:]]) + "\n"
+
+
+def with_imports(source: str, *lines: str) -> str:
+    """The program with further imports, before that of torch."""
+    return source.replace(
+        "\nimport torch\n", "".join(f"\n{line}" for line in lines) + "\nimport torch\n", 1
+    )
+
+
+def without_tunables(source: str, suffix: str) -> str:
+    """The program without tunables whose names end so, which have no effect in its language."""
+    name = rf"\w*{suffix}"
+    found = re.sub(rf"^{name} = .*\n", "", source, flags=re.M)
+    return re.sub(rf'^    "{name}": .*\n', "", found, flags=re.M)
+
+
+def product_options(launch: Launch) -> tuple[dict[str, str], bool]:
+    """Of a launch by `batched_launch`: options, and whether there is a bias.
+
+    Without one, strides of the result are in the place of its own.
+    """
+    options = {name: ast.unparse(value) for name, value in launch.options.items()}
+    has_bias = ast.unparse(launch.arguments[2]) != "None"
+    if not has_bias:
+        options["BIAS_STRIDE"] = options["OUT_STRIDE"]
+    return options, has_bias
+
+
+def product_views(launch: Launch) -> list[str]:
+    """Arguments a, b, bias (in its place out, if there is none) and out: matrices of a batch."""
+    options, has_bias = product_options(launch)
+    shape = launch.options["SHAPE"]
+    assert isinstance(shape, ast.Tuple)
+    rows, columns, depth = map(ast.unparse, shape.elts)
+    batch = options["BATCH"]
+    a, b, bias, out = map(ast.unparse, launch.arguments)
+    result = f"({batch}, {rows}, {columns})"
+    shapes = {
+        "A_STRIDE": (a, f"({batch}, {rows}, {depth})"),
+        "B_STRIDE": (b, f"({batch}, {depth}, {columns})"),
+        "BIAS_STRIDE": (bias if has_bias else out, result),
+        "OUT_STRIDE": (out, result),
+    }
+    return [
+        f"{name}.detach().as_strided({size}, {options[stride]})"
+        for stride, (name, size) in shapes.items()
+    ]
+
+
+FLAT = '''def flat(tensor):
+    """Its memory from the first element to the last."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.detach().as_strided((extent,), (1,))'''
+"""A function of programs."""
