@@ -55,6 +55,9 @@ class PortedSeed:
 
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """Equal ones once."""
+        if package := _missing(PORTS[self.language].package, device):
+            yield Failed(f"{package} is not installed beside the judge; pip install {package}")
+            return
         seen: set[str] = set()
         for compiled in task.compiled:
             if compiled.variant not in self.variants or not is_for_gpu(compiled):
@@ -80,3 +83,11 @@ class PortedSeed:
             )
         known = precisions(task.accumulation, device.get("arch", ""))
         return convert(task.source, task.name, compiled, port.products(known), known, port.rewrite)
+
+
+def _missing(package: str, device: Mapping[str, str]) -> str:
+    """The package, if the judge's interpreter is known to lack it."""
+    installed = device.get("languages")
+    if installed is None or package in (one.partition(" ")[0] for one in installed.split(", ")):
+        return ""
+    return package

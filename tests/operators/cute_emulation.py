@@ -115,15 +115,15 @@ class _Mma:
     def get_slice(self, _: Any) -> "_Mma":
         return self
 
-    def partition_A(self, tile: _Tensor) -> _Tensor:  # noqa: N802
+    def partition_A(self, tile: _Tensor) -> _Tensor:
         return tile
 
-    partition_B = partition_C = partition_A  # noqa: N815
+    partition_B = partition_C = partition_A
 
-    def make_fragment_A(self, tile: _Tensor) -> _Tensor:  # noqa: N802
+    def make_fragment_A(self, tile: _Tensor) -> _Tensor:
         return _Tensor(tile.data.clone())
 
-    make_fragment_B = make_fragment_A  # noqa: N815
+    make_fragment_B = make_fragment_A
 
 
 class _Spots:

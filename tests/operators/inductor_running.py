@@ -4,6 +4,7 @@ Arguments are fixtures; a line of JSON for each says how far outputs are apart, 
 largest value of the reference.
 """
 
+import atexit
 import importlib.util
 import json
 import sys
@@ -50,7 +51,7 @@ def imported(source: str):
     spec = importlib.util.spec_from_file_location("converted", file.name)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    Path(file.name).unlink()
+    atexit.register(Path(file.name).unlink)  # compilers read kernels when they are first launched
     return module
 
 

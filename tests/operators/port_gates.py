@@ -5,6 +5,7 @@ launch would compile it. Run by an interpreter that has the package.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -30,6 +31,16 @@ def run(source: str, task: str) -> None:
         module(*moved(reference["get_inputs"](), "cpu"))
 
 
+def forward(source: str, tensors: list[torch.Tensor]) -> Callable[[], None]:
+    """A call of the program's `forward` with these."""
+
+    def run() -> None:
+        with torch.no_grad(), _stream():
+            loaded(source).ModelNew()(*tensors)
+
+    return run
+
+
 def cutile(given: Callable[[], None]) -> list[bytes]:
     """Machine code of each kernel that is launched meanwhile."""
     import cuda.tile as ct
@@ -49,6 +60,8 @@ def cutile(given: Callable[[], None]) -> list[bytes]:
             alias_groups=(),
             may_alias_internally=False,
             stride_constant=tuple(1 if stride == 1 else None for stride in value.stride()),
+            stride_divisible_by=tuple(math.gcd(16, stride) for stride in value.stride()),
+            shape_divisible_by=tuple(math.gcd(16, size) for size in value.shape),
             base_addr_divisible_by=16,
         )
 
@@ -81,7 +94,6 @@ def tilelang(given: Callable[[], None]) -> list[str]:
 def cute(given: Callable[[], None]) -> list[str]:
     """PTX of each kernel that a program compiles when it is imported."""
     from cutlass.base_dsl.jit_executor import JitCompiledFunction
-    from cutlass.cutlass_dsl import tvm_ffi_provider as with_ffi
 
     found: list[str] = []
     make = JitCompiledFunction.__init__

@@ -13,14 +13,8 @@ import sys
 import torch
 
 from evolve.core.source import tunables
-from tests.operators import (
-    cuda_emulation,
-    cute_emulation,
-    cutile_emulation,
-    interpreter,
-    port_cases,
-    tilelang_emulation,
-)
+from tests.operators import cuda_emulation, interpreter, port_cases, tilelang_emulation
+from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import apart, flat, imported
 
 _OF_GLUON = {
@@ -31,13 +25,6 @@ _OF_GLUON = {
     r"from triton\.experimental import gluon\n": "",
     r"from triton\.experimental\.gluon\.language\.extra": "from triton.language.extra",
     r"@gluon\.jit": "@triton.jit",
-}
-
-
-EMULATED = {
-    "cute": cute_emulation,
-    "cutile": cutile_emulation,
-    "tilelang": tilelang_emulation,
 }
 
 

@@ -92,10 +92,14 @@ def _parallel(*sizes: int) -> Iterator[Any]:
 def _copy(source: Any, target: Any) -> None:
     if isinstance(source, _Region):
         target.tensor.zero_()
-        rows, columns = (min(pair) for pair in zip(source.part.shape, target.tensor.shape))
+        rows, columns = (
+            min(pair) for pair in zip(source.part.shape, target.tensor.shape, strict=True)
+        )
         target.tensor[:rows, :columns] = source.part[:rows, :columns]
     else:
-        rows, columns = (min(pair) for pair in zip(source.tensor.shape, target.part.shape))
+        rows, columns = (
+            min(pair) for pair in zip(source.tensor.shape, target.part.shape, strict=True)
+        )
         target.part[:rows, :columns] = source.tensor[:rows, :columns].to(target.part.dtype)
 
 

@@ -17,9 +17,11 @@ class Port:
         rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
             be rewritten.
         products_on: major numbers of the compute capability of the GPUs that those run on.
+        package: the distribution that its programs need beside torch and Triton; empty for none.
     """
 
     language: str
     products: Callable[[tuple[str, ...]], Substitute]
     rewrite: Rewrite
     products_on: range
+    package: str = ""

@@ -35,6 +35,7 @@ from operators.local.ports.python_kernel import PythonKernel
 from operators.local.templates import Products
 from operators.local.templates.launch import Launch as TemplateLaunch
 from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
 
 _WIDTH = MAX_LINE - 8
 _HALVES = ("float16", "bfloat16")
@@ -182,9 +183,10 @@ def _product_arguments(launch: Launch) -> list[str]:
 
 def _products(precisions: tuple[str, ...]) -> Substitute:
     def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
-        return (batched_launch(product, columns=(64, 256, 128), depth=(32, 64, 32)),)
+        side = 128 if tuple(product.precisions) == HALF else 64  # else registers are spilled
+        return (batched_launch(product, (64, 256, side), (32, 64, 32), side),)
 
     return Products(precisions, how=made)
 
 
-CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100))
+CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100), package="cuda-tile")

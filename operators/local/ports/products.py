@@ -21,6 +21,7 @@ def product_launch(
     definitions: Mapping[str, str],
     columns: tuple[int, int, int],
     depth: tuple[int, int, int],
+    height: int = 128,
 ) -> Launch:
     """One launch of the kernel `NAME` for the whole product.
 
@@ -29,6 +30,7 @@ def product_launch(
         definitions: Of the kernel, by name.
         columns: Least, largest and first width of a block.
         depth: The same of the terms that are read at once.
+        height: First height of a block.
     """
     rows, all_columns, all_terms = product.shape
     parts = (2, 3) if "tf32" in product.precisions else (3, 2)
@@ -39,7 +41,7 @@ def product_launch(
         pointers=product.pointers,
         constants=dict(product.constants),
         tunables={
-            "BLOCK_M": powers(64, 128, rows, 128),
+            "BLOCK_M": powers(64, 128, rows, height),
             "BLOCK_N": powers(*columns[:2], all_columns, columns[2]),
             "BLOCK_K": powers(*depth[:2], all_terms, depth[2]),
             "GROUP_M": one_of(1, 8, first=8),
@@ -51,8 +53,11 @@ def product_launch(
 
 
 def batched_launch(
-    product: Matrices, columns: tuple[int, int, int], depth: tuple[int, int, int]
+    product: Matrices,
+    columns: tuple[int, int, int],
+    depth: tuple[int, int, int],
+    height: int = 128,
 ) -> Launch:
     """The same of `STAND_IN`, with the constant BATCH: the number of matrices."""
-    launch = product_launch(product, STAND_IN, columns, depth)
+    launch = product_launch(product, STAND_IN, columns, depth, height)
     return replace(launch, constants={**launch.constants, "BATCH": product.batch})
