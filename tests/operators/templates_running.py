@@ -101,7 +101,8 @@ def main(device: str) -> None:
             source = case["source"]
             if language == "tilelang":
                 source = tilelang_emulation.adapted(source)
-            found = imported(source).ModelNew()(*tensors)
+            module = imported(source, is_kept=device == "cuda")
+            found = module.ModelNew()(*tensors)
             expected = eval(case["reference"], {"torch": torch, **names})
         print(json.dumps([case["name"], apart(expected, found)]), flush=True)
 

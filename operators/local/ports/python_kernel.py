@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping
+from typing import ClassVar
 
 from operators.local.ports.elements import ElementKernel, Text, joined
 
@@ -9,7 +10,7 @@ from operators.local.ports.elements import ElementKernel, Text, joined
 class PythonKernel(ElementKernel):
     """A kernel whose functions of several values are written out, by the formulas of Triton's."""
 
-    operators: Mapping[type, str] = {
+    operators: ClassVar[Mapping[type, str]] = {
         ast.Add: "+",
         ast.Sub: "-",
         ast.Mult: "*",

@@ -67,7 +67,11 @@ class FragmentKernel(PythonKernel):
     """
 
     taken = _TAKEN
-    operators: ClassVar = {**PythonKernel.operators, ast.Invert: "T.Not", ast.Not: "T.Not"}
+    operators: ClassVar[Mapping[type, str]] = {
+        **PythonKernel.operators,
+        ast.Invert: "T.Not",
+        ast.Not: "T.Not",
+    }
     functions = {name: f"T.{name}" for name in _SAME} | {
         "sqrt_rn": "T.sqrt",
         "div_rn": "({} / {})",
