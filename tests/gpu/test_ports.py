@@ -25,7 +25,7 @@ from evolve.languages.registry import find_language  # noqa: E402
 from operators.local.inductor import PRECISIONS, convert  # noqa: E402
 from operators.local.ports import PORTS  # noqa: E402
 from tests.gpu.test_compiler_seeds import written  # noqa: E402
-from tests.operators.port_cases import products  # noqa: E402
+from tests.operators.port_cases import products, tiled_products  # noqa: E402
 from tests.operators.templates_cases import tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 
@@ -43,7 +43,8 @@ FEW_PRODUCTS = ("by columns", "batch", "bfloat16: bias")
 
 @pytest.fixture(autouse=True)
 def only_with_its_package(request):
-    language = getattr(request.node, "callspec", None) and request.node.callspec.params["language"]
+    about = getattr(request.node, "callspec", None)
+    language = about.params.get("language") if about else None
     if language in OF_PACKAGES and (why := find_language(language).missing()):
         pytest.skip(why)
 
@@ -103,6 +104,17 @@ def test_products_in_a_language_compute_what_torch_does(language, scale):
         if not found[case["name"]] < tolerance(case["name"], 2e-5 if is_coarse else 4e-6)
     }
     assert wrong == {}
+
+
+@pytest.mark.parametrize("scale", [1, 9])
+def test_products_in_gluon_with_tiles_by_tma_compute_what_torch_does(scale):
+    cases = [
+        case | {"name": f"{case['name']}, {number}", "source": source}
+        for case in tiled_products(scale)
+        for number, source in enumerate(instances(case["source"], case["name"]))
+    ]
+    found = answers(cases, "cuda")
+    assert {name for name, off in found.items() if not off < tolerance(name, 0.0)} == set()
 
 
 JUDGED = {

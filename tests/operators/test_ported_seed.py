@@ -9,6 +9,7 @@ allows decides into how many parts a float32 is cut first.
 from dataclasses import replace
 
 import pytest
+import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Declined, Failed, Proposal
@@ -60,6 +61,18 @@ def test_a_reference_is_proposed_once_in_the_language_that_is_named(language):
 def test_equal_programs_are_proposed_once_and_other_variants_not_at_all(language):
     task = task_of(PRODUCT, replace(PRODUCT, variant="looped"), replace(PRODUCT, variant="tiled"))
     assert len([*proposing.proposals(PortedSeed(language), task)]) == 1
+
+
+def test_half_precision_is_proposed_in_gluon_with_tiles_by_tma_too():
+    a, b = matrix(80, 72).to(torch.bfloat16), matrix(72, 96).to(torch.bfloat16)
+    out = torch.empty(80, 96, device="meta", dtype=torch.bfloat16)
+    lines = [LINES[0], "    " + room("buf0", out), LINES[2]]
+    task = task_of(compiled({"a": a, "b": b}, lines, "buf0"))
+    for language, count in (("gluon", 2), ("nvrtc", 1)):
+        found = [*proposing.proposals(PortedSeed(language), task)]
+        assert len(found) == count
+        sources = [one.program.source for one in found]
+        assert ["tma.async_copy" in one for one in sources] == [False, True][:count]
 
 
 def test_code_for_the_cpu_is_left_alone():

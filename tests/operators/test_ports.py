@@ -28,6 +28,7 @@ from tests.operators.compiling import compiled, launches
 from tests.operators.differences import collected, differences_by
 from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import imported
+from tests.operators.output_code import matrix
 from tests.operators.port_cases import products
 from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers
@@ -134,6 +135,36 @@ def test_a_product_in_gluon_uses_the_tensor_cores_of_warp_groups(name):
     assert ptx.index("fence.proxy.async") < ptx.index("wgmma.mma_async.sync.aligned.m64")
     assert "f32.f16.f16" in ptx if "float16:" in name[:8] else "f32.bf16.bf16" in ptx
     assert ".local" not in ptx  # no registers are spilled
+
+
+TILED_PRODUCTS = {case["name"]: case for case in port_cases.tiled_products(9)}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", TILED_PRODUCTS)
+def test_tiles_of_16_bits_are_read_by_the_tensor_memory_accelerator(name):
+    case = TILED_PRODUCTS[name]
+    kind = getattr(torch, name.partition(":")[0])
+    inputs = [torch.empty_strided(*view, dtype=kind, device="meta") for _, view in case["tensors"]]
+    source = instance(case["source"], name)
+    assert [each.name for each in languages_in(source)] == ["gluon"]
+    (launch,) = launches(source, inputs)
+    ptx = compiled(launch)["ptx"]
+    assert ptx.index("cp.async.bulk.tensor.2d") < ptx.index("wgmma.mma_async.sync.aligned.m64")
+    assert "mbarrier.try_wait" in ptx
+    assert "ld.global" not in ptx.partition("wgmma.mma_async")[0]
+    assert ".local" not in ptx  # no registers are spilled
+
+
+def test_operands_that_the_accelerator_cannot_read_are_read_by_threads():
+    kind = torch.bfloat16
+    for a, b in (
+        (matrix(72, 50), matrix(50, 40)),  # rows of 100 bytes
+        (matrix(3, 72, 56), matrix(3, 56, 40)),
+    ):
+        case = port_cases.product("one", "gluon", a.to(kind), b.to(kind), tiled=True)
+        assert "tiled_product_kernel" not in case["source"]
+        assert "product_kernel" in case["source"]
 
 
 @pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
