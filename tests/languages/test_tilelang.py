@@ -219,7 +219,7 @@ EXTERN = 'T.call_extern("float32", "not_there", value)'
         (SYNTAX, "T.maxx(value, 0.0)", r"line \d+ in main: .*\nAttributeError: .*maxx"),
         (SYNTAX, "max_of(value, 0.0)", r"line \d+ in main: .*\nNameError: .*max_of"),
         (BODY, "y[at * block + i, 1] =", r"line \d+ in main: y\["),
-        ("float32", "float33", "float33"),
+        ("float32", "float33", "Check failed: data_bits"),
         ("T.Parallel(block)", "T.Parallel(block, 2)", "TypeError: Mismatched type"),
         (SYNTAX, EXTERN, r'error: identifier "not_there" is undefined'),
     ],
