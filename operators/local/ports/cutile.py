@@ -170,9 +170,12 @@ def _launch_text(launch: Launch, functions: Mapping[str, ast.FunctionDef]) -> st
         given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
         arguments = [*given, *(option(launch, name) for name in names[len(given) :])]
     grid = f"({', '.join(counts(launch))},)"
-    passed = call_text("(", arguments, _WIDTH) if len(arguments) > 1 else f"({arguments[0]},)"
+    name = f"{launch.kernel}_arguments"
+    given = call_text(f"{name} = (", arguments, _WIDTH)
+    if len(arguments) == 1:
+        given = f"{name} = ({arguments[0]},)"
     start = "torch.cuda.current_stream()"
-    return call_text("ct.launch(", [start, grid, launch.kernel, passed], _WIDTH)
+    return f"{given}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
 
 
 def _product_arguments(launch: Launch) -> list[str]:
