@@ -171,11 +171,11 @@ def _launch_text(launch: Launch, functions: Mapping[str, ast.FunctionDef]) -> st
         arguments = [*given, *(option(launch, name) for name in names[len(given) :])]
     grid = f"({', '.join(counts(launch))},)"
     name = f"{launch.kernel}_arguments"
-    given = call_text(f"{name} = (", arguments, _WIDTH)
+    line = call_text(f"{name} = (", arguments, _WIDTH)
     if len(arguments) == 1:
-        given = f"{name} = ({arguments[0]},)"
+        line = f"{name} = ({arguments[0]},)"
     start = "torch.cuda.current_stream()"
-    return f"{given}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
+    return f"{line}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
 
 
 def _product_arguments(launch: Launch) -> list[str]:
