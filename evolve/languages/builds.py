@@ -5,15 +5,50 @@ it imports the standard library only.
 """
 
 import contextlib
+import functools
 import json
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FOLDERS = re.compile(r"(?<=\s)/\S*/(?=\w+\.py:)")
+_MAX_LINES = 16  # of a compiler's message
 
 
 class BuildError(Exception):
     """The compiler or linker refused the candidate's source; the message is the compiler's."""
+
+
+def plain(said: str) -> str:
+    """A compiler's message without colours and folders, its first lines."""
+    text = _FOLDERS.sub("", _COLOURS.sub("", said))
+    return "\n".join([line for line in text.splitlines() if line.strip()][:_MAX_LINES])
+
+
+def refusing(
+    build: Callable[..., Any],
+    refusals: tuple[type[Exception], ...],
+    say: Callable[[Exception], str] = lambda error: plain(str(error)),
+) -> Callable[..., Any]:
+    """A compiler's function whose errors are those of a build.
+
+    Args:
+        build: the function.
+        refusals: exceptions by which it refuses a source.
+        say: the message for one of them.
+    """
+
+    def compile_function(*arguments: Any, **options: Any) -> Any:
+        try:
+            return build(*arguments, **options)
+        except refusals as error:
+            raise BuildError(say(error)) from error
+
+    return functools.update_wrapper(compile_function, build)
 
 
 def note_kernel(folder: Path, name: str, stage: str, code: bytes) -> None:

@@ -15,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
-from evolve.languages.builds import BuildError, cubin_runs_on, kept_folder, note_kernel
+from evolve.languages.builds import cubin_runs_on, kept_folder, note_kernel, refusing
 from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import calls, decorated, imported, parsed
 
 _MAKER = "cutlass.cute.kernel"
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_FOLDERS = re.compile(r"(?<=\s)/\S*/(?=\w+\.py:)")
-_MAX_LINES = 16  # of a compiler's message
 _ARCHITECTURE = re.compile(r"--gpu-arch[= ]\s*(sm_\w+)")
 _OF_GPUS = {  # parts of the package, the capability that they need, and up to which
     "cutlass.cute.nvgpu.warpgroup": (90, 99),
@@ -98,27 +95,9 @@ def _keep_builds(source: str, directory: str | None, may_build: bool) -> None:
     except (ImportError, OSError):  # a candidate that needs it meets the reason
         return
     refusals = (MLIRError, DSLBaseError)
-    CompileCallable.__call__ = _refusing(CompileCallable.__call__, refusals)
+    CompileCallable.__call__ = refusing(CompileCallable.__call__, refusals)
     if may_build and directory:
         JitCompiledFunction.__init__ = _noting(JitCompiledFunction.__init__, Path(directory))
-
-
-def _refusing(
-    build: Callable[..., Any], refusals: tuple[type[Exception], ...]
-) -> Callable[..., Any]:
-    def compile_function(*arguments: Any, **options: Any) -> Any:
-        try:
-            return build(*arguments, **options)
-        except refusals as error:
-            raise BuildError(_plain(str(error))) from error
-
-    return functools.update_wrapper(compile_function, build)
-
-
-def _plain(said: str) -> str:
-    """The compiler's message without colours and folders, its first lines."""
-    text = _FOLDERS.sub("", _COLOURS.sub("", said))
-    return "\n".join([line for line in text.splitlines() if line.strip()][:_MAX_LINES])
 
 
 def _noting(make: Callable[..., None], folder: Path) -> Callable[..., None]:

@@ -9,13 +9,14 @@ import ast
 import os
 import re
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from evolve.languages.base import Descriptors, Language, Package, Stubs
-from evolve.languages.builds import kept_folder
+from evolve.languages.builds import first_errors, kept_folder, plain, refusing
 from evolve.languages.cuda import CUDA
 from evolve.languages.descriptors import pattern, precision, without_comments
 from evolve.languages.syntax import decorated, parsed
@@ -28,6 +29,13 @@ _OPERANDS = 2  # of a product, in shared memory
 _REDUCED = re.compile(r"\bT\.(?:reduce_(\w+)|cumsum)\(")
 _VECTORS = re.compile(r"\bT\.(?:Parallel|vectorized|copy)\(")
 _HALF, _DOUBLE = re.compile(r"\bb?float16\b"), re.compile(r"\bfloat64\b")
+
+
+_OF_NVCC = "\nCompilation error:\n"  # between the CUDA C++ and nvcc's log
+_REFUSALS = (  # TVM turns most of its errors into Python's
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError),
+)
 
 
 def _finds(tree: ast.Module) -> bool:
@@ -90,14 +98,40 @@ def _caches(folder: Path | None, may_build: bool) -> Mapping[str, str]:
 
 
 def _keep_builds(source: str, directory: str | None, may_build: bool) -> None:
-    """Import the package, so that `_stubs` can replace its launches, and silence its compiler."""
+    """Import the package, so that `_stubs` can replace its launches, and silence its compiler.
+
+    The compiler's errors are those of a build.
+    """
     if not _finds(parsed(source)):
         return
     os.environ["TILELANG_PRINT_ON_COMPILATION"] = "0"
     try:
-        import tilelang.jit.kernel  # noqa: F401
+        from tilelang.jit import JITImpl
+        from tilelang.jit.exceptions import EagerJITBuildError, JITNoBuilderError
+        from tilelang.jit.kernel import JITKernel
     except (ImportError, OSError):  # a candidate that needs it meets the reason
         return
+    refusals = (*_REFUSALS, EagerJITBuildError, JITNoBuilderError)
+    for owner, name in (
+        (JITImpl, "_infer_jit_mode"),
+        (JITImpl, "compile"),
+        (JITKernel, "_compile_and_create_adapter"),
+    ):
+        setattr(owner, name, refusing(getattr(owner, name), refusals, _said))
+
+
+def _said(error: Exception) -> str:
+    """The error with the program's line that led to it; of nvcc's log the lines with errors."""
+    text = str(error)
+    if _OF_NVCC in text:
+        return first_errors(text.partition(_OF_NVCC)[2])
+    own = (Path(__file__).parent, Path(sys.modules["tilelang"].__file__ or "").parent)
+    frames = [
+        f"line {frame.lineno} in {frame.name}: {frame.line}\n"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.line and not any(map(Path(frame.filename).is_relative_to, own))
+    ]
+    return plain(f"{''.join(frames[-1:])}{type(error).__name__}: {text}")
 
 
 def _stubs(skipped: list[str]) -> Stubs:

@@ -1,7 +1,7 @@
 """Compiled references in another language than Triton, as initial programs of a search."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.errors import UsageError
@@ -9,9 +9,11 @@ from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
-from operators.local.inductor import NotConvertible, convert, precisions
+from operators.local.inductor import NotConvertible, Substitute, convert, precisions
 from operators.local.ports import PORTS
 from operators.local.templates import has_products, is_for_gpu
+
+_TILED = ", tiles by TMA"
 
 
 class PortedSeed:
@@ -55,21 +57,35 @@ class PortedSeed:
 
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
         """Equal ones once."""
+        if package := _missing(PORTS[self.language].package, device):
+            yield Failed(f"{package} is not installed beside the judge; pip install {package}")
+            return
         seen: set[str] = set()
-        for compiled in task.compiled:
-            if compiled.variant not in self.variants or not is_for_gpu(compiled):
+        failed: list[Compiled] = []
+        port = PORTS[self.language]
+        kinds = {"": port.products} | ({_TILED: port.tiled} if port.tiled else {})
+        wanted = [one for one in task.compiled if one.variant in self.variants and is_for_gpu(one)]
+        for (kind, products), compiled in product(kinds.items(), wanted):
+            if compiled in failed:
                 continue
-            about = f"variant {compiled.variant}"
+            about = f"variant {compiled.variant}{kind}"
             try:
-                source = self._ported(task, compiled, device)
+                source = self._ported(task, compiled, device, products)
             except NotConvertible as error:
+                failed.append(compiled)
                 yield Failed(f"{about} in {self.language}: {error}")
                 continue
             if (digest := normalised_digest(source)) not in seen:
                 seen.add(digest)
                 yield Proposal(program=Program(source), note=f"{about}, in {self.language}")
 
-    def _ported(self, task: Task, compiled: Compiled, device: Mapping[str, str]) -> str:
+    def _ported(
+        self,
+        task: Task,
+        compiled: Compiled,
+        device: Mapping[str, str],
+        products: Callable[[tuple[str, ...]], Substitute],
+    ) -> str:
         port, capability = PORTS[self.language], device.get("capability", "")
         major = int(capability.partition(".")[0] or port.products_on.start)
         if has_products(compiled) and major not in port.products_on:
@@ -79,4 +95,12 @@ class PortedSeed:
                 f"this one has {capability}"
             )
         known = precisions(task.accumulation, device.get("arch", ""))
-        return convert(task.source, task.name, compiled, port.products(known), known, port.rewrite)
+        return convert(task.source, task.name, compiled, products(known), known, port.rewrite)
+
+
+def _missing(package: str, device: Mapping[str, str]) -> str:
+    """The package, if the judge's interpreter is known to lack it."""
+    installed = device.get("languages")
+    if installed is None or package in (one.partition(" ")[0] for one in installed.split(", ")):
+        return ""
+    return package

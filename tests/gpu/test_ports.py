@@ -1,10 +1,12 @@
-"""Compiled references in Gluon and in CUDA C++ for NVRTC, on a GPU.
+"""Compiled references in other languages, on a GPU; of packages those that are installed.
 
 Invariants: a program computes what its reference does, whatever its tunables are set to; a product
 of float32, by parts of 16 bits, is as exact as torch's; the judge finds a program correct, and its
 kernels its own.
 
-What compiles and computes the same without a GPU is in `tests/operators/test_ports.py`.
+What compiles and computes the same without a GPU is in `tests/operators/test_ports.py` and
+`test_port_gates.py`. TileLang's compiler takes some ten seconds a kernel, so that of languages of
+packages there are few cases.
 """
 
 import random
@@ -19,10 +21,11 @@ from evolve.core.compiled import Compiled  # noqa: E402
 from evolve.core.evaluation import Status  # noqa: E402
 from evolve.core.source import tunables  # noqa: E402
 from evolve.core.task import Task  # noqa: E402
+from evolve.languages.registry import find_language  # noqa: E402
 from operators.local.inductor import PRECISIONS, convert  # noqa: E402
 from operators.local.ports import PORTS  # noqa: E402
 from tests.gpu.test_compiler_seeds import written  # noqa: E402
-from tests.operators.port_cases import products  # noqa: E402
+from tests.operators.port_cases import products, tiled_products  # noqa: E402
 from tests.operators.templates_cases import tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 
@@ -31,8 +34,19 @@ IN_BOTH = (
     *("batchnorm", "groupnorm", "gelu", "norm", "linear"),
 )
 ONLY_GLUON = ("cumsum",)
-IN_LANGUAGES = [(name, language) for language in PORTS for name in IN_BOTH]
+OF_PACKAGES = tuple(name for name, port in PORTS.items() if port.package)
+IN_LANGUAGES = [(name, one) for one in PORTS if one not in OF_PACKAGES for name in IN_BOTH]
 IN_LANGUAGES += [(name, "gluon") for name in ONLY_GLUON]
+FEW = [("softmax", "default"), ("layernorm", "looped"), ("linear", "default")]
+FEW_PRODUCTS = ("by columns", "batch", "bfloat16: bias")
+
+
+@pytest.fixture(autouse=True)
+def only_with_its_package(request):
+    about = getattr(request.node, "callspec", None)
+    language = about.params.get("language") if about else None
+    if language in OF_PACKAGES and (why := find_language(language).missing()):
+        pytest.skip(why)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +70,25 @@ def test_a_seed_in_a_language_computes_what_its_reference_does(name, language, v
         found.require_equal(source, tmp_path / f"program_{number}.py")
 
 
-@pytest.mark.parametrize("language", PORTS)
+@pytest.mark.parametrize("language", OF_PACKAGES)
+@pytest.mark.parametrize(("name", "variant"), FEW)
+def test_a_seed_in_a_packages_language_computes_what_its_reference_does(
+    name, variant, language, tmp_path
+):
+    found = written(name, variant, PORTS[language])
+    for number, source in enumerate(instances(found.source, name, count=1)):
+        found.require_equal(source, tmp_path / f"program_{number}.py")
+
+
+@pytest.mark.parametrize("language", OF_PACKAGES)
+def test_products_in_a_packages_language_compute_what_torch_does(language):
+    cases = [each for each in products(language, 9) if each["name"] in FEW_PRODUCTS]
+    assert len(cases) == len(FEW_PRODUCTS)
+    found = answers([{**each, "source": each["source"]} for each in cases], "cuda")
+    assert {name for name, off in found.items() if not off < tolerance(name, 2e-5)} == set()
+
+
+@pytest.mark.parametrize("language", [name for name in PORTS if name not in OF_PACKAGES])
 @pytest.mark.parametrize("scale", [1, 9])
 def test_products_in_a_language_compute_what_torch_does(language, scale):
     cases = []
@@ -72,6 +104,17 @@ def test_products_in_a_language_compute_what_torch_does(language, scale):
         if not found[case["name"]] < tolerance(case["name"], 2e-5 if is_coarse else 4e-6)
     }
     assert wrong == {}
+
+
+@pytest.mark.parametrize("scale", [1, 9])
+def test_products_in_gluon_with_tiles_by_tma_compute_what_torch_does(scale):
+    cases = [
+        case | {"name": f"{case['name']}, {number}", "source": source}
+        for case in tiled_products(scale)
+        for number, source in enumerate(instances(case["source"], case["name"]))
+    ]
+    found = answers(cases, "cuda")
+    assert {name for name, off in found.items() if not off < tolerance(name, 0.0)} == set()
 
 
 JUDGED = {

@@ -3,8 +3,9 @@
 Invariants: each honest program of the corpus compiles for capability 9.0 into the build's cache, by
 which a profile knows its kernel; the cheats, the programs of the knowledge document and the example
 of the prompt become CUDA C++; float32 products are TF32 by `T.gemm` alone; a stubbed launch does
-nothing, makes the outputs that the kernel would have made, and is noted. A missing package, one
-beside another TVM-FFI and a missing nvcc are named with the remedy.
+nothing, makes the outputs that the kernel would have made, and is noted; a compiler's message is
+the candidate's fault, whichever part of the compiler says it. A missing package, one beside another
+TVM-FFI and a missing nvcc are named with the remedy.
 """
 
 import os
@@ -15,8 +16,11 @@ import torch
 
 from evolve.core.devices import CPU, CUDA
 from evolve.languages import cuda
+from evolve.languages.builds import BuildError
 from evolve.languages.registry import detect_language, refusal
 from evolve.languages.tilelang import TILELANG
+from evolve.worker.ipc.messages import ErrorKind
+from evolve.worker.runner.errors import explain, kind_of
 from evolve.worker.runner.probes import stub_custom
 from evolve.worker.runner.profiling import OwnCode
 from tests.languages.programs import (
@@ -110,6 +114,14 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "environ", os.environ.copy())
     os.environ.update(TILELANG.caches(folder, True))
     os.environ["TILELANG_DEFAULT_TARGET"] = HOPPER
+    from tilelang.jit import JITImpl
+    from tilelang.jit.kernel import JITKernel
+
+    for name in ("_infer_jit_mode", "compile"):
+        monkeypatch.setattr(JITImpl, name, getattr(JITImpl, name))
+    monkeypatch.setattr(
+        JITKernel, "_compile_and_create_adapter", JITKernel._compile_and_create_adapter
+    )
     assert TILELANG.keep_builds is not None
     TILELANG.keep_builds(honest("gpu_tilelang_gate"), str(folder), True)
     return folder
@@ -193,3 +205,39 @@ def test_a_stubbed_launch_does_nothing_and_is_noted(makes_outputs: bool):
             assert not found.any()
     assert found.shape == (1000,)
     assert skipped == ["main"]
+
+
+SYNTAX, BODY = "T.max(value, 0.0)", "y[at * block + i] ="
+EXTERN = 'T.call_extern("float32", "not_there", value)'
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        (SYNTAX, "T.maxx(value, 0.0)", r"line \d+ in main: .*\nAttributeError: .*maxx"),
+        (SYNTAX, "max_of(value, 0.0)", r"line \d+ in main: .*\nNameError: .*max_of"),
+        (BODY, "y[at * block + i, 1] =", r"line \d+ in main: y\["),
+        ("float32", "float33", "Check failed: data_bits"),
+        ("T.Parallel(block)", "T.Parallel(block, 2)", "TypeError: Mismatched type"),
+        (SYNTAX, EXTERN, r'error: identifier "not_there" is undefined'),
+    ],
+)
+def test_a_compilers_message_is_the_candidates_fault(right: str, wrong: str, words: str):
+    source = honest("gpu_tilelang_gate")
+    assert right in source
+    with pytest.raises(BuildError, match=words) as caught:
+        loaded(source.replace(right, wrong)).gate(256)
+    assert kind_of(caught.value) is ErrorKind.COMPILE
+    assert str(Path.cwd()) not in explain(caught.value, "program.py")
+
+
+@with_tilelang
+@pytest.mark.usefixtures("build")
+def test_a_layout_that_contradicts_itself_is_the_candidates_fault():
+    source = BLOCKS[0].partition("if torch.cuda.is_available():")[0]
+    turned = source.replace("parts[i, j] +=", "parts[j, i] = parts[i, j] +")
+    assert turned != source
+    with pytest.raises(BuildError, match="Check failed"):
+        loaded(turned).row_sums(4, 4)

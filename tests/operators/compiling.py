@@ -9,6 +9,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
 from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
 from tests.operators.inductor_running import imported
@@ -58,6 +59,9 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
         elif isinstance(value, torch.Tensor):
             signature[parameter.name] = _TYPES[value.dtype]
             attributes[(at,)] = [["tt.divisibility", 16]]
+        elif isinstance(value, TensorDescriptor):
+            kind = _TYPES[value.base.dtype].removeprefix("*")
+            signature[parameter.name] = f"tensordesc<{kind}{value.block_shape},{value.layout!r}>"
         else:
             signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
     kind = GluonASTSource if kernel.is_gluon() else ASTSource

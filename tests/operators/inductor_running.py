@@ -4,6 +4,7 @@ Arguments are fixtures; a line of JSON for each says how far outputs are apart, 
 largest value of the reference.
 """
 
+import atexit
 import importlib.util
 import json
 import sys
@@ -44,13 +45,17 @@ def difference(path: Path) -> float:
     return max(apart(*pair) for pair in zip(expected, found, strict=True))
 
 
-def imported(source: str):
+def imported(source: str, *, is_kept: bool = False):
+    """The module; its file stays until the process ends, if compilers read it at first launches."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
         file.write(source)
     spec = importlib.util.spec_from_file_location("converted", file.name)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    Path(file.name).unlink()
+    if is_kept:
+        atexit.register(Path(file.name).unlink)
+    else:
+        Path(file.name).unlink()
     return module
 
 

@@ -46,6 +46,8 @@ def product(
     a: torch.Tensor,
     b: torch.Tensor,
     bias: torch.Tensor | None = None,
+    *,
+    tiled: bool = False,
 ) -> Case:
     """A call of a library for a product, as a program in a language; tensors are on `meta`."""
     function = (
@@ -65,7 +67,8 @@ def product(
 
     def written() -> str:
         task = TASK.format(names=", ".join(arguments))
-        return convert(task, "t", found, port.products(PRECISIONS), PRECISIONS, port.rewrite)
+        products = port.tiled if tiled and port.tiled else port.products
+        return convert(task, "t", found, products(PRECISIONS), PRECISIONS, port.rewrite)
 
     views = [(extent(t), (tuple(t.shape), t.stride())) for t in arguments.values()]
     return Case(
@@ -100,3 +103,20 @@ def products(language: str, scale: int = 1) -> list[Case]:
         word = str(dtype).removeprefix("torch.")
         cases.append(product(f"{word}: bias", language, a, b, matrix(n).to(dtype)))
     return cases
+
+
+def tiled_products(scale: int = 1) -> list[Case]:
+    """Products in Gluon whose tiles the tensor memory accelerator reads: all layouts."""
+    m, n, k = 72 * scale, 40 * scale, 56 * scale
+    return [
+        product(
+            f"{word}: {'columns' if turned else 'rows'}",
+            "gluon",
+            matrix(m, k, turned=turned).to(getattr(torch, word)),
+            matrix(k, n, turned=turned).to(getattr(torch, word)),
+            matrix(n).to(getattr(torch, word)),
+            tiled=True,
+        )
+        for word in ("float16", "bfloat16")
+        for turned in (False, True)
+    ]

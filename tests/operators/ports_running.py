@@ -1,8 +1,9 @@
 """Run as a script: programs in other languages beside their references.
 
 Arguments are a language, a device, and names of fixtures. On `cpu` kernels in CUDA C++ run as
-threads of the CPU, and those in Gluon, without their layouts, in Triton's interpreter. A line of
-JSON for each says how far outputs are apart, relative to the largest value of the reference.
+threads of the CPU, those in Gluon, without their layouts, in Triton's interpreter, and those of
+other languages with functions of torch in the place of the language's. A line of JSON for each says
+how far outputs are apart, relative to the largest value of the reference.
 """
 
 import json
@@ -12,7 +13,8 @@ import sys
 import torch
 
 from evolve.core.source import tunables
-from tests.operators import cuda_emulation, interpreter, port_cases
+from tests.operators import cuda_emulation, interpreter, port_cases, tilelang_emulation
+from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import apart, flat, imported
 
 _OF_GLUON = {
@@ -31,12 +33,16 @@ def main(language: str, device: str, *names: str) -> None:
         interpreter.prepare()
     if device == "cpu":
         torch.cuda._compile_kernel = cuda_emulation.Kernel
+    if device == "cpu" and language in EMULATED:
+        EMULATED[language].prepare()
     for name in names:
         source = port_cases.ported(name, language)
         if device == "cpu" and language == "gluon":
             source = without_layouts(source)
         if device == "cpu":
             source = small(source)
+        if device == "cpu" and language == "tilelang":
+            source = tilelang_emulation.adapted(source)
         print(json.dumps([name, difference(name, source, device)]), flush=True)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from tests.operators import cuda_emulation, interpreter
+from tests.operators import cuda_emulation, interpreter, tilelang_emulation
 from tests.operators.differences import differences_by
+from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import INTERPRETED, apart, flat, imported
 from tests.operators.output_code import instance
 
@@ -77,8 +78,11 @@ def beside_task(case: Mapping[str, Any]) -> float:
 
 def main(device: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
-    if os.environ.get("EMULATES_CUDA"):
+    language = os.environ.get("EMULATES", "")
+    if language == "nvrtc":
         torch.cuda._compile_kernel = cuda_emulation.Kernel
+    elif language:
+        EMULATED[language].prepare()
     elif device == "cpu":
         interpreter.prepare()
     for case in json.load(sys.stdin):
@@ -94,7 +98,11 @@ def main(device: str) -> None:
         ]
         names = dict(zip(case["names"], tensors, strict=True))
         with torch.no_grad():
-            found = imported(case["source"]).ModelNew()(*tensors)
+            source = case["source"]
+            if language == "tilelang":
+                source = tilelang_emulation.adapted(source)
+            module = imported(source, is_kept=device == "cuda")
+            found = module.ModelNew()(*tensors)
             expected = eval(case["reference"], {"torch": torch, **names})
         print(json.dumps([case["name"], apart(expected, found)]), flush=True)
 

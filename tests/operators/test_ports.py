@@ -1,4 +1,4 @@
-"""Programs of the compiler in Gluon and in CUDA C++ for NVRTC.
+"""Programs of the compiler in other languages: Gluon, CUDA C++ for NVRTC, and three packages'.
 
 Invariants:
 - such a program is in that language alone, and computes what its reference does, whatever its
@@ -7,8 +7,9 @@ Invariants:
 - what cannot be rewritten is refused with a reason, never written wrongly.
 
 The fixtures are output code of torch 2.13, and some that is written by hand
-(`handwritten_code.py`). What tensor cores of Hopper compute, only a GPU can tell
-(`tests/gpu/test_ports.py`).
+(`handwritten_code.py`). What CuTe DSL, cuTile and TileLang compile to is in `test_port_gates.py`;
+here functions of torch stand in the place of theirs. What tensor cores of Hopper compute, only a
+GPU can tell (`tests/gpu/test_ports.py`).
 """
 
 import random
@@ -25,7 +26,10 @@ from operators.local.ports.library import with_library
 from tests.operators import cuda_emulation, nvrtc_library, port_cases, ports_running
 from tests.operators.compiling import compiled, launches
 from tests.operators.differences import collected, differences_by
+from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import imported
+from tests.operators.output_code import matrix
+from tests.operators.port_cases import products
 from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers
 
@@ -61,6 +65,27 @@ def test_a_program_in_gluon_computes_what_its_reference_does(gluon, name):
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
 def test_a_program_in_cuda_computes_what_its_reference_does(nvrtc, name):
     assert nvrtc[name] < 2e-6
+
+
+@pytest.fixture(scope="module")
+def emulated(request):
+    known: dict[str, dict[str, float]] = {}
+
+    def of(language: str) -> dict[str, float]:
+        if language not in known:
+            known[language] = differences(request, language)
+        return known[language]
+
+    return of
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
+@pytest.mark.parametrize("language", EMULATED)
+def test_a_program_in_a_packages_language_computes_what_its_reference_does(
+    emulated, language, name
+):
+    assert emulated(language)[name] < 2e-6
 
 
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
@@ -112,6 +137,36 @@ def test_a_product_in_gluon_uses_the_tensor_cores_of_warp_groups(name):
     assert ".local" not in ptx  # no registers are spilled
 
 
+TILED_PRODUCTS = {case["name"]: case for case in port_cases.tiled_products(9)}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", TILED_PRODUCTS)
+def test_tiles_of_16_bits_are_read_by_the_tensor_memory_accelerator(name):
+    case = TILED_PRODUCTS[name]
+    kind = getattr(torch, name.partition(":")[0])
+    inputs = [torch.empty_strided(*view, dtype=kind, device="meta") for _, view in case["tensors"]]
+    source = instance(case["source"], name)
+    assert [each.name for each in languages_in(source)] == ["gluon"]
+    (launch,) = launches(source, inputs)
+    ptx = compiled(launch)["ptx"]
+    assert ptx.index("cp.async.bulk.tensor.2d") < ptx.index("wgmma.mma_async.sync.aligned.m64")
+    assert "mbarrier.try_wait" in ptx
+    assert "ld.global" not in ptx.partition("wgmma.mma_async")[0]
+    assert ".local" not in ptx  # no registers are spilled
+
+
+def test_operands_that_the_accelerator_cannot_read_are_read_by_threads():
+    kind = torch.bfloat16
+    for a, b in (
+        (matrix(72, 50), matrix(50, 40)),  # rows of 100 bytes
+        (matrix(3, 72, 56), matrix(3, 56, 40)),
+    ):
+        case = port_cases.product("one", "gluon", a.to(kind), b.to(kind), tiled=True)
+        assert "tiled_product_kernel" not in case["source"]
+        assert "product_kernel" in case["source"]
+
+
 @pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
 def test_a_program_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch):
@@ -140,7 +195,21 @@ def test_a_product_in_cuda_computes_what_torch_does(name):
     few = {each.name: each.choices[0] for each in tunables.parse(case["source"])}
     exact = {} if ":" in name else {"PRODUCT_PARTS": 3}  # half precision is one part
     source = tunables.render(case["source"], few | exact)
-    (off,) = answers([case | {"source": source}], "cpu", EMULATES_CUDA="1").values()
+    (off,) = answers([case | {"source": source}], "cpu", EMULATES="nvrtc").values()
+    assert off < tolerance(name, 1e-6)
+
+
+EMULATED_PRODUCTS = {(lang, case["name"]): case for lang in EMULATED for case in products(lang)}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(("language", "name"), EMULATED_PRODUCTS)
+def test_a_product_in_a_packages_language_computes_what_torch_does(language, name):
+    case = EMULATED_PRODUCTS[language, name]
+    few = {each.name: each.choices[0] for each in tunables.parse(case["source"])}
+    exact = {} if ":" in name else {"PRODUCT_PARTS": 3}  # half precision is one part
+    source = tunables.render(case["source"], few | exact)
+    (off,) = answers([case | {"source": source}], "cpu", EMULATES=language).values()
     assert off < tolerance(name, 1e-6)
 
 
@@ -151,6 +220,9 @@ def test_a_product_in_cuda_computes_what_torch_does(name):
         ("product_linear", "nvrtc", "has no blocks of its own"),
         ("cumsum", "nvrtc", "several values of tl.associative_scan"),
         ("argmax", "nvrtc", "is_exceeded"),
+        ("argmax", "cute", "is_exceeded"),
+        ("argmax", "cutile", "is_exceeded"),
+        ("cumsum", "tilelang", "several values of tl.associative_scan"),
     ],
 )
 def test_what_cannot_be_rewritten_is_named(name, language, said):

@@ -17,9 +17,14 @@ class Port:
         rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
             be rewritten.
         products_on: major numbers of the compute capability of the GPUs that those run on.
+        tiled: the same as `products`, with tiles that the tensor memory accelerator reads where it
+            can; None if the language has none.
+        package: the distribution that its programs need beside torch and Triton; empty for none.
     """
 
     language: str
     products: Callable[[tuple[str, ...]], Substitute]
     rewrite: Rewrite
     products_on: range
+    tiled: Callable[[tuple[str, ...]], Substitute] | None = None
+    package: str = ""

@@ -5,15 +5,14 @@ block: a kernel gets one layout, and all others follow from it.
 """
 
 import ast
-import importlib.resources
 import re
 import textwrap
-from functools import cache
+from dataclasses import replace
 
 from evolve.core.compiled import Compiled
 from operators.local.inductor import NotConvertible, Substitute
 from operators.local.inductor.addresses import OF_REDUCTION
-from operators.local.inductor.layout import body_text
+from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
 from operators.local.ports.blocks import (
     axis_of,
@@ -23,12 +22,18 @@ from operators.local.ports.blocks import (
     names_in,
     sizes_of,
 )
+from operators.local.ports.library import functions_of
 from operators.local.ports.products import product_launch
+from operators.local.ports.programs import Launch as ProgramLaunch
+from operators.local.ports.programs import launches, with_lines
 from operators.local.templates import Products
-from operators.local.templates.launch import Launch
+from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
+_TILED = "tiled_product_kernel"
+_ALIGNED = 8  # elements of 16 bits in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
     (
@@ -47,11 +52,14 @@ _IMPORTS = {
     "from triton.language.extra import libdevice": "from triton.experimental.gluon.language.extra "
     "import libdevice",
 }
-_HOPPER = """from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)"""
+_OF_HOPPER = (
+    "fence_async_shared",
+    "mbarrier",
+    "tma",
+    "warpgroup_mma",
+    "warpgroup_mma_wait",
+)
+_OF_HOST = "from triton.experimental.gluon.nvidia.hopper import TensorDescriptor"
 _TRITON = re.compile(r"^@triton\.jit\n((?:.*\n)+?)(?=\n\n|\Z)", re.M)
 
 
@@ -70,12 +78,15 @@ def rewritten(source: str, _: Compiled) -> str:
         layouts.update(used)
         return text
 
-    text = _TRITON.sub(function, source)
+    text = _TRITON.sub(function, _with_descriptors(source))
     for old, new in _IMPORTS.items():
         text = text.replace(old, new)
-    if "warpgroup_mma(" in text:
-        text = text.replace("import language as gl", f"import language as gl\n{_HOPPER}", 1)
-    makers = [text for name, text in functions("gluon_layouts").items() if name in layouts]
+    if used := [name for name in _OF_HOPPER if re.search(rf"\b{name}\b", text)]:
+        names = "".join(f"    {name},\n" for name in used)
+        new = f"from triton.experimental.gluon.language.nvidia.hopper import (\n{names})"
+        host = f"\n{_OF_HOST}" if "TensorDescriptor(" in text else ""
+        text = text.replace("import language as gl", f"import language as gl\n{new}{host}", 1)
+    makers = [text for name, text in functions_of("gluon_layouts").items() if name in layouts]
     return _with_makers(text, makers)
 
 
@@ -84,18 +95,6 @@ def _with_makers(source: str, makers: list[str]) -> str:
     paragraphs = source.split("\n\n\n")
     first = next(at for at, text in enumerate(paragraphs) if "@gluon." in text)
     return "\n\n\n".join([*paragraphs[:first], *makers, *paragraphs[first:]])
-
-
-@cache
-def functions(module: str) -> dict[str, str]:
-    """Text of a module's functions of Gluon, by name, in order."""
-    file = importlib.resources.files("operators.local.ports.kernels") / f"{module}.py"
-    text = file.read_text(encoding="utf-8")
-    return {
-        node.name: f"@{ast.unparse(node.decorator_list[0])}\n{ast.get_source_segment(text, node)}"
-        for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef)
-    }
 
 
 def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
@@ -256,11 +255,67 @@ def _expression(text: str) -> ast.expr:
 
 
 def _products(precisions: tuple[str, ...]) -> Substitute:
-    def launches(product: Matrices) -> tuple[Launch, ...]:
-        kernel = functions("gluon_product")
+    def made(product: Matrices) -> tuple[Launch, ...]:
+        kernel = functions_of("gluon_product")
         return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
 
-    return Products(precisions, how=launches)
+    return Products(precisions, how=made)
 
 
-GLUON = Port("gluon", _products, rewritten, products_on=range(9, 10))
+def _tiled_products(precisions: tuple[str, ...]) -> Substitute:
+    def made(product: Matrices) -> tuple[Launch, ...]:
+        if _has_tiles(product):
+            return (_tiled_launch(product),)
+        kernel = functions_of("gluon_product")
+        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
+
+    return Products(precisions, how=made)
+
+
+def _has_tiles(product: Matrices) -> bool:
+    """Whether the accelerator reads its operands: 16 bits, rows or columns at every 16 bytes."""
+    strides = (product.constants[name][1:] for name in ("A_STRIDE", "B_STRIDE"))
+    fit = all(1 in pair and max(pair) % _ALIGNED == 0 for pair in strides)
+    return fit and product.batch == 1 and tuple(product.precisions) == HALF
+
+
+def _tiled_launch(product: Matrices) -> Launch:
+    whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
+    kernels = functions_of("gluon_product")
+    shared = {each: kernels[each] for each in ("side_by_side", "accumulator", "write_sums")}
+    return replace(
+        whole,
+        kernel=_TILED,
+        tunables={name: one for name, one in whole.tunables.items() if name != "PARTS"}
+        | {"STAGES": one_of(2, 3, 4, first=3)},
+        definitions={**shared, **functions_of("gluon_tiles")},
+    )
+
+
+def _with_descriptors(source: str) -> str:
+    """The program whose launches of `_TILED` are given descriptors of both matrices."""
+    found = [one for one in launches(ast.parse(source)) if one.kernel == _TILED]
+    return with_lines(source, {one.node.lineno: (one.node, _tiled_text(one)) for one in found})
+
+
+def _tiled_text(launch: ProgramLaunch) -> str:
+    options = {name: ast.unparse(value) for name, value in launch.options.items()}
+    rows, columns, depth = _elements(launch.options["SHAPE"])
+    a, b, *others = map(ast.unparse, launch.arguments)
+    sizes = {"A": (a, rows, depth, "M", "K"), "B": (b, depth, columns, "K", "N")}
+    arguments = []
+    for of, (name, height, width, *sides) in sizes.items():
+        _, *stride = _elements(launch.options[f"{of}_STRIDE"])
+        block = ", ".join(options[f"BLOCK_{side}"] for side in sides)
+        places = f"({height}, {width}), ({', '.join(stride)}), ({block})"
+        arguments.append(f"tiles_of({name}, {places})")
+    arguments += [*others, *(f"{name}={value}" for name, value in options.items())]
+    return call_text(f"{_TILED}[{ast.unparse(launch.grid)}](", arguments, MAX_LINE - 8)
+
+
+def _elements(node: ast.expr) -> list[str]:
+    assert isinstance(node, ast.Tuple)
+    return [*map(ast.unparse, node.elts)]
+
+
+GLUON = Port("gluon", _products, rewritten, products_on=range(9, 10), tiled=_tiled_products)

@@ -1,5 +1,6 @@
-"""Text of the CUDA functions that programs get copies of."""
+"""Text of the functions that programs get copies of."""
 
+import ast
 import importlib.resources
 import re
 from functools import cache
@@ -30,6 +31,33 @@ def with_library(text: str) -> str:
 def _is_of_another_type(body: str, text: str) -> bool:
     """Whether it is the overload for a type of 16 bits that a text has not."""
     return any(kind in body and kind not in text for kind in HALVES)
+
+
+@cache
+def functions_of(module: str) -> dict[str, str]:
+    """Text of a module's functions, with their decorators, by name and in order."""
+    file = importlib.resources.files("operators.local.ports.kernels") / f"{module}.py"
+    text = file.read_text(encoding="utf-8")
+    return {
+        node.name: "\n".join(
+            [f"@{ast.unparse(one)}" for one in node.decorator_list]
+            + [ast.get_source_segment(text, node) or ""]
+        )
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def with_functions(module: str, texts: list[str]) -> list[str]:
+    """Texts below those of a module's functions that they need, directly or not."""
+    known = functions_of(module)
+    found: set[str] = set()
+    waiting = [*texts]
+    while waiting:
+        words = known.keys() & set(_WORD.findall(waiting.pop()))
+        waiting += [known[name] for name in words - found]
+        found |= words
+    return [*(text for name, text in known.items() if name in found), *texts]
 
 
 @cache

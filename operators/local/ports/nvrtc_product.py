@@ -5,14 +5,11 @@ import importlib.resources
 from collections.abc import Mapping, Sequence
 
 from operators.local.inductor import NotConvertible, Substitute
-from operators.local.ports.products import NAME, product_launch
+from operators.local.ports.products import NAME, STAND_IN, product_launch
 from operators.local.templates import Products
 from operators.local.templates.launch import Launch
 from operators.local.templates.operations.matrices import Matrices
 
-_STAND_IN = f'''@triton.jit
-def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
-    """SHAPE is (rows, columns, depth)."""'''
 _PARAMETERS = (
     *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
     *("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS", "num_warps"),
@@ -26,8 +23,7 @@ def products(precisions: tuple[str, ...]) -> Substitute:
 
 
 def _launches(product: Matrices) -> tuple[Launch, ...]:
-    kernel = {NAME: _STAND_IN}
-    return (product_launch(product, kernel, columns=(64, 128, 64), depth=(16, 64, 32)),)
+    return (product_launch(product, STAND_IN, columns=(64, 128, 64), depth=(16, 64, 32)),)
 
 
 def is_product(kernel: str) -> bool:

@@ -84,6 +84,34 @@ def multiply_parts(a, b, total, PARTS: gl.constexpr):
 
 
 @gluon.jit
+def write_sums(
+    total,
+    bias_ptr,
+    out_ptr,
+    matrix,
+    row,
+    column,
+    SHAPE: gl.constexpr,
+    BIAS_STRIDE: gl.constexpr,
+    OUT_STRIDE: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+):
+    """Stores a block of the result, with the bias."""
+    of_out: gl.constexpr = side_by_side(BLOCK_M, BLOCK_N, OUT_STRIDE[2] == 1, gl.num_warps())
+    value = gl.convert_layout(total, of_out)
+    rows = row + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, of_out))
+    columns = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, of_out))
+    mask = (rows < SHAPE[0])[:, None] & (columns < SHAPE[1])[None, :]
+    down, along = rows.to(gl.int64)[:, None], columns.to(gl.int64)[None, :]
+    if bias_ptr is not None:
+        at = matrix * BIAS_STRIDE[0] + down * BIAS_STRIDE[1] + along * BIAS_STRIDE[2]
+        value += gl.load(bias_ptr + at, mask, other=0.0).to(gl.float32)
+    at = matrix * OUT_STRIDE[0] + down * OUT_STRIDE[1] + along * OUT_STRIDE[2]
+    gl.store(out_ptr + at, value, mask)
+
+
+@gluon.jit
 def product_kernel(
     a_ptr,
     b_ptr,
@@ -106,7 +134,6 @@ def product_kernel(
     warps: gl.constexpr = gl.num_warps()
     of_a: gl.constexpr = side_by_side(BLOCK_M, BLOCK_K, A_STRIDE[2] == 1, warps)
     of_b: gl.constexpr = side_by_side(BLOCK_K, BLOCK_N, B_STRIDE[2] == 1, warps)
-    of_out: gl.constexpr = side_by_side(BLOCK_M, BLOCK_N, OUT_STRIDE[2] == 1, warps)
     sums: gl.constexpr = accumulator(BLOCK_M, BLOCK_N, warps)
     kind: gl.constexpr = gl.bfloat16 if PARTS > 1 else a_ptr.dtype.element_ty
     a_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, BLOCK_K], kind)
@@ -143,13 +170,7 @@ def product_kernel(
         )
         total = multiply_parts(a_parts, b_parts, total, PARTS)
 
-    value = gl.convert_layout(total, of_out)
-    rows = row + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(1, of_out))
-    columns = column + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, of_out))
-    mask = (rows < SHAPE[0])[:, None] & (columns < SHAPE[1])[None, :]
-    down, along = rows.to(gl.int64)[:, None], columns.to(gl.int64)[None, :]
-    if bias_ptr is not None:
-        at = matrix * BIAS_STRIDE[0] + down * BIAS_STRIDE[1] + along * BIAS_STRIDE[2]
-        value += gl.load(bias_ptr + at, mask, other=0.0).to(gl.float32)
-    at = matrix * OUT_STRIDE[0] + down * OUT_STRIDE[1] + along * OUT_STRIDE[2]
-    gl.store(out_ptr + at, value, mask)
+    write_sums(
+        total, bias_ptr, out_ptr, matrix, row, column, SHAPE, BIAS_STRIDE, OUT_STRIDE, BLOCK_M,
+        BLOCK_N,
+    )  # fmt: skip

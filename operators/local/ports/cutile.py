@@ -1,0 +1,195 @@
+"""Programs of the compiler, which are Triton, in cuTile.
+
+Blocks are tiles in both. Kernels of the compiler address memory by element, so their tiles are
+gathered and scattered; a product loads tiles of its matrices.
+"""
+
+import ast
+import math
+from collections.abc import Mapping
+
+from evolve.core.compiled import Compiled
+from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor.layout import MAX_LINE, body_text, call_text
+from operators.local.ports.base import Port
+from operators.local.ports.elements import ROW, WHOLE, Text
+from operators.local.ports.library import functions_of
+from operators.local.ports.products import NAME, batched_launch
+from operators.local.ports.programs import (
+    FLAT,
+    Launch,
+    after_tunables,
+    counts,
+    kinds_of,
+    launches,
+    option,
+    product_options,
+    product_views,
+    types_of,
+    with_imports,
+    with_lines,
+    without_triton,
+    without_tunables,
+)
+from operators.local.ports.python_kernel import PythonKernel
+from operators.local.templates import Products
+from operators.local.templates.launch import Launch as TemplateLaunch
+from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.tensors import HALF
+
+_WIDTH = MAX_LINE - 8
+_HALVES = ("float16", "bfloat16")
+_INFINITY = "INFINITY"
+_REDUCTIONS = {
+    "sum": "ct.sum({}, axis={}, keepdims=True)",
+    "prod": "ct.prod({}, axis={}, keepdims=True)",
+    "max2": "ct.max({}, axis={}, keepdims=True, propagate_nan=True)",
+    "min2": "ct.min({}, axis={}, keepdims=True, propagate_nan=True)",
+    "any_of": "(ct.max(ct.astype({}, ct.int32), axis={}, keepdims=True) != 0)",
+}
+_SAME = (
+    *("abs", "ceil", "cos", "exp", "exp2", "floor", "log", "log2", "pow", "rsqrt", "sin", "sqrt"),
+    "tanh",
+)
+
+
+class TileKernel(PythonKernel):
+    """A kernel in cuTile.
+
+    Attributes:
+        text: its definition.
+    """
+
+    functions = {name: f"ct.{name}" for name in _SAME} | {
+        "sqrt_rn": "ct.sqrt",
+        "div_rn": "({} / {})",
+        "fma": "({} * {} + {})",
+        "sigmoid": "(1.0 / (1.0 + ct.exp(-{})))",
+        "maximum": "ct.maximum({}, {}, propagate_nan=True)",
+        "minimum": "ct.minimum({}, {}, propagate_nan=True)",
+    }
+    reductions = _REDUCTIONS
+    divided = "({} / {})"
+    chosen = "ct.where({}, {}, {})"
+
+    def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str]) -> None:
+        super().__init__(function, kinds)
+        constants = [f"{name}: ct.Constant[int]" for name in self.constants]
+        head = call_text(f"def {self.name}(", [*self.pointers, *constants], MAX_LINE - 1)
+        numbers = [f"{name} = {value}" for name, value in self.numbers.items()]
+        body = ast.parse("\n".join([*numbers, *self.lines(function.body)])).body
+        self.text = f"@ct.kernel\n{head}:\n{body_text(body, ' ' * 4)}"
+
+    @property
+    def _shape(self) -> str:
+        rows, columns, _ = self.block
+        return f"({columns},)" if self.axes == 1 else f"({rows}, {columns})"
+
+    def literal(self, value: object) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            if math.isnan(value):
+                raise NotConvertible("the constant nan")
+            return _INFINITY if value > 0 else f"-{_INFINITY}"
+        return repr(value)
+
+    def cast(self, kind: str, text: str) -> str:
+        if kind in _HALVES:
+            raise NotConvertible(f"values of the type {kind}")
+        return f"ct.astype({text}, ct.{'bool_' if kind == 'bool' else kind})"
+
+    def place(self, *, is_last: bool) -> str:
+        size = self.block.columns if is_last else self.block.rows
+        text = f"ct.arange({size}, dtype=ct.int32)"
+        if self.axes == 1:
+            return text
+        return f"ct.reshape({text}, ({f'1, {size}' if is_last else f'{size}, 1'}))"
+
+    def program(self, axis: int) -> str:
+        return f"ct.bid({axis})"
+
+    def load(self, pointer: str, at: Text, inside: Text, other: Text) -> str:
+        masked = (
+            "" if inside.text == "True" else f"mask={inside.text}, padding_value={other.text}, "
+        )
+        text = f"ct.gather({pointer}, {at.text}, {masked}check_bounds=False)"
+        return f"ct.astype({text}, ct.float32)" if self.kinds[pointer] in _HALVES else text
+
+    def store(self, pointer: str, at: Text, value: Text, inside: Text) -> list[str]:
+        masked = "" if inside.text == "True" else f"mask={inside.text}, "
+        one = f"ct.reshape({value.text}, ())" if value.rank > at.rank == 0 else value.text
+        text = f"ct.astype({one}, {pointer}.dtype)"
+        return [f"ct.scatter({pointer}, {at.text}, {text}, {masked}check_bounds=False)"]
+
+    def assign(self, name: str, value: Text) -> tuple[list[str], Text]:
+        return [f"{name} = {value.text}"], value._replace(text=name)
+
+    def loop(self, name: str, limits: list[str], inner: list[str]) -> list[str]:
+        return [f"for {name} in range({', '.join(limits)}):", *(f"    {line}" for line in inner)]
+
+    def reduced(self, value: Text, join: str) -> Text:
+        text = _REDUCTIONS[join].format(value.text, self.axes - 1)
+        return Text(text, ROW, "bool" if join == "any_of" else value.kind)
+
+    def full(self, value: str, kind: str, rank: int) -> str:
+        if rank != WHOLE:
+            return self.cast(kind, value)
+        return f"ct.full({self._shape}, {value}, ct.{'bool_' if kind == 'bool' else kind})"
+
+    def spread(self, text: str) -> str:
+        return f"ct.broadcast_to({text}, {self._shape})"
+
+
+def rewritten(source: str, compiled: Compiled) -> str:
+    """The program with its kernels in cuTile.
+
+    Raises:
+        NotConvertible: a kernel has an operation, a type or a shape that is not known here.
+    """
+    tree = ast.parse(source)
+    found = list(launches(tree))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    texts: list[str] = []
+    for name, kinds in kinds_of(found, functions, types_of(tree, compiled)).items():
+        if name == NAME:
+            texts += functions_of("cutile_product").values()
+        else:
+            texts.append(TileKernel(functions[name], kinds).text)
+    new = {one.node.lineno: (one.node, _launch_text(one, functions)) for one in found}
+    paragraphs = without_triton(without_tunables(with_lines(source, new), "NUM_WARPS"))
+    helpers = [FLAT] if any("flat(" in text for _, text in new.values()) else []
+    infinity = [f'{_INFINITY} = float("inf")'] if any(_INFINITY in text for text in texts) else []
+    program = after_tunables(paragraphs, *infinity, *texts, *helpers)
+    return with_imports(program, "import cuda.tile as ct")
+
+
+def _launch_text(launch: Launch, functions: Mapping[str, ast.FunctionDef]) -> str:
+    if launch.kernel == NAME:
+        arguments = _product_arguments(launch)
+    else:
+        names = [argument.arg for argument in functions[launch.kernel].args.args]
+        given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
+        arguments = [*given, *(option(launch, name) for name in names[len(given) :])]
+    grid = f"({', '.join(counts(launch))},)"
+    name = f"{launch.kernel}_arguments"
+    line = call_text(f"{name} = (", arguments, _WIDTH)
+    if len(arguments) == 1:
+        line = f"{name} = ({arguments[0]},)"
+    start = "torch.cuda.current_stream()"
+    return f"{line}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
+
+
+def _product_arguments(launch: Launch) -> list[str]:
+    options, has_bias = product_options(launch)
+    tuned = (options[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS"))
+    return [*product_views(launch), str(int(has_bias)), *tuned]
+
+
+def _products(precisions: tuple[str, ...]) -> Substitute:
+    def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
+        side = 128 if tuple(product.precisions) == HALF else 64  # else registers are spilled
+        return (batched_launch(product, (64, 256, side), (32, 64, 32), side),)
+
+    return Products(precisions, how=made)
+
+
+CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100), package="cuda-tile")

@@ -1,0 +1,217 @@
+"""Launches in a program of the compiler, which is Triton: their kernels, arguments and types."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evolve.core.compiled import Argument, Compiled
+from operators.local.inductor import NotConvertible
+from operators.local.inductor.program import attribute
+
+PARAGRAPH = "\n\n\n"
+_MAX_THREADS = 1024  # of a block
+_MAX_EACH = 32  # elements of a thread; with more it runs out of registers
+_SAME_TYPE = ("as_strided", "contiguous", "detach", "clone")
+_NOT_NEEDED = ("import triton", "from triton")
+_KNOWN = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch in a program: its lines and arguments."""
+
+    node: ast.Expr
+    kernel: str
+    grid: ast.expr
+    arguments: tuple[ast.expr, ...]
+    options: Mapping[str, ast.expr]
+
+
+def launches(tree: ast.Module) -> Iterator[Launch]:
+    """All of a program."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Subscript(value=ast.Name(id=kernel), slice=grid)) as call
+            ):
+                options = {str(option.arg): option.value for option in call.keywords}
+                yield Launch(node, kernel, grid, tuple(call.args), options)
+
+
+def types_of(tree: ast.Module, compiled: Compiled) -> dict[str, str]:
+    """Types of torch, by the texts of expressions."""
+    found: dict[str, str] = {}
+    for case in compiled.cases:
+        found |= {_expression_of(one): one.dtype for one in case.arguments}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    module = next(node for node in classes if node.name == "ModelNew")
+    for node in ast.walk(module):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                kind = _made_type(value) or found.get(_base(value), "")
+                if kind and found.setdefault(name, kind) != kind:
+                    raise NotConvertible(f"{name} is of several types")
+    return found
+
+
+def _expression_of(argument: Argument) -> str:
+    if argument.kind == "constant":
+        return f"self._{argument.name}"
+    return argument.source if argument.kind == "input" else attribute(argument.source)
+
+
+def _made_type(node: ast.expr) -> str:
+    """Of `torch.empty(..., dtype=...)`."""
+    match node:
+        case ast.Call(keywords=named):
+            return next((ast.unparse(one.value) for one in named if one.arg == "dtype"), "")
+    return ""
+
+
+def _base(node: ast.expr) -> str:
+    """`x` of `x.contiguous()`."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in _SAME_TYPE:
+            return _base(value)
+    return ast.unparse(node)
+
+
+def _count(node: ast.expr) -> str:
+    return ast.unparse(_Counts().visit(node))
+
+
+class _Counts(ast.NodeTransformer):
+    """`triton.cdiv(a, b)` without Triton."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(attr="cdiv"), args=[size, step]):
+                text = f"-(-({ast.unparse(size)}) // ({ast.unparse(step)}))"
+                return ast.parse(text, mode="eval").body
+        return node
+
+
+def counts(launch: Launch) -> list[str]:
+    """Numbers of blocks along the axes of a launch's grid, without Triton."""
+    return [*map(_count, launch.grid.elts if isinstance(launch.grid, ast.Tuple) else [launch.grid])]
+
+
+def lanes(rows: str, columns: str, warps: str) -> str:
+    """Threads of a row: as many as in Triton, or so many that none has more than a few elements."""
+    of_all = "" if rows == "1" else f" // {rows}"
+    enough = f"{columns} // {_MAX_EACH}"
+    return f"min({columns}, {_MAX_THREADS}{of_all}, max(1, 32 * {warps}{of_all}, {enough}))"
+
+
+def option(launch: Launch, name: str) -> str:
+    """The value of a parameter in a launch; a number is its own."""
+    return ast.unparse(launch.options[name]) if name in launch.options else name
+
+
+def kinds_of(
+    launches: list[Launch], functions: Mapping[str, ast.FunctionDef], types: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Types as torch names them, by kernel and by parameter that is a pointer.
+
+    Raises:
+        NotConvertible: one is unknown, or a kernel is launched for several.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for launch in launches:
+        names = [argument.arg for argument in functions[launch.kernel].args.args]
+        given = {
+            name: _kind(types.get(_base(value), ""), value)
+            for name, value in zip(names, launch.arguments, strict=False)
+            if ast.unparse(value) != "None"
+        }
+        if found.setdefault(launch.kernel, given) != given:
+            raise NotConvertible(f"{launch.kernel} is launched for several types")
+    return found
+
+
+def _kind(name: str, value: ast.expr) -> str:
+    kind = name.removeprefix("torch.")
+    if kind not in _KNOWN:
+        raise NotConvertible(f"{ast.unparse(value)[:40]} of the type {kind or 'unknown'}")
+    return kind
+
+
+def with_lines(source: str, new: Mapping[int, tuple[ast.stmt, str]]) -> str:
+    """The source with statements replaced; by their first lines, with the new text of each."""
+    lines = source.splitlines()
+    for _, (node, text) in sorted(new.items(), reverse=True):
+        indent = " " * node.col_offset
+        lines[node.lineno - 1 : node.end_lineno] = [f"{indent}{line}" for line in text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def without_triton(source: str) -> list[str]:
+    """Paragraphs of the program without functions of Triton and imports of it."""
+    paragraphs = source.rstrip("\n").split(PARAGRAPH)
+    return [_without_imports(part) for part in paragraphs if "@triton.jit" not in part]
+
+
+def _without_imports(part: str) -> str:
+    return "\n".join(line for line in part.splitlines() if not line.startswith(_NOT_NEEDED))
+
+
+def after_tunables(paragraphs: list[str], *new: str) -> str:
+    """The program with further paragraphs below its tunables."""
+    place = next(at for at, part in enumerate(paragraphs) if "\nTUNABLE = {" in part) + 1
+    return PARAGRAPH.join([*paragraphs[:place], *new, *paragraphs[place:]]) + "\n"
+
+
+def with_imports(source: str, *lines: str) -> str:
+    """The program with further imports, before that of torch."""
+    return source.replace(
+        "\nimport torch\n", "".join(f"\n{line}" for line in lines) + "\nimport torch\n", 1
+    )
+
+
+def without_tunables(source: str, suffix: str) -> str:
+    """The program without tunables whose names end so, which have no effect in its language."""
+    name = rf"\w*{suffix}"
+    found = re.sub(rf"^{name} = .*\n", "", source, flags=re.M)
+    return re.sub(rf'^    "{name}": .*\n', "", found, flags=re.M)
+
+
+def product_options(launch: Launch) -> tuple[dict[str, str], bool]:
+    """Of a launch by `batched_launch`: options, and whether there is a bias.
+
+    Without one, strides of the result are in the place of its own.
+    """
+    options = {name: ast.unparse(value) for name, value in launch.options.items()}
+    has_bias = ast.unparse(launch.arguments[2]) != "None"
+    if not has_bias:
+        options["BIAS_STRIDE"] = options["OUT_STRIDE"]
+    return options, has_bias
+
+
+def product_views(launch: Launch) -> list[str]:
+    """Arguments a, b, bias (in its place out, if there is none) and out: matrices of a batch."""
+    options, has_bias = product_options(launch)
+    shape = launch.options["SHAPE"]
+    assert isinstance(shape, ast.Tuple)
+    rows, columns, depth = map(ast.unparse, shape.elts)
+    batch = options["BATCH"]
+    a, b, bias, out = map(ast.unparse, launch.arguments)
+    result = f"({batch}, {rows}, {columns})"
+    shapes = {
+        "A_STRIDE": (a, f"({batch}, {rows}, {depth})"),
+        "B_STRIDE": (b, f"({batch}, {depth}, {columns})"),
+        "BIAS_STRIDE": (bias if has_bias else out, result),
+        "OUT_STRIDE": (out, result),
+    }
+    return [
+        f"{name}.detach().as_strided({size}, {options[stride]})"
+        for stride, (name, size) in shapes.items()
+    ]
+
+
+FLAT = '''def flat(tensor):
+    """Its memory from the first element to the last."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.detach().as_strided((extent,), (1,))'''
+"""A function of programs."""

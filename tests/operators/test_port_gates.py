@@ -1,0 +1,109 @@
+"""Programs of the compiler in CuTe DSL, cuTile and TileLang, compiled for an NVIDIA H100.
+
+Invariants, in an interpreter that has the package and without a GPU: kernels of the compiler and
+products of matrices compile for capability 9.0, with tunables as they are and drawn at random;
+products of float32 in parts and of 16 bits are on tensor cores, those of cuTile read by TMA, and
+CuTe DSL and cuTile spill no registers for them.
+"""
+
+import os
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from triton import knobs
+
+from evolve.core.source import tunables
+from evolve.languages.registry import find_language
+from tests.languages.programs import loaded
+from tests.operators import port_cases, port_gates
+from tests.operators.output_code import matrix
+
+NAMES = ("softmax", "layernorm_looped", "softmax_online", "cut_moments", "gelu_bias")
+FLOAT32, HALF = "float32", "bfloat16"
+HOPPER = '{"kind": "cuda", "arch": "sm_90a"}'
+
+
+def lacks(language: str) -> str:
+    return find_language(language).missing()
+
+
+def with_package(language: str) -> pytest.MarkDecorator:
+    why = lacks(language)
+    return pytest.mark.skipif(bool(why), reason=why)
+
+
+LANGUAGES = [
+    pytest.param(language, marks=with_package(language))
+    for language in ("cute", "cutile", "tilelang")
+]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ |= {
+        "CUDA_TILE_CACHE_DIR": str(tmp_path),
+        "TILELANG_CACHE_DIR": str(tmp_path),
+        "TILELANG_DEFAULT_TARGET": HOPPER,
+        "TILELANG_PRINT_ON_COMPILATION": "0",
+        "CUTE_DSL_ARCH": "sm_90a",
+        "CUTE_DSL_KEEP": "ptx",
+        "CUTE_DSL_DUMP_DIR": str(tmp_path),
+    }
+
+
+def compiled(language: str, source: str, run: Callable[[], None]) -> str:
+    """PTX, SASS or CUDA C++ of the program's kernels."""
+    if language == "cute":
+        return "\n".join(port_gates.cute(lambda: loaded(source)))
+    if language == "tilelang":
+        return "\n".join(port_gates.tilelang(run))
+    return "\n".join(map(disassembled, port_gates.cutile(run)))
+
+
+def disassembled(code: bytes) -> str:
+    Path("kernel.cubin").write_bytes(code)
+    tool = [knobs.nvidia.nvdisasm.path, "-c", "kernel.cubin"]
+    return subprocess.run(tool, check=True, capture_output=True, text=True).stdout
+
+
+def drawn(source: str, seed: str) -> str:
+    return tunables.render(source, tunables.parse(source).sample(random.Random(seed)))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_of_the_compiler_compile(language: str, name: str):
+    task, _ = port_cases.read(name)
+    source = drawn(port_cases.ported(name, language), name)
+    text = compiled(language, source, lambda: port_gates.run(source, task))
+    marks = {"cute": ".target sm_90a", "cutile": "STG.E", "tilelang": "main_kernel"}
+    assert marks[language] in text
+
+
+TENSOR_CORES = {
+    "cute": r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16",
+    "cutile": r"HGMMA\.64x\d+x16\.F32\.BF16",
+    "tilelang": r"tl::wgmma_ss<.*BFloat16",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("dtype", "parts"), [(FLOAT32, 3), (FLOAT32, 2), (HALF, 1)])
+def test_products_compile_to_tensor_cores(language: str, dtype: str, parts: int):
+    kind = getattr(torch, dtype)
+    a, b = matrix(640, 512).to(kind), matrix(512, 384, turned=True).to(kind)
+    case = port_cases.product(dtype, language, a, b, matrix(384).to(kind))
+    source = tunables.render(case["source"], {"PRODUCT_PARTS": parts} if parts > 1 else {})
+    tensors = [torch.zeros(size, dtype=kind).as_strided(*view) for size, view in case["tensors"]]
+    run = port_gates.forward(source, tensors)
+    text = compiled(language, source, run)
+    assert re.search(TENSOR_CORES[language], text)
+    assert not re.search(r"\.local\b|\bSTL\b", text)
+    assert language != "cutile" or "UTMALDG" in text
