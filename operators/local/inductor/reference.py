@@ -80,8 +80,9 @@ def _forward(module: ast.Module, model: ast.ClassDef) -> ast.FunctionDef | None:
     if found := _methods(model).get("forward"):
         return found
     known = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
-    bases = (known.pop(ast.unparse(base), None) for base in model.bases)
-    return next(filter(None, (base and _forward(module, base) for base in bases)), None)
+    names = (name for name in map(ast.unparse, model.bases) if name in known)
+    bases = [known[name] for name in names if known[name] is not model]
+    return next((found for base in bases if (found := _forward(module, base))), None)
 
 
 def _as_arguments(parameters: ast.arguments) -> list[ast.expr]:
