@@ -51,22 +51,49 @@ GRADIENT = (
     "x = x.detach().requires_grad_(); out = (torch.tanh(x) * y * self.weight).sum(); "
     "return torch.autograd.grad(out, x)[0]"
 )
+# As a suite writes it whose tasks have any number of inputs.
+ANY_INPUTS = BACKWARD.replace("grad_output, x, y)", "grad_output, *inputs)")
+SUITES = ANY_INPUTS.replace(
+    "from evolve.testing.suite_tasks.gradients import Backward",
+    "from evolve.testing.suite_tasks import calls as _calls, gradients as _gradients",
+).replace("(Backward, ", "(_gradients.Backward, ")
+POOLED = SUITES.replace(
+    "tanh(x * self.weight) * y",
+    "max_pool1d(x[:, None] * self.weight, 2).sum(1).repeat(1, 2) * y",
+)
+# From a class of its file.
+INHERITED = (
+    HEAD.format(imports="", name="Base", body="return x * self.weight + y")
+    + """
+
+class Model(Base):
+    pass
+"""
+)
+SOURCES = {
+    "backward": BACKWARD,
+    "any inputs": SUITES,
+    "a scatter": POOLED,
+    "an inherited forward": INHERITED,
+}
 BODIES = {
     "an argument": "return x, y * 2 + x",
     "an argument that it writes to": "x.add_(y.sin()); return x",
     "a state that it writes to": "self.total += (x * y).sum(0); return self.total, x.sin()",
     "gradients": f"with torch.enable_grad(): {GRADIENT}",
+    "a weight": "return x * self.weight, self.weight",
+    "parts of weights": "return self.weight[2:5] + y[0, 0], self.weight[2:5], self.total",
     "gradients that it leaves to the judge": GRADIENT,
 }
 
 
 def task_of(body: str) -> Task:
-    source = BACKWARD if body == "backward" else HEAD.format(imports="", name="Model", body=body)
+    source = SOURCES.get(body) or HEAD.format(imports="", name="Model", body=body)
     return Task(name="effects", source=source, size="tiny")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("returns", ["backward", *BODIES])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("returns", [*SOURCES, *BODIES])
 def test_a_compiler_seed_has_the_effects_and_the_gradients_of_its_reference(worker, returns):
     task = task_of(BODIES.get(returns, returns))
     answer = worker.ask("compiled", task=task.to_json(), variants=["default"])["default"]
@@ -75,4 +102,4 @@ def test_a_compiler_seed_has_the_effects_and_the_gradients_of_its_reference(work
     assert "evolve" not in program
     verdict = worker.evaluate(program, task, "check")
     assert verdict.status is Status.CORRECT, verdict.feedback
-    assert verdict.custom
+    assert verdict.custom or returns == "a scatter"  # torch's, of which it is most of the work

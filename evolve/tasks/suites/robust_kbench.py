@@ -4,6 +4,7 @@ The setting that the suite measures is timed, the several ones of its robustness
 A backward task is the gradient of the module: see `evolve.testing.suite_tasks.gradients`.
 """
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from evolve.tasks.suites.listed import HELPERS, ListedSuite, read_module, requir
 
 _KINDS = ("input", "init", "shared")
 _FORWARD, _BACKWARD = "forward", "backward"
+_DEFINED = (ast.ClassDef, ast.FunctionDef)
 
 
 class RobustKBench(ListedSuite):
@@ -61,7 +63,7 @@ class RobustKBench(ListedSuite):
             "",
             "_inputs = get_inputs",
             *("", ""),
-            *(_GRADIENT if is_backward else []),
+            *(_gradient(tree) if is_backward else []),
             "@_hosts.hosted",
             "def get_inputs():",
             '    made = _inputs(**_SETTINGS[SETTING]["input"])',
@@ -81,11 +83,34 @@ class RobustKBench(ListedSuite):
         return TaskText("\n".join(source), category=self._level(label, path), cases=tuple(cases))
 
 
-_GRADIENT = [
-    "class Model(_gradients.Backward, Forward):",
-    '    """Its call takes the gradient of the output, and the inputs; it gives all gradients."""',
-    *("", ""),
-]
+def _gradient(tree: ast.Module) -> list[str]:
+    """The class of a backward task, with the names of its inputs if they can be read."""
+    given = ", ".join(("grad_output", *(_inputs_of(tree) or ["*inputs"])))
+    return [
+        "class Model(_gradients.Backward, Forward):",
+        '    """From the gradient of the output, and the inputs, the gradients of all."""',
+        "",
+        f"    def forward(self, {given}):",
+        f"        return super().forward({given})",
+        *("", ""),
+    ]
+
+
+def _inputs_of(tree: ast.Module) -> list[str]:
+    """The parameters of `Model.forward` that `get_inputs` has values for; none if not known."""
+    known = {node.name: node for node in ast.walk(tree) if isinstance(node, _DEFINED)}
+    makes, model = known["get_inputs"], known["Model"]
+    forward = next((n for n in model.body if getattr(n, "name", "") == "forward"), None)
+    returned = [node.value for node in ast.walk(makes) if isinstance(node, ast.Return)]
+    if not isinstance(forward, ast.FunctionDef) or len(returned) != 1:
+        return []
+    made = returned[0]
+    names = [argument.arg for argument in forward.args.args[1:]]
+    if not isinstance(made, ast.List | ast.Tuple) or len(made.elts) > len(names):
+        return []
+    return names[: len(made.elts)]
+
+
 _WITH_GRADIENT = ["    return _gradients.with_gradient(Forward, get_init_inputs(), made)"]
 
 

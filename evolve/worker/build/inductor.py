@@ -70,6 +70,10 @@ class _Unexportable(UsageError):
     """Export fails; the message says why."""
 
 
+class _TakesGradients(BaseException):
+    """Forward takes gradients."""
+
+
 class _Written(BaseException):
     """The code is written; the rest of the compilation is not wanted."""
 
@@ -158,13 +162,25 @@ def compile_model(
 
 def _exported(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
     try:
-        return _program(model, inputs, whole=whole)
-    except _Unexportable as error:
+        with _no_gradients():
+            return _program(model, inputs, whole=whole)
+    except (_Unexportable, _TakesGradients) as error:
         # Export knows no gradients: where forward takes any, it gets the operations that do so.
         try:
             return _program(without_autograd(model, inputs), inputs, whole=whole)
-        except (UsageError, *_UNEXPORTABLE):
-            raise error from None
+        except (UsageError, *_UNEXPORTABLE) as again:
+            raise (again if isinstance(error, _TakesGradients) else error) from None
+
+
+@contextmanager
+def _no_gradients() -> Iterator[None]:
+    """Inside, the first gradient ends the call: what export makes of one may crash."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise _TakesGradients
+
+    with mock.patch.object(torch.autograd, "_engine_run_backward", stop):
+        yield
 
 
 def _program(model: nn.Module, inputs: Sequence[Any], *, whole: bool) -> Any:
@@ -339,13 +355,22 @@ def _paths(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
     """An expression for every leaf of forward's arguments, in their order: `x`, `pair[0]`."""
     from torch.utils._pytree import SequenceKey, keystr, tree_flatten_with_path
 
-    names = list(inspect.signature(model.forward).parameters)
+    names = list(_places(inspect.signature(model.forward), len(inputs)))
     leaves, _ = tree_flatten_with_path(tuple(inputs))
     return [
         names[path[0].idx] + keystr(path[1:])
         for path, _ in leaves
         if isinstance(path[0], SequenceKey)  # the place among forward's arguments
     ]
+
+
+def _places(signature: inspect.Signature, count: int) -> Iterator[str]:
+    """An expression for each of so many arguments by position: `x`, `rest[0]`."""
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from (f"{name}[{at}]" for at in range(count))
+        else:
+            yield name
 
 
 def _literal(constant: torch.Tensor) -> str:

@@ -209,6 +209,8 @@ class _Expressions(ast.NodeTransformer):
             if function not in _EXTERNAL:
                 raise NotConvertible(f"a call of {name}")
             node.func = _expression(f"torch.{function}")
+        elif name.startswith("aten."):  # a name that the output code gives it
+            node.func = _expression(f"torch.ops.{name}")
         elif not name.startswith("torch.") and "." not in name:
             raise NotConvertible(f"a call of {name}")
         return node

@@ -373,11 +373,11 @@ def _dispatch(reference: Reference, parts: Sequence[_Part]) -> list[str]:
         for part in parts
     ):
         raise NotConvertible("the cases take tensors in different places")
-    given, shapes = ", ".join(reference.names), _free("shapes", set(reference.names))
+    shapes = _free("shapes", set(reference.names))
     lines = [f"{shapes} = ({', '.join(f'tuple({source}.shape)' for source in inputs)},)"]
     for part in parts:
         lines.append(f"if {shapes} == {_shapes(part.case)}:")
-        lines.append(f"    return self.{_method_name(part)}({given})")
+        lines.append(f"    return self.{_method_name(part)}({reference.given})")
     return [*lines, f'raise ValueError(f"not compiled for {{{shapes}}}")']
 
 

@@ -21,7 +21,8 @@ class Reference:
         constructor: `class ModelNew` without its `forward`.
         itself: the constructor's name for the module, usually `self`.
         parameters: those of `forward`, `self` first.
-        names: parameters of `forward`.
+        names: parameters of `forward`, that of further arguments among them.
+        given: them as the arguments of a call.
         bound: names of imports and definitions.
     """
 
@@ -31,6 +32,7 @@ class Reference:
     itself: str
     parameters: str
     names: tuple[str, ...]
+    given: str
     bound: frozenset[str]
 
 
@@ -42,14 +44,15 @@ def read_reference(task: str) -> Reference:
     )
     if model is None:
         raise NotConvertible("the task's file defines no class Model")
-    methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
-    if "forward" not in methods:
-        raise NotConvertible("Model has no forward")
+    methods = _methods(model)
+    forward = _forward(module, model)
+    if forward is None:
+        raise NotConvertible("neither Model nor a class of its file that it is of has a forward")
     kept = _reached(methods, [name for name in ("__init__",) if name in methods])
     class_level = [n for n in model.body if isinstance(n, ast.Assign | ast.AnnAssign)]
     body = [*class_level, *(methods[name] for name in methods if name in kept)]
     constructor = _constructor(task, model, body, _of_this_package(module))
-    needed = _globals(constructor) | _names(methods["forward"].args)
+    needed = _globals(constructor) | _names(forward.args)
     others = [node for node in module.body if not _is_entry_point(node)]
     imported = [node for node in others if isinstance(node, ast.Import | ast.ImportFrom)]
     definitions, needed = _needed(task, [n for n in others if n not in imported], needed)
@@ -61,10 +64,37 @@ def read_reference(task: str) -> Reference:
         definitions=tuple(definitions),
         constructor=constructor,
         itself=_first(methods["__init__"]) if "__init__" in methods else "self",
-        parameters=_with_self(methods["forward"]),
-        names=tuple(argument.arg for argument in methods["forward"].args.args[1:]),
+        parameters=_with_self(forward),
+        names=_given(forward.args),
+        given=", ".join(ast.unparse(one) for one in _as_arguments(forward.args)),
         bound=frozenset().union(*(bound(node) for t in texts for node in ast.parse(t).body)),
     )
+
+
+def _methods(model: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
+
+
+def _forward(module: ast.Module, model: ast.ClassDef) -> ast.FunctionDef | None:
+    """Its own, or that of the first base in the file that has one."""
+    if found := _methods(model).get("forward"):
+        return found
+    known = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+    names = (name for name in map(ast.unparse, model.bases) if name in known)
+    bases = [known[name] for name in names if known[name] is not model]
+    return next((found for base in bases if (found := _forward(module, base))), None)
+
+
+def _as_arguments(parameters: ast.arguments) -> list[ast.expr]:
+    """The parameters after the first, as a call passes them on."""
+    names: list[ast.expr] = [ast.Name(one.arg) for one in parameters.args[1:]]
+    further = parameters.vararg
+    return [*names, ast.Starred(ast.Name(further.arg))] if further else names
+
+
+def _given(parameters: ast.arguments) -> tuple[str, ...]:
+    further = [parameters.vararg.arg] if parameters.vararg else []
+    return (*(one.arg for one in parameters.args[1:]), *further)
 
 
 def _first(method: ast.FunctionDef) -> str:
@@ -86,15 +116,16 @@ def _of_this_package(module: ast.Module) -> set[str]:
 def _constructor(
     task: str, model: ast.ClassDef, body: Iterable[ast.stmt], left_out: set[str]
 ) -> str:
-    kept = [name for name in map(ast.unparse, model.bases) if name not in left_out]
-    bases = ", ".join(kept) or "torch.nn.Module"
+    bases = map(ast.unparse, model.bases)
+    kept = [name for name in bases if name.partition(".")[0] not in left_out]
     texts = [_renamed(_text(task, node)) for node in body]
     inside = "\n\n".join(textwrap.indent(text, " " * 4) for text in texts)
     if not any(isinstance(node, ast.FunctionDef) for node in body):
+        taken = ", *arguments, **settings" if kept else ""  # by the base's constructor
         inside = (inside + "\n\n" if inside else "") + (
-            "    def __init__(self):\n        super().__init__()"
+            f"    def __init__(self{taken}):\n        super().__init__({taken[2:]})"
         )
-    return f"class ModelNew({bases}):\n{inside}"
+    return f"class ModelNew({', '.join(kept) or 'torch.nn.Module'}):\n{inside}"
 
 
 def _renamed(text: str) -> str:
