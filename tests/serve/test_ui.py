@@ -476,6 +476,23 @@ def test_a_person_at_the_page_steers_a_run(tab: Tab, url: str, filled: Filling) 
 
 
 @pytest.mark.browser
+def test_a_run_that_ends_while_it_is_watched_offers_no_more_changes(
+    tab: Tab, tmp_path: Path
+) -> None:
+    path = tmp_path / "evolve.db"
+    with Store.open(path, create=True) as store, serving(str(path), "--steer") as url:
+        run = Filling(store=store, name="short").search(3)
+        store.heartbeat(run.run.id, 0.1)
+        tab.open(f"{url}#token={TOKEN}/run/short")
+        tab.wait_for_text("Note in every prompt")
+        run.finish()
+        tab.wait_for_text("finished")
+        tab.wait("!document.querySelector('.steer').checkVisibility()")
+        tab.open("about:blank")
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
 def test_a_page_that_may_change_nothing_offers_no_change(tab: Tab, read_only_url: str) -> None:
     for route, text in (("", "best speedup over eager"), ("/step/1", "Step 1 of under way")):
         tab.open("about:blank")

@@ -78,8 +78,11 @@ async function showRun(name, isNewest) {
     replay.max = Math.max(all.length, 1);
     replay.value = shown.length;
     if (axis === "usd" && !(run.usd > 0)) axis = "evaluations";
+    parts.steer.hidden = !run.steers || run.state !== "running";
+    steering.hidden = parts.steer.hidden && !run.steering.events.length;
     redraw();
   };
+  const steering = views.section("Steering", parts.steer, parts.events);
   const drawRest = () => {
     fill("archive", views.archive(run));
     fill("cases", views.cases(run.cases) ?? h("p", { class: "note" }, "Nothing has been timed yet."));
@@ -111,12 +114,11 @@ async function showRun(name, isNewest) {
     }, Math.max(1000, 10 * took));
   };
   const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
-  const steers = run.steers && run.state === "running";
-  if (steers) fill("steer", steerForm(run, send), send.said);
+  if (run.steers) fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
     views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget),
-    (steers || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
+    steering,
     views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
     views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
   draw(); drawRest();
