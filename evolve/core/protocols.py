@@ -281,6 +281,16 @@ class TuningOperator(Operator, Protocol):
 
 
 @runtime_checkable
+class EpisodeOperator(Operator, Protocol):
+    """An operator whose model has programs judged while it answers (`LiveJudge`), for minutes.
+
+    It is asked before programs to start from are judged: it sees their verdicts while it works.
+    """
+
+    is_episode: bool
+
+
+@runtime_checkable
 class ModelOperator(Operator, Protocol):
     """An operator whose `propose` may return a `ModelRequest`.
 

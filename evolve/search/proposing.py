@@ -10,6 +10,7 @@ from evolve.core.protocols import (
     Context,
     Declined,
     Elite,
+    EpisodeOperator,
     Failed,
     ModelOperator,
     Proposal,
@@ -129,9 +130,10 @@ class Proposer:
             lambda: self.store.arms(self.run.id),
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
+        order = self._tuned_last(self._by_turns(order), sequence, tunings)
         waits = self._awaits_seeds(held)
-        for choice in self._tuned_last(self._by_turns(order), sequence, tunings):
-            if choice.model and waits:
+        for choice in order if held else self._episodes_first(order):
+            if choice.model and waits and not self._is_episode(choice):
                 self.declined[choice.operator] = "the programs to start from are not judged yet"
                 continue
             card = cards.get(choice.model)
@@ -192,6 +194,14 @@ class Proposer:
     def _tuned_last(self, order: Sequence[Choice], sequence: int, tunings: int) -> list[Choice]:
         """The same, but operators that tune and have had their share come after all others."""
         return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
+
+    def _episodes_first(self, order: Sequence[Choice]) -> list[Choice]:
+        """The same, but models that work for minutes begin before the first program is judged."""
+        return sorted(order, key=lambda each: not self._is_episode(each))
+
+    def _is_episode(self, choice: Choice) -> bool:
+        operator = self.operators[choice.operator].operator
+        return isinstance(operator, EpisodeOperator) and operator.is_episode
 
     def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:
         tuner = self.tuning.get(operator)

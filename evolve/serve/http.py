@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -43,6 +44,7 @@ def listen(host: str, port: int, words: str = "") -> Iterator[socket.socket]:
     Raises:
         UsageError: the address is taken, or not this machine's.
     """
+    words = words or f"host={host} port={port}"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named since asyncio turns delays off (TCP_NODELAY) only if it is; with them
     # every answer takes 40 ms longer.
@@ -51,11 +53,18 @@ def listen(host: str, port: int, words: str = "") -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
             listener.listen(BACKLOG)
-        except (OSError, OverflowError) as error:
+        except OverflowError as error:
             raise UsageError(
-                f"{words or f'host={host} port={port}'}: {error}; name another port, or 0 for one "
-                "that is free"
+                f"{words}: {port} is no port; name one from 1 to 65535, or 0 for one that is free"
             ) from error
+        except OSError as error:
+            is_of_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            remedy = (
+                "name an address of this machine, such as 127.0.0.1"
+                if is_of_host
+                else "name another port, or 0 for one that is free"
+            )
+            raise UsageError(f"{words}: {error.strerror or error}; {remedy}") from error
         yield listener
 
 

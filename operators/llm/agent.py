@@ -22,6 +22,7 @@ class CodingAgent(Answering):
     """
 
     mends: int = 0
+    is_episode = True
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Invariants:
 1. All that it submits on the way is a step of the run, with its lineage, verdict and place.
 2. Its cost and transcript are kept; its verdicts, time and output are bounded.
 3. It reaches its folder and the judge; not the database, not the keys.
+4. It begins with the run, and its programs are judged before others that wait.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ from evolve.app.agent import episode
 from evolve.app.agent.presets import TOOLS
 from evolve.app.models import build_model, key_notes
 from evolve.core.errors import StoreError, UsageError
+from evolve.core.evaluation import Evaluation
 from evolve.core.model import CallStatus
+from evolve.core.protocols import EvaluationRequest
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -35,7 +39,9 @@ SCRIPT = Path(__file__).with_name("scripted_agent.py")
 class Search:
     """A search whose only models are the agent; what came of it."""
 
-    def __init__(self, folder: Path, *words: str, agent: tuple[str, ...], **limits: object) -> None:
+    def __init__(
+        self, folder: Path, *words: str, agent: tuple[str, ...], seeds: int = 1, **limits: object
+    ) -> None:
         seed = folder / "seed.py"
         seed.write_text(SEED_SOURCE)
         command = shlex.join([sys.executable, str(SCRIPT), agent[0], str(seed), *agent[1:]])
@@ -46,17 +52,23 @@ class Search:
         config["operators"]["agent"]["weight"] = 100.0
         self.said: list[str] = []
         self.store = Store.open(folder / "runs" / "evolve.db", create=True)
-        self.run = self.store.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        more = tuple(f"{SEED_SOURCE}\n\nSEED = {number}\n" for number in range(1, seeds))
+        task = replace(synthetic_task(), seeds=(SEED_SOURCE, *more))
+        self.run = self.store.create_run(name="demo", task=task, config=config, seed=0)
         self.config = config
 
-    def go(self) -> None:
+    def go(self, judge: SyntheticEvaluator | None = None) -> None:
         search = components.build_search(self.store, self.run, self.config)
         rule = components.build_termination(self.config)
-        pipeline = Pipeline(search, SyntheticEvaluator(), rule, say=self.said.append, drain_s=0)
+        judge = judge or SyntheticEvaluator()
+        pipeline = Pipeline(search, judge, rule, say=self.said.append, drain_s=0)
         asyncio.run(pipeline.run())
 
     def steps(self, operator: str) -> list:
         return [step for step in self.store.steps(self.run.id) if step.operator == operator]
+
+    def tried(self) -> list:
+        return [step for step in self.steps("agent") if step.program and step.note]
 
     def replies(self) -> list:
         asked = (self.store.ticket(self.run.id, step.sequence) for step in self.steps("agent"))
@@ -79,7 +91,7 @@ def searched(tmp_path):
 def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript(searched):
     found = searched(agent=("good",))
     found.go()
-    tried = [step for step in found.steps("agent") if step.program and step.note]
+    tried = found.tried()
     assert {step.note for step in tried} == {"first try", "second try"}
     assert all(step.status is not None for step in tried)
     programs = {step.program for step in found.store.steps(found.run.id)}
@@ -96,6 +108,37 @@ def test_programs_that_an_agent_tries_are_steps_with_lineage_cost_and_transcript
     [cost] = [cost for cost in found.store.costs(found.run.id) if cost.calls]
     assert cost.model == "agent"
     assert cost.usd == pytest.approx(0.25 * cost.calls)
+
+
+class SlowSeeds(SyntheticEvaluator):
+    """Judges one program at a time, a seed only once an agent has submitted a program.
+
+    Attributes:
+        order: whether each program was no agent's, as they were judged.
+    """
+
+    def __init__(self, search: Search) -> None:
+        super().__init__()
+        self.search = search
+        self.order: list[bool] = []
+        self.ends = time.monotonic() + 20.0
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        is_seed = "NUMBER_" not in request.source
+        self.order.append(is_seed)
+        while is_seed and time.monotonic() < self.ends and not self.search.tried():
+            await asyncio.sleep(0.05)
+        return await super().evaluate(request)
+
+
+def test_an_agent_begins_with_the_run_and_its_programs_do_not_queue_behind_seeds(searched):
+    found = searched("termination.proposals=4", agent=("good",), seeds=6)
+    judge = SlowSeeds(found)
+    found.go(judge)
+    assert time.monotonic() < judge.ends  # else a seed has waited in vain
+    assert judge.order[:2] == [True, False]
+    first = next(step for step in found.steps("agent") if step.note == "first try")
+    assert first.parents == () and first.status is not None
 
 
 def test_processes_that_an_agent_starts_in_another_session_end_with_its_episode(searched, tmp_path):

@@ -38,6 +38,7 @@ from tests.serve.browsing import BROWSER, Tab, browsing
 TOKEN = "bench-0123456789abcdef"
 ROUNDS = 20
 WRITTEN = 100
+TURNS = 7
 
 
 class Server(NamedTuple):
@@ -94,6 +95,33 @@ class Watcher(threading.Thread):
             self.came |= {step["n"]: time.perf_counter() for step in steps}
 
 
+def watch(url: str, count: int) -> None:
+    """Be the watchers: print a line once all of them are told what is new, and go on for ever."""
+    watchers = [Watcher(url) for _ in range(count)]
+    for watcher in watchers:
+        watcher.start()
+    for watcher in watchers:
+        watcher.is_ready.wait(60)
+    print("ready", flush=True)
+    threading.Event().wait()
+
+
+@contextlib.contextmanager
+def watched(url: str, count: int) -> Iterator[None]:
+    """Watchers in a process of their own, as browsers are, within this block."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_ui", "--watch", url]
+    process = subprocess.Popen(
+        [*command, "--watchers", str(count)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def write(store: Store, run: int, number: int) -> int:
     """A whole step; its number."""
     proposal = Proposal(program=Program(source(10**6 + number, 4)))
@@ -104,12 +132,35 @@ def write(store: Store, run: int, number: int) -> int:
     return ticket.sequence
 
 
-def rate(store: Store, run: int, start: int) -> float:
-    """Milliseconds of one step, which is all that the store does for a search."""
-    began = time.perf_counter()
+class Rate(NamedTuple):
+    """Milliseconds of one step, which is all that the store does for a search, by both clocks."""
+
+    wall: float
+    processor: float
+
+
+def rate(store: Store, run: int, start: int) -> Rate:
+    wall, processor = time.perf_counter(), time.process_time()
     for number in range(start, start + WRITTEN):
         write(store, run, number)
-    return 1000 * (time.perf_counter() - began) / WRITTEN
+    return Rate(elapsed(wall) / WRITTEN, 1000 * (time.process_time() - processor) / WRITTEN)
+
+
+def rates(store: Store, run: int, url: str, watchers: int) -> Iterator[str]:
+    """Lines about steps without and with watchers, in turn, as the load of a host changes."""
+    alone: list[Rate] = []
+    seen: list[Rate] = []
+    for turn in range(TURNS):
+        alone.append(rate(store, run, 2 * turn * WRITTEN))
+        with watched(url, watchers):
+            seen.append(rate(store, run, (2 * turn + 1) * WRITTEN))
+    for clock in Rate._fields:
+        before, after = ([getattr(each, clock) for each in found] for found in (alone, seen))
+        ratios = [after / before for after, before in zip(after, before, strict=True)]
+        yield f"step, {clock} time, not watched   {spread(before)}"
+        yield f"step, {clock} time, {watchers} watchers   {spread(after)}"
+        middle = statistics.median(ratios)
+        yield f"ratio, {clock} time   {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def latency_ms(store: Store, run: int, watcher: Watcher) -> Iterator[float]:
@@ -241,7 +292,10 @@ def main() -> None:
     options.add_argument("--events", type=int, default=2000, help="of each memory measurement")
     options.add_argument("--minutes", type=int, default=0, help="measure only memory, so long")
     options.add_argument("--rate", type=float, default=1.0, help="steps a second, with --minutes")
+    options.add_argument("--watch", metavar="URL", help="be the watchers of another process")
     chosen = options.parse_args()
+    if chosen.watch:
+        watch(chosen.watch, chosen.watchers)
     print_conditions()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evolve.db"
@@ -255,20 +309,19 @@ def main() -> None:
             run = store.runs()[0].id
             store.claim(run)
             store.heartbeat(run, 0.1)
-            alone = [rate(store, run, WRITTEN * number) for number in range(5)]
-            watchers = [Watcher(url) for _ in range(chosen.watchers)]
-            for watcher in watchers:
-                watcher.start()
-            for watcher in watchers:
-                watcher.is_ready.wait(60)
-            watched = [rate(store, run, WRITTEN * number) for number in range(5, 10)]
-            found = sorted(latency_ms(store, run, watchers[0]))
+            for line in rates(store, run, url, chosen.watchers):
+                print(line, flush=True)
+            store.heartbeat(run, 0.1)
+            watcher = Watcher(url)
+            watcher.start()
+            watcher.is_ready.wait(60)
+            found = sorted(latency_ms(store, run, watcher))
+            print(
+                f"until a page has it {statistics.median(found):.0f} ms (at most {found[-1]:.0f})"
+            )
             if BROWSER is not None:
                 for line in browsed(store, run, url, chosen.events):
                     print(line, flush=True)
-    print(f"step, not watched   {spread(alone)}")
-    print(f"step, {chosen.watchers} watchers   {spread(watched)}")
-    print(f"until a page has it {statistics.median(found):.0f} ms (at most {found[-1]:.0f})")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 PATIENCE_S = 40.0
+LEFT = "Inspected target navigated or closed"  # the answer to a question to a page that is left
 
 
 class Tab:
@@ -37,6 +38,11 @@ class Tab:
 
     def call(self, method: str, **values: Any) -> dict[str, Any]:
         """The result of a method of the protocol."""
+        answer = self._answer(method, **values)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def _answer(self, method: str, **values: Any) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": values}
         if self._session:
@@ -45,8 +51,7 @@ class Tab:
         while True:
             answer = self._next()
             if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return answer["result"]
+                return answer
 
     def _next(self) -> dict[str, Any]:
         until = time.monotonic() + PATIENCE_S
@@ -60,10 +65,12 @@ class Tab:
         return message
 
     def ask(self, expression: str) -> Any:
-        """The value of an expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        """The value of an expression in the page; None if the page is left meanwhile."""
+        answer = self._answer("Runtime.evaluate", expression=expression, returnByValue=True)
+        if answer.get("error", {}).get("message") == LEFT:
+            return None
+        assert "error" not in answer and "exceptionDetails" not in answer["result"], answer
+        return answer["result"]["result"].get("value")
 
     def open(self, url: str) -> None:
         self.call("Page.navigate", url=url)

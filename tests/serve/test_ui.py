@@ -228,6 +228,46 @@ def test_a_taken_port_is_said(filled: Filling) -> None:
     assert "name another port" in said
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--port", "99999"], "99999 is no port; name one from 1 to 65535"),
+        (["--host", "no-such.invalid"], "name an address of this machine"),
+        (["--host", "192.0.2.1"], "name an address of this machine"),
+    ],
+)
+def test_an_address_that_cannot_be_is_said(filled: Filling, words: list[str], said: str) -> None:
+    server = start(filled.store.location, *words)
+    _, told = server.communicate(timeout=60)
+    assert server.returncode == 2
+    assert said in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_database_that_is_taken_away_while_a_page_is_open_is_said(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "evolve.db"
+    with Store.open(path, create=True) as store:
+        Filling(store=store, name="x").search(2)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with (
+        serving(str(path)) as url,
+        httpx.stream("GET", f"{url}api/events", headers=headers, timeout=20) as stream,
+    ):
+        lines = (line[6:] for line in stream.iter_lines() if line.startswith("data: "))
+        events = map(json.loads, lines)
+        assert "hello" in next(events)
+        for each in tmp_path.glob("evolve.db*"):
+            each.rename(tmp_path / f"old-{each.name}")
+        if replaced:
+            Store.open(path, create=True).close()
+        event = next(found for found in events if "trouble" in found)
+    assert "was deleted, moved or replaced; end `evolve ui`" in event["trouble"]
+
+
 def test_a_store_of_another_version_is_said(tmp_path: Path) -> None:
     path = tmp_path / "newer.db"
     Store.open(path, create=True).close()
@@ -316,6 +356,86 @@ def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        ("run/under%20way/step/9999", "has no step 9999"),
+        ("run/under%20way/step/99999999999999999999999", "is no number"),
+        ("run/under%20way/step/x", "Step 'x' is no number"),
+        ("run/no", "no run 'no'"),
+        ("run/%E0%A4%A", "no run '%E0%A4%A'"),
+        ("compare/done/no", "no such run"),
+    ],
+)
+def test_a_link_to_what_is_not_there_says_so(tab: Tab, url: str, route: str, said: str) -> None:
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/{route}")
+    tab.wait_for_text(said)
+    assert tab.ask("document.querySelectorAll('main h1').length") == 1
+    assert [each for each in tab.complaints if "404" not in each] == []
+    tab.complaints.clear()
+
+
+@pytest.mark.browser
+def test_the_keys_stop_at_the_last_step(tab: Tab, url: str, filled: Filling) -> None:
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/run/done/step/39")
+    tab.wait_for_text("Step 39 of done")
+    for _ in range(3):
+        tab.press("j")
+        tab.wait_for_text("Step 40 of done")
+    tab.press("k")
+    tab.wait_for_text("Step 39 of done")
+
+
+@pytest.mark.browser
+def test_an_answer_that_comes_late_does_not_replace_a_newer_view(tab: Tab, url: str) -> None:
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/")
+    tab.wait_for_text("Compare")
+    tab.ask("""window.answered = 0; const real = fetch; window.fetch = async (...words) => {
+        const answer = await real(...words);
+        if (String(words[0]).startsWith("api/run?")) {
+            await new Promise(done => setTimeout(done, 500));
+            setTimeout(() => { answered += 1; }, 100);
+        }
+        return answer; }; location.hash = "#/run/done"; 0""")
+    tab.ask("location.hash = '#/'")
+    tab.wait("answered === 1")
+    assert tab.ask("document.querySelector('h1').textContent") == "Runs"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("route", "held"), [("", "main a"), ("run/under%20way", ".controls button[aria-pressed]")]
+)
+def test_the_keyboard_keeps_its_place_while_steps_come_in(
+    tab: Tab, url: str, filled: Filling, route: str, held: str
+) -> None:
+    tab.size(1280, 900)
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/{route}")
+    tab.wait(f"document.querySelector('{held}')")
+    tab.ask(f"window.before = document.querySelector('{held}'); before.focus(); 0")
+    add_step(filled, 600 + len(route), 0.1)
+    tab.wait("!before.isConnected")
+    assert tab.ask("document.activeElement.textContent === before.textContent")
+
+
+@pytest.mark.browser
+def test_a_change_of_another_person_shows_on_an_open_page(
+    tab: Tab, url: str, filled: Filling, ask: httpx.Client
+) -> None:
+    filled.store.heartbeat(filled.run.id, 0.1)
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/run/under%20way")
+    tab.wait_for_text("Note in every prompt")
+    note = {"name": "under way", "kind": "note", "value": "of another browser"}
+    assert ask.post("api/steer", json=note).status_code == 200
+    tab.wait_for_text("note of another browser")
+
+
+@pytest.mark.browser
 def test_a_page_shows_judges_cases_lineage_and_the_whole_change(tab: Tab, url: str) -> None:
     tab.open(f"{url}#token={TOKEN}/run/done")
     tab.wait_for_text("41 of 41 steps")
@@ -353,6 +473,23 @@ def test_a_person_at_the_page_steers_a_run(tab: Tab, url: str, filled: Filling) 
     assert filled.store.steering(filled.run.id)[-1].kind == "ban"
     assert [each for each in tab.complaints if "400" not in each] == []
     tab.complaints.clear()
+
+
+@pytest.mark.browser
+def test_a_run_that_ends_while_it_is_watched_offers_no_more_changes(
+    tab: Tab, tmp_path: Path
+) -> None:
+    path = tmp_path / "evolve.db"
+    with Store.open(path, create=True) as store, serving(str(path), "--steer") as url:
+        run = Filling(store=store, name="short").search(3)
+        store.heartbeat(run.run.id, 0.1)
+        tab.open(f"{url}#token={TOKEN}/run/short")
+        tab.wait_for_text("Note in every prompt")
+        run.finish()
+        tab.wait_for_text("finished")
+        tab.wait("!document.querySelector('.steer').checkVisibility()")
+        tab.open("about:blank")
+    assert tab.complaints == []
 
 
 @pytest.mark.browser

@@ -63,6 +63,10 @@ class SearchJudge:
             return False
         return True
 
+    def awaits(self, ticket: Ticket) -> bool:
+        """Whether a model waits for the verdict of this step."""
+        return ticket.sequence in self._waiting
+
     def told(self, told: Told) -> None:
         """A step has its verdict."""
         if event := self._waiting.pop(told.ticket.sequence, None):

@@ -102,6 +102,7 @@ class Pipeline:
         judge = SearchJudge(search, self._take_offered, lambda: self._limits.reason(certain=True))
         if isinstance(search.model, TriesPrograms):
             search.model.judged_by(judge)
+        self._live_judge = judge
         self._listeners = (*listeners, judge.told)
         self._say = say
         self._drain_s = drain_s
@@ -422,9 +423,12 @@ class Pipeline:
                 self._gave_up = said
 
     def _take_offered(self, ticket: Ticket) -> None:
-        """A program that a model tries while it answers: that call has given one."""
+        """A program that a model tries while it answers: that call has given one.
+
+        It is judged before those that no model waits for.
+        """
         self._failures[True] = 0
-        self._take(ticket)
+        self._proposed.insert(sum(map(self._live_judge.awaits, self._proposed)), ticket)
 
     async def _wait(self) -> None:
         """Until something ends, a stop is asked, or time-dependent rules are due."""

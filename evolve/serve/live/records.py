@@ -168,6 +168,7 @@ def step_page(store: RunStore, run: RunRow, sequence: int) -> dict[str, Any]:
     parent = step.parents[0] if step.parents else None
     return step_line(step, run.baseline) | {
         "run": run.name,
+        "asked": store.next_sequence(run.id),
         "note": printable(step.note),
         "labels": [printable(label) for label in step.labels],
         "assignment": {name: str(value) for name, value in step.assignment.items()},

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from evolve.core.errors import EvolveError
+from evolve.core.errors import EvolveError, StoreError
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 from evolve.serve.live.records import run_line, step_line
@@ -19,6 +20,15 @@ MAX_NEW = 2000  # steps of one event; a page loads what lies between by itself
 Event = dict[str, Any]
 
 
+def _identity(location: str) -> tuple[int, int] | None:
+    """Tells a database file from another one in its place; None without a file."""
+    try:
+        found = Path(location).stat()
+    except OSError:  # on a server, or taken away
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Watch:
     """Looks for what is new, while any page is open.
 
@@ -28,6 +38,7 @@ class Watch:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
+        self._file = _identity(store.location)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evolve-ui-watch")
         self._pages: set[asyncio.Queue[Event | None]] = set()
         self._polling: asyncio.Task[None] | None = None
@@ -75,7 +86,7 @@ class Watch:
         self._thread.shutdown()
 
     async def _poll(self) -> None:
-        loop, count = asyncio.get_running_loop(), 0
+        loop, count, was_trouble = asyncio.get_running_loop(), 0, False
         self._lines.clear()  # what it knew is of another time
         while True:
             try:
@@ -83,8 +94,9 @@ class Watch:
                 event = await loop.run_in_executor(self._thread, self._look, listing)
             except EvolveError as error:
                 event = {"trouble": str(error)}
-            if event:
-                self._send(event)
+            if event or was_trouble:  # an empty one says that it is over
+                self._send(event or {"runs": []})
+            was_trouble = "trouble" in event
             self._looked.set()
             count += 1
             await asyncio.sleep(INTERVAL_S)
@@ -98,7 +110,16 @@ class Watch:
                 queue.put_nowait(event)
 
     def _look(self, listing: bool) -> Event:
-        """Counters of runs that have changed, and their steps that are new or have changed."""
+        """Counters of runs that have changed, and their steps that are new or have changed.
+
+        Raises:
+            StoreError: the database was taken away; what is still open of it would never change.
+        """
+        if _identity(self._store.location) != self._file:
+            raise StoreError(
+                f"{self._store.location} was deleted, moved or replaced; end `evolve ui`, and "
+                "start it with the database to show"
+            )
         if listing:
             self._runs = {run.id: run for run in self._store.runs()}
         runs, steps = [], {}

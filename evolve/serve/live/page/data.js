@@ -1,9 +1,13 @@
 // The token lies in the fragment, which a browser sends nowhere, and from then on in the browser.
 const KEY = "evolve-token";
+// A part of an address as text; as it stands if it is not encoded as it should be.
+export function plain(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
 export function takeGivenToken() {
   const given = /^#token=([^/]+)(\/.*)?$/.exec(location.hash);
   if (!given) return;
-  localStorage.setItem(KEY, decodeURIComponent(given[1]));
+  localStorage.setItem(KEY, plain(given[1]));
   history.replaceState(null, "", `#${given[2] ?? "/"}`);
 }
 export class NoToken extends Error {}

@@ -10,6 +10,16 @@ function fill(node, attributes, children) {
   return node;
 }
 export const h = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+// Puts new content into a part, in which the same link or field keeps the focus, and tables their scroll.
+const FOCUSABLE = "a, button, input, select, textarea, summary, [tabindex]";
+const keyOf = node => [node.localName, node.id, node.getAttribute("href"), node.getAttribute("aria-label"), node.textContent].join("\n");
+export function refill(node, ...content) {
+  const held = node.contains(document.activeElement) && document.activeElement !== node ? keyOf(document.activeElement) : null;
+  const scrolled = [...node.querySelectorAll(".scroll")].map(each => each.scrollLeft);
+  node.replaceChildren(...content.flat(Infinity).filter(Boolean));
+  if (held !== null) [...node.querySelectorAll(FOCUSABLE)].find(each => keyOf(each) === held)?.focus({ preventScroll: true });
+  if (scrolled.some(Boolean)) [...node.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolled[index] ?? 0; });
+}
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 

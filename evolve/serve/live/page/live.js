@@ -1,5 +1,5 @@
-import { follow, get, NoToken, steer, Steps, takeGivenToken, takeToken } from "./data.js";
-import { h, ratio, span } from "./dom.js";
+import { follow, get, NoToken, plain, steer, Steps, takeGivenToken, takeToken } from "./data.js";
+import { h, ratio, refill, span } from "./dom.js";
 import * as whole from "./parts.js";
 import { redrawing } from "./seen.js";
 import { steerEvents, steerForm, steerStep } from "./steer.js";
@@ -8,7 +8,7 @@ import * as views from "./views.js";
 const main = document.getElementById("main"), status = document.getElementById("state");
 const runs = new Map(), steps = new Map(), chosen = new Set();
 let show = () => {}, hear = () => {}, axis = "evaluations";
-const put = (...content) => main.replaceChildren(...content.flat(Infinity).filter(Boolean));
+const put = (...content) => refill(main, content);
 const say = (text, isBad) => { status.textContent = text; status.className = isBad ? "bad" : ""; };
 
 function stepsOf(name) {
@@ -50,11 +50,12 @@ async function showComparison(names) {
   await Promise.all(names.map(load));
 }
 
-async function showRun(name) {
+async function showRun(name, isNewest) {
   const own = stepsOf(name), state = { upTo: null };
   const parts = { head: h("div"), chart: h("div"), funnel: h("div"), budget: h("div"), archive: h("div"), cases: h("div"), way: h("div"), newest: h("div"), axes: h("div"), steer: h("div"), events: h("div"), lanes: h("div"), shapes: h("div"), change: h("div"), picture: h("div") };
-  const fill = (part, ...content) => parts[part].replaceChildren(...content.flat(Infinity).filter(Boolean));
+  const fill = (part, ...content) => refill(parts[part], content);
   let run = await get("run", { name });
+  if (!isNewest()) return;
   const replay = h("input", { type: "range", min: 1, max: 1, value: 1, "aria-label": "Replay up to step", oninput: () => {
     state.upTo = Number(replay.value) >= Number(replay.max) ? null : Number(replay.value);
     draw();
@@ -77,8 +78,11 @@ async function showRun(name) {
     replay.max = Math.max(all.length, 1);
     replay.value = shown.length;
     if (axis === "usd" && !(run.usd > 0)) axis = "evaluations";
+    parts.steer.hidden = !run.steers || run.state !== "running";
+    steering.hidden = parts.steer.hidden && !run.steering.events.length;
     redraw();
   };
+  const steering = views.section("Steering", parts.steer, parts.events);
   const drawRest = () => {
     fill("archive", views.archive(run));
     fill("cases", views.cases(run.cases) ?? h("p", { class: "note" }, "Nothing has been timed yet."));
@@ -106,16 +110,15 @@ async function showRun(name) {
       const began = performance.now();
       run = await get("run", { name });
       took = performance.now() - began;
-      if (isHere()) drawRest();
+      if (isHere()) { soon(); drawRest(); }
     }, Math.max(1000, 10 * took));
   };
   const send = sender(name, async () => { run = await get("run", { name }); if (isHere()) draw(); });
-  const steers = run.steers && run.state === "running";
-  if (steers) fill("steer", steerForm(run, send), send.said);
+  if (run.steers) fill("steer", steerForm(run, send), send.said);
   put(h("h1", {}, name), parts.head,
     views.section("Progress", parts.axes, parts.chart, h("label", { class: "controls" }, "Replay", replay)),
     views.section("Verdicts", parts.funnel), views.section("Budget", parts.budget),
-    (steers || run.steering.events.length > 0) && views.section("Steering", parts.steer, parts.events),
+    steering,
     views.section("Judges", parts.lanes), views.section("Cases of the best", parts.cases, parts.shapes),
     views.section("Way to the best", parts.way, h("details", { ontoggle: drawLineage }, h("summary", {}, "What changed, and the lineage"), parts.change, parts.picture)), views.section("Archive", parts.archive), views.section("Newest steps", parts.newest));
   draw(); drawRest();
@@ -123,9 +126,11 @@ async function showRun(name) {
   if (isHere()) drawRest();
 }
 
-async function showStep(name, number) {
+async function showStep(name, number, isNewest) {
   show = () => {}; hear = () => {};
+  if (!/^\d{1,15}$/.test(number)) throw new Error(`Step '${number}' is no number; a link to a step ends in one, such as /step/12.`);
   const step = await get("step", { name, sequence: number });
+  if (!isNewest()) return;
   put(views.stepPage(step));
   if (!step.steers || runs.get(name)?.state !== "running" || !step.program) return;
   const send = sender(name);
@@ -148,18 +153,28 @@ function sender(name, then = () => {}) {
   return Object.assign(send, { said });
 }
 
+// What the address names. An answer that comes after another link was followed shows nothing.
+let turn = 0;
 async function route() {
   takeGivenToken();
-  const [kind, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  turn += 1;
+  const mine = turn, isNewest = () => turn === mine;
+  const [kind, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(plain);
   try {
-    if (kind === "run" && rest[1] === "step") await showStep(rest[0], rest[2]);
-    else if (kind === "run") await showRun(rest[0]);
+    if (kind === "run" && rest[1] === "step") await showStep(rest[0], rest[2] ?? "", isNewest);
+    else if (kind === "run") await showRun(rest[0], isNewest);
     else if (kind === "compare") await showComparison(rest);
     else showList();
   } catch (error) {
     if (error instanceof NoToken) askToken();
-    else put(h("p", { class: "bad" }, String(error.message)));
+    else if (isNewest()) showTrouble(error.message, kind === "run" && runs.has(rest[0]) && rest[0]);
   }
+}
+
+function showTrouble(message, name) {
+  show = () => {}; hear = () => {};
+  put(h("h1", {}, "Not shown"), h("p", { class: "bad" }, message),
+    name && h("p", { class: "controls" }, h("a", { href: views.link(name) }, `Run ${name}`)));
 }
 
 function askToken() {
@@ -172,7 +187,7 @@ function askToken() {
 
 addEventListener("hashchange", () => { scrollTo(0, 0); route().then(() => main.focus({ preventScroll: true })); });
 addEventListener("keydown", event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
   const rel = { j: "next", k: "prev" }[event.key];
   if (rel) document.querySelector(`a[rel=${rel}]`)?.click();
 });

@@ -17,9 +17,12 @@ export function redrawing(contents, parts, fill) {
   }, { rootMargin: MARGIN });
   for (const part of names.keys()) observer.observe(part);
   let waits = false;
+  // A task for each part, so that news has to wait for one of them at most.
   const later = () => {
-    waits = false;
-    for (const name of [...stale]) if (parts[name].isConnected) draw(name);
+    const [name] = stale;
+    if (name !== undefined && parts[name].isConnected) draw(name); else stale.clear();
+    waits = stale.size > 0;
+    if (waits) setTimeout(later);
   };
   return () => {
     for (const name of names.values()) if (seen.has(name)) draw(name); else stale.add(name);

@@ -26,9 +26,9 @@ export function runList(runs, chosen, choose) {
 
 export function comparison(runs, axis, setAxis) {
   return [h("h1", {}, "Runs side by side"), axes(axis, setAxis, runs.every(run => run.line?.usd > 0)), chart(runs, axis, "Best speedup so far of several runs"),
-    table(["Run", "Best", "Interval", "Evaluations"], runs.map((run, index) => row([
+    table(["Run", "Best", "Interval", "Evaluations"], runs.map((run, index) => run.line ? row([
       h("a", { href: link(run.name) }, `${run.name} (${["blue", "purple", "green", "orange"][index % 4]})`),
-      ratio(run.line?.best) || "none", span(run.line?.best), run.line?.evaluations ?? ""])))];
+      ratio(run.line.best) || "none", span(run.line.best), run.line.evaluations]) : row([run.name, "no such run", "", ""])))];
 }
 
 export function axes(axis, setAxis, hasCost) {
@@ -98,7 +98,7 @@ export function stepPage(step) {
   const text = (title, content) => content ? h("details", { open: "" }, h("summary", {}, title), h("pre", { class: "text", tabindex: 0 }, content)) : null;
   return [h("h1", {}, `Step ${step.n} of `, h("a", { href: link(step.run) }, step.run)),
     h("p", { class: "meaning" }, about),
-    h("p", { class: "controls" }, step.n > 0 && h("a", { href: `${link(step.run)}/step/${step.n - 1}`, rel: "prev" }, "Previous (k)"), h("a", { href: `${link(step.run)}/step/${step.n + 1}`, rel: "next" }, "Next (j)")),
+    h("p", { class: "controls" }, step.n > 0 && h("a", { href: `${link(step.run)}/step/${step.n - 1}`, rel: "prev" }, "Previous (k)"), step.n + 1 < step.asked && h("a", { href: `${link(step.run)}/step/${step.n + 1}`, rel: "next" }, "Next (j)")),
     step.note && h("p", { class: "remark" }, step.note), step.failure && h("p", { class: "bad" }, step.failure),
     Object.keys(step.assignment).length > 0 && h("ul", { class: "changes" }, Object.entries(step.assignment).map(([name, value]) => h("li", {}, `${name} = ${value}`))),
     section("Verdict", cases(step.cases) ?? h("p", { class: "note" }, words(step.status ?? (step.failure ? "No program, so none was judged." : "Not judged yet."))), step.labels.length > 0 && h("p", { class: "note" }, step.labels.join(", ")), text("Feedback", step.feedback)),
