@@ -20,7 +20,13 @@ VERIFY = "verify"
 INJECTED = "injected"
 """Operator name of tickets with a program that a person put into a search under way."""
 
-NO_PROPOSALS = (OPPONENT, VERIFY)
+REFERENCE = "reference"
+"""Operator name of tickets that check the reference in a dispatch set: no part of the search."""
+
+NOT_SEARCHED = (OPPONENT, REFERENCE)
+"""Operators whose tickets are no part of the search: no archive gets their programs."""
+
+NO_PROPOSALS = (*NOT_SEARCHED, VERIFY)
 """Operators whose tickets propose nothing: no limit on proposals counts them."""
 
 
