@@ -136,6 +136,55 @@ def test_what_python_runs_runs_observed_too(tmp_path):
         assert parts[title].fault
 
 
+ENDLESS = """
+import torch
+from torch import nn
+
+ring = [1.0]
+ring.append((ring,))
+deep = ()
+for _ in range(700):
+    deep = (deep,)
+
+class Config:
+    def __init__(self): self.parts = {"ring": ring}
+
+class Given(nn.Module):
+    def forward(self, x, ring): return x + ring[0]
+
+class Made(nn.Module):
+    def __init__(self, ring):
+        super().__init__()
+        self.factor = ring[0]
+    def forward(self, x): return x * self.factor
+
+class Configured(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+    def forward(self, x): return x * self.config.parts["ring"][0]
+
+class Constant(nn.Module):
+    def forward(self, x): return x * ring[0]
+
+class Deep(nn.Module):
+    def forward(self, x, deep): return x * len(deep)
+
+x = torch.rand(4, 8)
+with torch.no_grad():
+    Given()(x, ring), Made(ring)(x), Configured(Config())(x), Constant()(x), Deep()(x, deep)
+"""
+
+
+def test_containers_that_hold_themselves_are_named_in_one_line(tmp_path):
+    parts = captured(tmp_path, ENDLESS)
+    for title in ("Given", "Made", "Configured", "Constant"):
+        assert "that holds itself" in parts[title].fault, (title, parts[title].fault)
+        assert "list" in parts[title].fault
+    assert "that is nested too deeply" in parts["Deep"].fault
+    assert not any("\n" in one.fault or "recursion" in one.fault for one in parts.values())
+
+
 def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):
     parts = captured(
         tmp_path,
