@@ -31,7 +31,7 @@ def _run(job: Mapping[str, Any], observer: Observer) -> dict[str, Any]:
     own = interpose(observer)
     began = time.perf_counter()
     try:
-        run_script(job["script"], job["is_module"], job["words"], own.names_of)
+        run_script(job["script"], job["is_module"], job["words"], own.binder_of)
     except Failed as error:
         return {"fault": str(error)}
     except ObserverFailed as error:

@@ -3,12 +3,16 @@
 Invariants:
 1. A function of the script's or of a module beside it, decorated or not, is a part if its arguments
    are tensors and plain values; a winner takes its calls.
-2. A script behaves as without capture: compiled, scripted and recursive functions too.
+2. A script behaves as without capture: compiled, scripted and recursive functions too; it has the
+   names that Python gives a script, in one dict.
 3. Where gradients flow back, the backward pass is a task too, with the gradient that was recorded.
 4. A configuration is written with the attributes that are read, and no others.
 """
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -300,6 +304,62 @@ def test_classes_that_use_modules_in_their_bodies_are_a_part_of_tasks(odd):
     for name in ("by_enum", "by_class"):
         assert odd[name]["fault"] == ""
         load_task(find_task(odd[name]["task"])).cases[0].constructed(1)
+
+
+AS_PYTHON = """\
+\'\'\'Words of its own.\'\'\'
+from __future__ import annotations
+import inspect, json, pickle, sys, torch
+
+@torch.no_grad()
+def first(x: Nowhere):  # its own line
+    \'\'\'Its own words.\'\'\'
+    return x + 1
+
+if __name__ == "__main__":
+    try:
+        def second(x):
+            return first(x) * 2
+    finally:
+        third = torch.no_grad()(second)
+for number in range(2):
+    outer = lambda x: x
+x = torch.rand(4, 8)
+exec("later = 3; third(x)")
+third(x)
+del number
+count: int = 1
+assert locals() is globals() is vars(sys.modules["__main__"]) and type(globals()) is dict
+assert pickle.loads(pickle.dumps(first)) is first and __import__("__main__").third is third
+assert eval("later") == 3 and vars() is locals()
+with open(sys.argv[1], "w") as file:
+    json.dump({
+        "names": {k: v if isinstance(v, str) else type(v).__name__ for k, v in globals().items()},
+        "first": [inspect.getsource(first), first.__doc__, first.__annotations__],
+        "lines": [inspect.unwrap(one).__code__.co_firstlineno for one in (first, second, third)],
+        "path": [sys.path[0], sys.argv, __annotations__, inspect.currentframe().f_code.co_filename],
+    }, file, default=str)
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "link", "module"])
+def test_a_script_has_the_names_that_python_gives_it(tmp_path, monkeypatch, way):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "script.py").write_text(AS_PYTHON)
+    (tmp_path / "link.py").symlink_to(tmp_path / "inner" / "script.py")
+    words = {
+        "script": ["inner/../inner/script.py"],
+        "link": ["link.py"],
+        "module": ["-m", "inner.script"],
+    }[way]
+    subprocess.run([sys.executable, *words, "out"], check=True)
+    plain = json.loads(Path("out").read_text())
+    found = json.loads(capture(tmp_path, "--json", *words, "--", "out"))["parts"]
+    observed = json.loads(Path("out").read_text())
+    assert observed == plain
+    titles = {one["name"].rpartition(".")[2]: one["calls"] for one in found}
+    assert titles == {"first": 2, "second": 2}
 
 
 WRITING = """\
