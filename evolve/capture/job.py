@@ -90,6 +90,8 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         device=one["device"],
         architecture=one["architecture"],
         kinds=frozenset(map(key_of_described, calls)),
+        is_backward=one["is_backward"],
+        forward_kinds=frozenset(key_of_described(call[1:]) for call in calls),
         source=one["source"],
         compared=frozenset(one["compared"]),
     )

@@ -24,10 +24,10 @@ REFERENCE = "reference"
 """Operator name of tickets that check the reference in a dispatch set: no part of the search."""
 
 NOT_SEARCHED = (OPPONENT, REFERENCE)
-"""Operators whose tickets are no part of the search: no archive gets their programs."""
+"""Operators with tickets that are no part of the search: no archive gets their programs."""
 
 NO_PROPOSALS = (*NOT_SEARCHED, VERIFY)
-"""Operators whose tickets propose nothing: no limit on proposals counts them."""
+"""Operators with tickets that propose nothing: no limit on proposals counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

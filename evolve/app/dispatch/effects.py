@@ -94,12 +94,12 @@ class Effects:
 
 
 def changed_names(node: ast.stmt) -> set[str]:
-    """Names that a statement binds, and those whose values it writes into."""
+    """Names that a statement binds, and those of the values that it writes into."""
     return bound_names([node]) | written_names(node)
 
 
 def written_names(node: ast.stmt) -> set[str]:
-    """Names whose attributes or items a statement assigns or deletes, or whose methods it calls.
+    """Names of which a statement assigns or deletes attributes or items, or calls methods.
 
     A method is one that is called for its effect, as a statement: `SIZES.update(gpu=...)`. What has
     no name is `""`.
