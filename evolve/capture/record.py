@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.interpose import Original
@@ -180,7 +181,8 @@ class Recorder:
             with drawing_from(before.random), torch.no_grad():
                 model = _made(text, self._folder, before.arguments).train(part.training)
                 _set_state(model, before.state)
-            yield model
+            with saved_tensors_hooks(_itself, _itself):  # not those of the script's checkpoints
+                yield model
         finally:
             self._is_trying = False
 
@@ -228,6 +230,10 @@ class Recorder:
         with self._trying(part, text, before) as model, drawing_from(before.random):
             model(gradient.detach(), *before.arguments)
         return text
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _versions(arguments: list[Any]) -> list[int]:

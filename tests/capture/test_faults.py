@@ -1,5 +1,6 @@
 """What a script, its values and its surroundings may be without harm to them or to other tasks."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from evolve.capture.apply import Chosen, check
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured as described
 from evolve.capture.tasks import select, shares_of, write_tasks
 from evolve.cli.main import main
 from evolve.core.errors import USAGE, EvolveError, UsageError
@@ -134,6 +137,42 @@ def test_what_python_runs_runs_observed_too(tmp_path):
     for title in ("Sparse", "First"):
         assert parts[title].task is None
         assert parts[title].fault
+
+
+CHECKPOINTED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+    def forward(self, x): return x + self.linear(x).tanh()
+
+blocks = [Block(), Block()]
+for reentrant in (False, True):
+    x = torch.randn(4, 8, requires_grad=True)
+    y = x
+    for block in blocks:
+        y = checkpoint(block, y, use_reentrant=reentrant)
+    y.sum().backward()
+    assert x.grad is not None
+    assert all(one.grad is not None for block in blocks for one in block.parameters())
+"""
+
+
+def test_activations_that_are_computed_again_are_no_fault(tmp_path):
+    """Checkpoints count the tensors that a graph saves: trying a task saves none of theirs."""
+    parts = captured(tmp_path, CHECKPOINTED)
+    assert parts["Block"].fault == ""
+    assert parts["Block"].backward.fault == ""
+    task = parts["Block"].backward.task
+    source = re.sub(r"^class Model\(", "class ModelNew(", task.read_text(), flags=re.M)
+    with started(Script(name=str(tmp_path / "script.py"))) as run:
+        ((_, found),) = check(run, [Chosen(task=described(find_task(str(task))), source=source)])
+    assert found.differences == {}
+    assert found.made == found.agreed > 0
 
 
 ENDLESS = """
