@@ -71,9 +71,11 @@ def check(run: RunScript, chosen: Sequence[Chosen]) -> list[tuple[str, Tally]]:
     """Run the script with every call made by both; names of the tasks with the calls compared.
 
     Raises:
-        UsageError: the script fails.
+        UsageError: the script fails, or a winner in a way that the script cannot go on.
     """
     found = run({"purpose": APPLY, "winners": as_json(chosen), "checks": True})
+    if failure := found.get("failure"):
+        raise UsageError(f"{failure}. Leave this winner out, or mend it.")
     pairs = zip(chosen, found["tallies"], strict=True)
     return [(one.task.name, Tally(**tally)) for one, tally in pairs]
 
@@ -155,6 +157,7 @@ def as_json(
             "architecture": one.architecture,
             "calls": repr(list(one.task.calls.values())),
             "source": one.source,
+            "is_backward": one.task.is_backward,
             "compared": list(some),
         }
         for one, some in zip(chosen, numbers, strict=True)

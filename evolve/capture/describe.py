@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evolve.capture.withheld import is_withheld
-from evolve.tasks.values import literal
+from evolve.tasks.values import endless, literal
 
 MAX_KEPT = 1 << 20  # bytes of one tensor whose own values are kept
 MAX_ALL = 8 << 20  # of all those of a task
@@ -38,16 +38,22 @@ class Descriptions:
         """
         if isinstance(tree, Tensor):
             return self._tensor(tree, path)
-        if type(tree) in (list, tuple):
+        if type(tree) in (list, tuple, dict):
+            return self._container(tree, path)
+        return self._plain(tree, path)
+
+    def _container(self, tree: Any, path: str) -> Any:
+        if said := endless(tree):
+            raise Undescribed(f"{path} is {said}, which a task cannot hold")
+        if type(tree) is not dict:
             return type(tree)(self.of(one, f"{path}[{n}]") for n, one in enumerate(tree))
-        if type(tree) is dict:
-            for key in tree:
-                _require_plain(key, path)
-                if is_withheld(key, tree[key]):
-                    raise Undescribed(
-                        f"{path}[{key!r}] is a secret by its name, and tasks hold none"
-                    )
-            return {"dict": {key: self.of(one, f"{path}[{key!r}]") for key, one in tree.items()}}
+        for key in tree:
+            _require_plain(key, path)
+            if is_withheld(key, tree[key]):
+                raise Undescribed(f"{path}[{key!r}] is a secret by its name, and tasks hold none")
+        return {"dict": {key: self.of(one, f"{path}[{key!r}]") for key, one in tree.items()}}
+
+    def _plain(self, tree: Any, path: str) -> Any:
         if isinstance(tree, torch.dtype):
             return {"torch": str(tree).removeprefix("torch.")}
         if isinstance(tree, float) and not math.isfinite(tree):

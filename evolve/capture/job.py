@@ -31,7 +31,7 @@ def _run(job: Mapping[str, Any], observer: Observer) -> dict[str, Any]:
     own = interpose(observer)
     began = time.perf_counter()
     try:
-        run_script(job["script"], job["is_module"], job["words"], own.names_of)
+        run_script(job["script"], job["is_module"], job["words"], own.binder_of)
     except Failed as error:
         return {"fault": str(error)}
     except ObserverFailed as error:
@@ -90,6 +90,8 @@ def _winner(one: Mapping[str, Any]) -> Winner:
         device=one["device"],
         architecture=one["architecture"],
         kinds=frozenset(map(key_of_described, calls)),
+        is_backward=one["is_backward"],
+        forward_kinds=frozenset(key_of_described(call[1:]) for call in calls),
         source=one["source"],
         compared=frozenset(one["compared"]),
     )

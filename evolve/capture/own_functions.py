@@ -3,8 +3,7 @@
 import functools
 import importlib.machinery
 import inspect
-from collections import UserDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
@@ -50,10 +49,16 @@ class OwnFunctions:
 
         loader.exec_module = exec_module
 
-    def names_of(self, module: ModuleType) -> MutableMapping[str, Any]:
-        """Local names for a script's execution, which bind them in its module too."""
-        self._namespaces.append(vars(module))
-        return _Names(vars(module), self._wrap)
+    def binder_of(self, module: ModuleType) -> Callable[[str], None]:
+        """A function that a script's code calls with every name that it has bound in its module."""
+        names = vars(module)
+        self._namespaces.append(names)
+
+        def bind(name: str) -> None:
+            if isinstance(value := names.get(name), FunctionType):
+                names[name] = self._wrap(names, value)
+
+        return bind
 
     @contextmanager
     def originals(self) -> Iterator[None]:
@@ -114,24 +119,3 @@ def _leaves_within(tree: Any, around: set[int]) -> Iterator[Any]:
     for one in tree.values() if type(tree) is dict else tree:
         yield from _leaves_within(one, around)
     around.remove(id(tree))
-
-
-class _Names(UserDict[str, Any]):
-    """The names of a module that is executed."""
-
-    def __init__(self, names: dict[str, Any], wrap: Callable[..., Any]) -> None:
-        self.data = names  # itself: names bound here are bound in the module
-        self._wrap = wrap
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.data[name] = self._wrap(self.data, value)
-
-    def __or__(self, other: Any) -> Any:
-        return self.data | dict(other)
-
-    def __ror__(self, other: Any) -> Any:
-        return dict(other) | self.data
-
-    def copy(self) -> Any:
-        """A dict, as of a dict; the operators above too."""
-        return self.data.copy()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.interpose import Original
@@ -25,6 +26,10 @@ from evolve.worker.reference.conditions import named_state
 from evolve.worker.reference.seeding import RandomState, drawing_from, random_state
 
 _RTOL = 1e-3  # of the largest value: the same operations on the same values
+_IN_PLACE = (
+    "it writes to a floating-point argument, and a backward task is of a part that leaves its "
+    "arguments as they are"
+)
 
 
 @dataclass
@@ -106,6 +111,7 @@ class Recorder:
         except FAILURES_OF_A_FUNCTION as error:  # of the user's objects: not the script's fault
             recorded.fault = _fault(error, "its arguments cannot be described")
             return run()
+        versions = _versions(arguments)
         outcome = run()
         recorded.calls[kind] = described
         try:
@@ -115,7 +121,8 @@ class Recorder:
         except FAILURES_OF_A_FUNCTION as error:
             recorded.fault = _fault(error, "its task cannot be tried")
         if not recorded.fault:
-            self._await_gradient(part, kind, own, before, outcome)
+            is_written = versions != _versions(arguments)
+            self._await_gradient(part, kind, own, before, outcome, is_written=is_written)
         if recorded.fault and recorded.withheld:
             recorded.fault += f" (the value of {', '.join(recorded.withheld)} was withheld)"
         return outcome
@@ -174,17 +181,28 @@ class Recorder:
             with drawing_from(before.random), torch.no_grad():
                 model = _made(text, self._folder, before.arguments).train(part.training)
                 _set_state(model, before.state)
-            yield model
+            with saved_tensors_hooks(_itself, _itself):  # not those of the script's checkpoints
+                yield model
         finally:
             self._is_trying = False
 
     def _await_gradient(
-        self, part: Part, kind: str, own: Any, before: _Before, outcome: Any
+        self,
+        part: Part,
+        kind: str,
+        own: Any,
+        before: _Before,
+        outcome: Any,
+        *,
+        is_written: bool,
     ) -> None:
         """Record the gradient of the outcome, if one comes back to it."""
         recorded = self.found[part]
         tensors = [one for one in tensors_of(outcome) if isinstance(one, Tensor)]
         if recorded.backward_fault or not any(one.requires_grad for one in tensors):
+            return
+        if is_written:
+            recorded.backward_fault = _IN_PLACE
             return
         if not isinstance(outcome, Tensor):
             recorded.backward_fault = "it gives several tensors; a backward task is of one"
@@ -212,6 +230,16 @@ class Recorder:
         with self._trying(part, text, before) as model, drawing_from(before.random):
             model(gradient.detach(), *before.arguments)
         return text
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _versions(arguments: list[Any]) -> list[int]:
+    """Of floating-point tensors: others after they were written to."""
+    tensors = (one for one in tensors_of(arguments) if one.is_floating_point())
+    return [-1 if one.is_inference() else one._version for one in tensors]
 
 
 def _fault(error: Exception, what: str) -> str:

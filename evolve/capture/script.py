@@ -1,18 +1,22 @@
 """Running a user's script in this process, as `python script.py` or `python -m module` does."""
 
+import builtins
 import importlib.machinery
 import importlib.util
 import linecache
 import re
 import sys
 import traceback
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+
+from evolve.capture.binding import reporting
 
 _OWN = f"{Path(__file__).parent.parent}/"
-_CALLS = re.compile(r"\b(run|original|script|_model|__new__)\(")  # at which the script goes on
+_CALLS = re.compile(  # at which the script goes on, or is read
+    r"\b(run|original|script|_model|__new__|ast\.parse|compile)\("
+)
 
 _FRAMES = 3  # of a call of the script's: its own, and those of observers
 
@@ -29,16 +33,16 @@ def run_script(
     script: str,
     is_module: bool,
     words: Sequence[str],
-    names_of: Callable[[ModuleType], MutableMapping[str, Any]],
+    binder_of: Callable[[ModuleType], Callable[[str], None]],
 ) -> None:
-    """Execute it as `__main__`, with the local names that `names_of` gives for that module.
+    """Execute it as `__main__`; `binder_of` gives for that module what its names are reported to.
 
     Raises:
         Failed: see there. An exception's traceback is printed, without frames of this package.
         ObserverFailed: see there.
     """
     try:
-        _execute(script, is_module, words, names_of)
+        _execute(script, is_module, words, binder_of)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
@@ -66,22 +70,34 @@ def _execute(
     script: str,
     is_module: bool,
     words: Sequence[str],
-    names_of: Callable[[ModuleType], MutableMapping[str, Any]],
+    binder_of: Callable[[ModuleType], Callable[[str], None]],
 ) -> None:
     spec = _spec(script) if is_module else None
-    path = Path(str(spec.origin) if spec else script).resolve()
-    sys.argv[:] = [str(path) if is_module else script, *words]
-    sys.path.insert(0, str(Path.cwd() if is_module else path.parent))
-    source = path.read_bytes()
-    code = compile(source, str(path), "exec")
-    main = ModuleType("__main__")
-    main.__dict__.update(__file__=str(path), __spec__=spec, __builtins__=__builtins__)
-    main.__package__ = spec.parent if spec else None
+    path = str(spec.origin) if spec else str(Path.cwd() / script)
+    sys.argv[:] = [path if is_module else script, *words]
+    sys.path.insert(0, str(Path.cwd() if is_module else Path(path).resolve().parent))
+    main = _main_module(path, spec)
+    code = reporting(Path(path).read_bytes(), path, binder_of(main))
     sys.modules["__main__"] = main  # where pickles and data loaders look classes up
-    linecache.checkcache(str(path))
+    linecache.checkcache(path)
     # Observers add up to two frames to each of the script's, whose recursion has its own limit.
     sys.setrecursionlimit(_FRAMES * sys.getrecursionlimit())
-    exec(code, main.__dict__, names_of(main))
+    exec(code, main.__dict__)
+
+
+def _main_module(path: str, spec: importlib.machinery.ModuleSpec | None) -> ModuleType:
+    """The module with the names that Python gives it."""
+    main = ModuleType("__main__")
+    main.__dict__.update(
+        __package__=spec.parent if spec else None,
+        __loader__=spec.loader if spec else importlib.machinery.SourceFileLoader("__main__", path),
+        __spec__=spec,
+        __annotations__={},
+        __builtins__=builtins,
+        __file__=path,
+        __cached__=spec.cached if spec else None,
+    )
+    return main
 
 
 def _spec(name: str) -> importlib.machinery.ModuleSpec:

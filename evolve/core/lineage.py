@@ -20,8 +20,14 @@ VERIFY = "verify"
 INJECTED = "injected"
 """Operator name of tickets with a program that a person put into a search under way."""
 
-NO_PROPOSALS = (OPPONENT, VERIFY)
-"""Operators whose tickets propose nothing: no limit on proposals counts them."""
+REFERENCE = "reference"
+"""Operator name of tickets that check the reference in a dispatch set: no part of the search."""
+
+NOT_SEARCHED = (OPPONENT, REFERENCE)
+"""Operators with tickets that are no part of the search: no archive gets their programs."""
+
+NO_PROPOSALS = (*NOT_SEARCHED, VERIFY)
+"""Operators with tickets that propose nothing: no limit on proposals counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import OPPONENT, Step
+from evolve.core.lineage import NOT_SEARCHED, Step
 from evolve.core.measurement import Ratio
 from evolve.report.export import export
 from evolve.report.text import printable
@@ -76,7 +76,7 @@ def speedup(step: Step, baseline: str) -> Ratio | None:
     """The speedup a step may be credited with: strictly correct, and timed at full fidelity."""
     if step.status is not Status.CORRECT or step.custom is not True:
         return None
-    if step.fidelity is Fidelity.SCREEN or step.operator == OPPONENT:
+    if step.fidelity is Fidelity.SCREEN or step.operator in NOT_SEARCHED:
         return None
     return step.ratios.get(baseline)
 
@@ -157,7 +157,7 @@ def best_path(
     timed: dict[str, list[Step]] = {}
     last: Step | None = None
     for step in steps:
-        if step.program is None or step.operator == OPPONENT:
+        if step.program is None or step.operator in NOT_SEARCHED:
             continue
         first.setdefault(step.program, step)
         ratio = speedup(step, baseline)

@@ -14,7 +14,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT
+from evolve.core.lineage import NOT_SEARCHED, OPPONENT
 from evolve.core.measurement import Ratio, missed_target
 from evolve.core.model import CallStatus, LanguageModel, ModelReply, ModelRequest
 from evolve.core.program import Assignment, Program, instance_digest
@@ -404,6 +404,14 @@ class Search:
             )
         ]
 
+    def check(self, source: str, *, operator: str, note: str) -> Ticket:
+        """A ticket that checks a text without timing it; no archive is offered it."""
+        program = Program(source)
+        proposal = Proposal(
+            program=program, fidelity=Fidelity.CHECK, note=note, is_reevaluation=True
+        )
+        return self._put(operator, self._duplicates.checked(proposal))
+
     def open_tickets(self) -> list[Ticket]:
         """Tickets that an earlier process left behind, in order.
 
@@ -463,7 +471,7 @@ class Search:
         archive may hold it when the offers are replayed.
         """
         proposal = _proposal(ticket)
-        if proposal.fidelity is not Fidelity.SEARCH or ticket.operator == OPPONENT:
+        if proposal.fidelity is not Fidelity.SEARCH or ticket.operator in NOT_SEARCHED:
             return None
         fitness = evaluation.fitness(self.baseline)
         known = self._held.elite(proposal.program.digest)

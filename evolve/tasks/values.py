@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 _PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
+_CONTAINERS = (tuple, list, dict, set)
+_MAX_NESTED = 50  # containers in containers: Python reads no text with 200
 _HOMES = ("torch", "torch.nn.functional")  # of functions that do not know their module
 
 
@@ -44,13 +46,37 @@ def literal(value: Any) -> str | None:
         return f"float({str(value)!r})"
     if (type(value).__module__, type(value).__name__) == ("torch", "dtype"):
         return repr(value)
-    if type(value) not in _PLAIN:
+    if type(value) not in _PLAIN or endless(value):
         return None
     try:
         ast.literal_eval(repr(value))
     except (ValueError, SyntaxError):
         return None
     return repr(value)
+
+
+def endless(value: Any) -> str:
+    """How a container has no text: it holds itself, or is nested too deeply; empty if it has one.
+
+    >>> ring = []; ring.append(ring); endless(ring), endless([1])
+    ('a list that holds itself', '')
+    """
+    return _endless(value, {}, set())
+
+
+def _endless(value: Any, around: dict[int, Any], known: set[int]) -> str:
+    if type(value) not in _CONTAINERS or id(value) in known:
+        return ""
+    if id(value) in around or len(around) == _MAX_NESTED:
+        how = "holds itself" if id(value) in around else "is nested too deeply"
+        outer = next(iter(around.values())) if id(value) not in around else value
+        return f"a {type(outer).__name__} that {how}"
+    around[id(value)] = value
+    inner = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+    said = next(filter(None, (_endless(one, around, known) for one in inner)), "")
+    del around[id(value)]
+    known.add(id(value))
+    return said
 
 
 def is_installed(module: str) -> bool:

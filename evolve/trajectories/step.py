@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio, pooled
 from evolve.core.model import (
     Exchange,
@@ -152,7 +152,7 @@ class Step:
     @property
     def is_search(self) -> bool:
         """Whether the search itself made it: no verification, no judging of a user's baseline."""
-        return self.operator not in (OPPONENT, VERIFY)
+        return self.operator not in NO_PROPOSALS
 
     @property
     def code(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import OPPONENT, VERIFY, Step
+from evolve.core.lineage import NO_PROPOSALS, NOT_SEARCHED, Step
 from evolve.core.measurement import Ratio
 from evolve.core.task import Task
 from evolve.languages.registry import detect_language
@@ -123,7 +123,7 @@ def _changes(run: RunRecord) -> Iterator[Change]:
     best: dict[str, Step] = {}
     for step in run.steps:
         ratio = _ratio(step, run.baseline)
-        if ratio is None or step.operator in (OPPONENT, VERIFY):
+        if ratio is None or step.operator in NO_PROPOSALS:
             continue
         parent = best.get(step.parents[0]) if step.parents else None
         if parent is not None:
@@ -162,7 +162,7 @@ def _starts(run: RunRecord) -> list[str]:
     """The first measurement of every program that came from no other one, fastest first."""
     first: dict[str, Step] = {}
     for step in run.steps:
-        if not step.parents and step.operator != OPPONENT and _ratio(step, run.baseline):
+        if not step.parents and step.operator not in NOT_SEARCHED and _ratio(step, run.baseline):
             first.setdefault(str(step.program), step)
     ranked = sorted(first.values(), key=lambda step: -step.ratios[run.baseline].value)
     lines: list[str] = []
@@ -200,7 +200,7 @@ def _failures(run: RunRecord) -> list[str]:
     """Statuses by frequency, each with its most frequent first lines of feedback."""
     failed: dict[str, Counter[str]] = {}
     for step in run.steps:
-        if step.operator == OPPONENT or step.status in (None, Status.CORRECT, Status.INFRA):
+        if step.operator in NOT_SEARCHED or step.status in (None, Status.CORRECT, Status.INFRA):
             continue
         words = _line(run.feedback(step.sequence))
         failed.setdefault(str(step.status), Counter())[words] += 1

@@ -189,6 +189,48 @@ def test_original_and_winner_draw_the_same_numbers_while_they_are_compared(tmp_p
     assert (found.made, found.agreed, found.differences) == (1, 1, {})
 
 
+CHANGING = """\
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.extra = None
+
+    def forward(self, x):
+        y = self.linear(x) * 2
+        return y if self.extra is None else y + self.extra
+
+
+model, x = Twice().eval(), torch.rand(4, 8)
+with torch.no_grad():
+    model(x)
+    hook = model.linear.register_forward_hook(lambda *_: None)
+    model(x)
+    hook.remove()
+    model(x)
+    model.extra = nn.Parameter(torch.ones(8))
+    model(x)
+"""
+
+
+def test_parameters_and_hooks_that_a_script_adds_later_are_seen(tmp_path):
+    (script := tmp_path / "script.py").write_text(CHANGING)
+    capture(tmp_path, "--select", "Twice", str(script))
+    task = described(tmp_path / "twice.py")
+    with started(Script(name=str(script))) as run:
+        source = own_program(tmp_path / "twice.py")
+        ((_, found),) = check(run, [Chosen(task=task, source=source)])
+    assert (found.made, found.agreed, found.differences) == (2, 2, {})
+    assert found.fallbacks == {
+        "the module has hooks": 1,
+        "the winner has other parameters than the module": 1,
+    }
+
+
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""

@@ -1,5 +1,6 @@
 """What a script, its values and its surroundings may be without harm to them or to other tasks."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from evolve.capture.apply import Chosen, check
 from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured as described
 from evolve.capture.tasks import select, shares_of, write_tasks
 from evolve.cli.main import main
 from evolve.core.errors import USAGE, EvolveError, UsageError
@@ -134,6 +137,91 @@ def test_what_python_runs_runs_observed_too(tmp_path):
     for title in ("Sparse", "First"):
         assert parts[title].task is None
         assert parts[title].fault
+
+
+CHECKPOINTED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+    def forward(self, x): return x + self.linear(x).tanh()
+
+blocks = [Block(), Block()]
+for reentrant in (False, True):
+    x = torch.randn(4, 8, requires_grad=True)
+    y = x
+    for block in blocks:
+        y = checkpoint(block, y, use_reentrant=reentrant)
+    y.sum().backward()
+    assert x.grad is not None
+    assert all(one.grad is not None for block in blocks for one in block.parameters())
+"""
+
+
+def test_activations_that_are_computed_again_are_no_fault(tmp_path):
+    """Checkpoints count the tensors that a graph saves: trying a task saves none of theirs."""
+    parts = captured(tmp_path, CHECKPOINTED)
+    assert parts["Block"].fault == ""
+    assert parts["Block"].backward.fault == ""
+    task = parts["Block"].backward.task
+    source = re.sub(r"^class Model\(", "class ModelNew(", task.read_text(), flags=re.M)
+    with started(Script(name=str(tmp_path / "script.py"))) as run:
+        ((_, found),) = check(run, [Chosen(task=described(find_task(str(task))), source=source)])
+    assert found.differences == {}
+    assert found.made == found.agreed > 0
+
+
+ENDLESS = """
+import torch
+from torch import nn
+
+ring = [1.0]
+ring.append((ring,))
+deep = ()
+for _ in range(700):
+    deep = (deep,)
+
+class Config:
+    def __init__(self): self.parts = {"ring": ring}
+
+class Given(nn.Module):
+    def forward(self, x, ring): return x + ring[0]
+
+class Made(nn.Module):
+    def __init__(self, ring):
+        super().__init__()
+        self.factor = ring[0]
+    def forward(self, x): return x * self.factor
+
+class Configured(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+    def forward(self, x): return x * self.config.parts["ring"][0]
+
+class Constant(nn.Module):
+    def forward(self, x): return x * ring[0]
+
+class Deep(nn.Module):
+    def forward(self, x, deep): return x * len(deep)
+
+x = torch.rand(4, 8)
+with torch.no_grad():
+    Given()(x, ring), Made(ring)(x), Configured(Config())(x), Constant()(x), Deep()(x, deep)
+"""
+
+
+def test_containers_that_hold_themselves_are_named_in_one_line(tmp_path):
+    parts = captured(tmp_path, ENDLESS)
+    for title in ("Given", "Made", "Configured", "Constant"):
+        assert "that holds itself" in parts[title].fault, (title, parts[title].fault)
+        assert "list" in parts[title].fault
+    assert "that is nested too deeply" in parts["Deep"].fault
+    assert not any("\n" in one.fault or "recursion" in one.fault for one in parts.values())
 
 
 def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):

@@ -3,12 +3,16 @@
 Invariants:
 1. A function of the script's or of a module beside it, decorated or not, is a part if its arguments
    are tensors and plain values; a winner takes its calls.
-2. A script behaves as without capture: compiled, scripted and recursive functions too.
+2. A script behaves as without capture: compiled, scripted and recursive functions too; it has the
+   names that Python gives a script, in one dict.
 3. Where gradients flow back, the backward pass is a task too, with the gradient that was recorded.
 4. A configuration is written with the attributes that are read, and no others.
 """
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +20,6 @@ import torch
 from evolve.capture.apply import Chosen, check
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
-from evolve.cli.main import main
-from evolve.core.errors import USAGE
 from evolve.tasks import find_task
 from evolve.worker.correctness.cases import load_task
 from tests.capture.scripts_running import capture
@@ -202,13 +204,6 @@ def test_a_backward_pass_that_no_task_can_stand_for_says_why(training):
     assert "gives several tensors" in parts["Pair"]["backward_fault"]
 
 
-def test_a_backward_pass_is_not_put_back(training, capsys):
-    folder, parts = training
-    winner = f"{parts['Scaled']['backward_task']}=kernel.py"
-    assert main(["apply", "--winner", winner, str(folder / "script.py")]) == USAGE
-    assert "is a backward pass" in capsys.readouterr().err
-
-
 def test_a_configuration_is_written_with_what_is_read_alone(training):
     _, parts = training
     text = find_task(parts["Scaled"]["task"]).source
@@ -302,6 +297,63 @@ def test_classes_that_use_modules_in_their_bodies_are_a_part_of_tasks(odd):
         load_task(find_task(odd[name]["task"])).cases[0].constructed(1)
 
 
+AS_PYTHON = """\
+\'\'\'Words of its own.\'\'\'
+from __future__ import annotations
+import inspect, json, pickle, sys, torch
+
+@torch.no_grad()
+def first(x: Nowhere):  # its own line
+    \'\'\'Its own words.\'\'\'
+    return x + 1
+
+if __name__ == "__main__":
+    try:
+        def second(x):
+            return first(x) * 2
+    finally:
+        third = torch.no_grad()(second)
+for number in range(2):
+    outer = lambda x: x
+x = torch.rand(4, 8)
+exec("later = 3; third(x)")
+third(x)
+del number
+count: int = 1
+assert locals() is globals() is vars(sys.modules["__main__"]) and type(globals()) is dict
+assert pickle.loads(pickle.dumps(first)) is first and __import__("__main__").third is third
+assert eval("later") == 3 and vars() is locals()
+with open(sys.argv[1], "w") as file:
+    json.dump({
+        "names": {k: v if isinstance(v, str) else type(v).__name__ for k, v in globals().items()},
+        "first": [inspect.getsource(first), first.__doc__, first.__annotations__],
+        "lines": [inspect.unwrap(one).__code__.co_firstlineno for one in (first, second, third)],
+        "path": [sys.path[0], sys.argv, __annotations__, inspect.currentframe().f_code.co_filename],
+    }, file, default=str)
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "link", "module"])
+def test_a_script_has_the_names_that_python_gives_it(tmp_path, monkeypatch, capfd, way):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "script.py").write_text(AS_PYTHON)
+    (tmp_path / "link.py").symlink_to(tmp_path / "inner" / "script.py")
+    words = {
+        "script": ["inner/../inner/script.py"],
+        "link": ["link.py"],
+        "module": ["-m", "inner.script"],
+    }[way]
+    subprocess.run([sys.executable, *words, "out"], check=True)
+    plain = json.loads(Path("out").read_text())
+    found = json.loads(capture(tmp_path, "--json", *words, "--", "out"))["parts"]
+    observed = json.loads(Path("out").read_text())
+    assert observed == plain
+    titles = {one["name"].rpartition(".")[2]: one["calls"] for one in found}
+    assert titles == {"first": 2, "second": 2}
+    assert "Warning" not in capfd.readouterr().err
+
+
 WRITING = """\
 import torch
 from torch import nn
@@ -347,3 +399,48 @@ def test_a_part_that_writes_to_its_arguments_is_tried_on_those_it_got(tmp_path):
         assert (part["fault"], part["backward_fault"]) == ("", ""), part["name"]
         assert part["task"]
         assert part["backward_task"]
+
+
+IN_PLACE = """\
+import torch
+from torch import nn
+
+
+class Added(nn.Module):
+    def forward(self, x):
+        x.add_(1.0)
+        return x * 2.0
+
+
+class Averaged(nn.Module):
+    def forward(self, x, average):
+        average.mul_(0.9).add_(x.detach().mean())
+        return x * 2.0
+
+
+def squared(x, out=None):
+    return x.relu_() * 3.0
+
+
+def cleared(x):
+    return x.zero_()
+
+
+x, average = torch.rand(8, 16, requires_grad=True), torch.zeros(8)
+cleared(torch.ones(4))
+for _ in range(3):
+    (Added()(x * 2) + Averaged()(x, average) + squared(x * 2)).sum().backward()
+"""
+
+
+def test_a_part_that_writes_to_floating_arguments_says_why_it_has_no_backward_task(tmp_path):
+    (tmp_path / "script.py").write_text(IN_PLACE)
+    words = ["--json", "--min-share", "0.0001", str(tmp_path / "script.py")]
+    parts = {one["name"]: one for one in json.loads(capture(tmp_path, *words))["parts"]}
+    cleared = parts.pop("__main__.cleared")
+    assert (cleared["fault"], cleared["backward_fault"]) == ("", "")  # no gradient flows there
+    assert len(parts) == 3
+    for part in parts.values():
+        assert part["task"]
+        assert part["backward_task"] is None
+        assert part["backward_fault"].startswith("it writes to a floating-point argument, and")

@@ -5,7 +5,8 @@ Invariants:
    penalty; the weights of the workloads count.
 2. The set is a step of the run, made from the programs in it, judged like any program, and the
    winner only if it beats the best single one in the same processes.
-3. The reference in a set is checked before it is written: if it fails there, the set has none.
+3. The reference in a set is checked before it is written: if it fails there, the set has none. The
+   check is a stored step with its device time, no proposal and no evaluation of the search.
 4. A run without a set is refused with the reason.
 """
 
@@ -22,9 +23,11 @@ from evolve.app.components import build_search
 from evolve.app.dispatch.choice import Contender, Workload, choose
 from evolve.app.dispatch.search import DISPATCH, compose, judge
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import CaseResult, Evaluation, Stage, Status
+from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Stage, Status
+from evolve.core.lineage import REFERENCE
 from evolve.core.measurement import Interval, Ratio
 from evolve.core.task import Case, Task
+from evolve.report.run.facts import gather
 from evolve.store import Store
 from evolve.store.champion import CHAMPION, champion
 from tests.cli.recording import record
@@ -63,6 +66,7 @@ TALL, WIDE = program(tall=4.0, wide=1.0), program(tall=1.5, wide=3.0)
 
 
 EMPTY = "_PROGRAM_FOR = {\n}"
+PROBED_S = 2.0  # of device time, for the check of a reference
 
 
 class Judge:
@@ -103,6 +107,7 @@ class Judge:
             ratios=ratios,
             cases=tuple(cases),
             custom=True if correct else None,
+            device_time_s=PROBED_S * is_probe,
         )
 
     def _speedups(self, text: str) -> dict[str, float]:
@@ -235,6 +240,31 @@ def test_a_reference_that_fails_in_a_set_is_left_out_of_it(tmp_path: Path):
     assert outcome.duel.ratios[CHAMPION].is_gain
 
 
+def test_the_check_of_a_reference_is_stored_and_charged(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        run = store.run("demo").id
+        before = store.progress(run)
+        outcome = judged(store, Judge())
+        (checked,) = store.made_by(run, REFERENCE)
+        step, after = store.step(run, checked), store.progress(run)
+        assert EMPTY in store.source(step.program)
+        facts = gather(store, "demo")
+    assert (step.status, step.fidelity) == (Status.CORRECT, Fidelity.CHECK)
+    assert after.device_time_s == before.device_time_s + PROBED_S
+    assert after.evaluations == before.evaluations + 1  # of the set
+    assert after.proposals == before.proposals + 1
+    assert checked not in [one.sequence for one in facts.proposals]
+    assert outcome.sequence in [one.sequence for one in facts.proposals]
+
+
+def test_a_failed_reference_is_known_to_the_next_call_too(tmp_path: Path):
+    with searched(tmp_path, TALL, WIDE) as store:
+        judged(store, Judge(reference=Status.WRONG_VALUE, status=Status.INFRA))
+        again = Judge(reference=Status.CORRECT)
+        outcome = judged(store, again)
+    assert (again.probed, outcome.reference_fault) == ([], "it is wrong_value")
+
+
 def test_a_reference_that_works_in_a_set_is_checked_once_and_stays(tmp_path: Path):
     with searched(tmp_path, TALL, WIDE) as store:
         first, again = Judge(), Judge()
@@ -250,7 +280,9 @@ def test_a_fault_of_the_judge_says_nothing_of_the_reference(tmp_path: Path):
     with searched(tmp_path, TALL, WIDE) as store:
         outcome = judged(store, Judge(reference=Status.INFRA))
         made = store.made_by(store.run("demo").id, DISPATCH)
+        again = judged(store, Judge())
     assert (outcome.failure, made) == ("it is infra", [])
+    assert (again.failure, again.reference_fault) == ("", "")
 
 
 class Stopping(Judge):

@@ -214,6 +214,27 @@ class UsesTensor(nn.Module):
         return x + TENSOR
 
 
+RING: list = [1]
+RING.append({"again": RING})
+DEEP: tuple = ()
+for _ in range(3000):
+    DEEP = (DEEP,)
+
+
+class UsesRing(nn.Module):
+    def forward(self, x):
+        return doubled_first(x) + RING[0]
+
+
+def doubled_first(x):
+    return x * 2 * RING[0]
+
+
+class UsesDeep(nn.Module):
+    def forward(self, x):
+        return x if DEEP else -x
+
+
 class UsesLambda(nn.Module):
     def forward(self, x):
         return smaller(x)
@@ -251,6 +272,8 @@ def clashing() -> type:
 
 BAD = {
     "a tensor": (UsesTensor, make_inputs, ["task=UsesTensor", "TENSOR, a Tensor", "constant"]),
+    "a list that holds itself": (UsesRing, make_inputs, ["RING, a list that holds itself"]),
+    "a deep tuple": (UsesDeep, make_inputs, ["DEEP, a tuple that is nested too deeply"]),
     "a lambda": (UsesLambda, make_inputs, ["smaller, a lambda"]),
     "a module of one's own": (UsesOwnModule, make_inputs, ["helpers, the module tests.library"]),
     "a name that is not there": (UsesUnknown, make_inputs, ["nowhere, which is defined nowhere"]),

@@ -5,6 +5,7 @@ they are constructed, stand in one module; calls of other shapes get the referen
 """
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -314,6 +315,68 @@ def test_a_reference_that_uses_them_itself_is_left_out(used):
     source = TASK.source.replace("ROWS = 8", f"ROWS = 8\n{OF_THE_JUDGE}")
     source = source.replace("* GAIN", f"* {used}")
     assert fallback_of(Task(name="t", source=source)) == ""
+
+
+SETTING_SIZES = [
+    'SIZES["gpu"] = {"ROWS": 4096}',
+    'SIZES["gpu"]["ROWS"] = 4096',
+    'SIZES["gpu"] |= {"ROWS": 4096}',
+    'SIZES |= {"gpu": {"ROWS": 4096}}',
+    "SIZES.update(gpu=dict(ROWS=4096))",
+    'SIZES.setdefault("gpu", {})["ROWS"] = 4096',
+    'SIZES["gpu"].update(ROWS=4096)',
+    'for size, rows in (("cpu", 64), ("gpu", 4096)):\n    SIZES[size] = dict(ROWS=rows)',
+    'for size in ("cpu", "gpu"):\n    one = dict(ROWS=64)\n    SIZES[size] = one',
+    'if torch.cuda.is_available():\n    SIZES["gpu"] = {"ROWS": 4096}',
+    'if torch.cuda.is_available():\n    pass\nelse:\n    SIZES.update(gpu={"ROWS": 4096})',
+    'try:\n    SIZES["gpu"]["ROWS"] = 4096\nexcept KeyError:\n    pass',
+    'GPU = dict(SIZES["cpu"])\nGPU["ROWS"] = 4096\nSIZES["gpu"] = GPU',
+    'def sizes():\n    return {"ROWS": 4096}\n\n\nSIZES["gpu"] = sizes()',
+]
+UNSETTING_SIZES = ['del SIZES["gpu"]', 'SIZES.pop("gpu", None)', "SPARE = 3\ndel SPARE"]
+
+
+def with_sizes(statements: str) -> Task:
+    sizes = 'SIZES = {"tiny": {}, "cpu": {}, "gpu": {}}'
+    source = TASK.source.replace("ROWS = 8", f"ROWS = 8\n{sizes}\n{statements}")
+    return Task(name="t", source=source, size="tiny")
+
+
+@pytest.mark.parametrize("statements", [*SETTING_SIZES, *UNSETTING_SIZES])
+def test_statements_about_sizes_leave_the_reference_in(statements):
+    text = fallback_of(with_sizes(statements))
+    assert "class Model" in text
+    assert "SIZES" not in text and "SPARE" not in text
+
+
+@pytest.mark.parametrize("statements", SETTING_SIZES)
+def test_a_reference_that_uses_what_such_a_statement_sets_is_left_out(statements):
+    task = with_sizes(statements)
+    assert fallback_of(replace(task, source=task.source.replace("* GAIN", "* ROWS"))) == ""
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "if math.pi > 3:\n    GAIN = 3.0\nelse:\n    GAIN = 4.0",
+        "for step in range(3):\n    GAIN += step",
+        "try:\n    GAIN = undefined\nexcept NameError:\n    GAIN = 3.0",
+        'TABLE = {"gain": 3.0}\nTABLE["gain"] = 3.0\nGAIN = TABLE["gain"]',
+        "GAINS = [1.0]\nGAINS.append(3.0)\nGAIN = GAINS[-1]\ndel GAINS",
+        "GAIN = 3.0\nassert GAIN == 3.0",
+        "torch.set_default_dtype(torch.float32)",
+        "class Holder:\n    pass\n\n\nHolder.gain = 3.0\nGAIN = Holder.gain",
+    ],
+)
+def test_statements_that_the_reference_needs_are_all_in_the_set(statements):
+    source = TASK.source.replace("GAIN = 2.0", f"GAIN = 2.0\n{statements}")
+    text = fallback_of(replace(TASK, source=source))
+    own, kept = {"__name__": "task"}, {"__name__": "set"}
+    exec(source, own)
+    exec(text, kept)
+    assert kept["GAIN"] == own["GAIN"]
+    if "set_default" in statements:
+        assert statements in text
 
 
 def test_a_set_is_in_the_languages_of_its_programs():

@@ -10,10 +10,10 @@ from evolve.app.dispatch.module import Row, registered, set_text
 from evolve.app.frontend import Frontend
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
-from evolve.core.lineage import VERIFY
+from evolve.core.lineage import REFERENCE, VERIFY
 from evolve.core.measurement import Interval
-from evolve.core.program import Program, instance_digest
-from evolve.core.protocols import Elite, EvaluationRequest, Evaluator
+from evolve.core.program import Program
+from evolve.core.protocols import Elite, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.source.tunables import freeze
 from evolve.report.text import count_text, printable
@@ -243,10 +243,13 @@ async def _reference_fault(
     Raises:
         _Unchecked: there is no verdict.
     """
-    if not composed.probe or _is_known(search, composed):
+    if not composed.probe:
         return ""
-    with frontend.doing("checking the reference in the set"):
-        verdict = await final.check(_probe_request(search, composed))
+    ticket = _probe(search, composed)
+    if ticket.state is not TicketState.TOLD:
+        with frontend.doing("checking the reference in the set"):
+            await final.measure(ticket, {})
+    verdict = search.store.evaluation(search.run.id, ticket.sequence)
     if verdict is None:
         raise _Unchecked("stopped")
     if verdict.status is Status.INFRA:
@@ -254,21 +257,17 @@ async def _reference_fault(
     return "" if verdict.status is Status.CORRECT else verdict.feedback
 
 
-def _is_known(search: Search, composed: Composed) -> bool:
-    """Whether this very set is a step of the run: its reference has been checked then."""
-    program, run = Program(composed.text).digest, search.run.id
-    made = search.store.made_by(run, DISPATCH)
-    return any(search.store.step(run, one).program == program for one in made)
+def _probe(search: Search, composed: Composed) -> Ticket:
+    """The ticket of a set in which no program serves any shape; an earlier one if it has a verdict.
 
-
-def _probe_request(search: Search, composed: Composed) -> EvaluationRequest:
-    """The request to check a set in which no program serves any shape of the task."""
-    return EvaluationRequest(
-        task=search.run.task,
-        instance=instance_digest(Program(composed.probe).digest, {}),
-        source=composed.probe,
-        fidelity=Fidelity.CHECK,
-    )
+    Another after a fault of the judge.
+    """
+    store, run, program = search.store, search.run.id, Program(composed.probe).digest
+    for sequence in reversed(store.made_by(run, REFERENCE)):
+        step = store.step(run, sequence)
+        if step.program == program and step.status is not Status.INFRA:
+            return store.ticket(run, sequence)
+    return search.check(composed.probe, operator=REFERENCE, note="the reference in a dispatch set")
 
 
 async def _judged(search: Search, final: Final, composed: Composed, frontend: Frontend) -> Judged:

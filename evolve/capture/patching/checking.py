@@ -70,7 +70,7 @@ class Checker:
         said = said or write_difference("an argument", ours, theirs)
         now = named_state(original) if state else {}
         said = said or write_difference("its state", written, now)
-        self._tally.count(said or self._overwritten(key_of(arguments), found, outcome, now))
+        self._tally.count(said or self.overwritten(key_of(arguments), found, outcome, now))
         return outcome
 
     @staticmethod
@@ -90,7 +90,7 @@ class Checker:
             except FAILURES_OF_A_FUNCTION:
                 return True
 
-    def _overwritten(self, kind: Any, found: Any, outcome: Any, state: Mapping[str, Tensor]) -> str:
+    def overwritten(self, kind: Any, found: Any, outcome: Any, state: Mapping[str, Tensor]) -> str:
         """Whether this call has touched outcomes of earlier ones, and the original has not."""
         ours, theirs = dense_parts(found), dense_parts(outcome)
         new, own = _memory(ours), _memory(theirs) | _memory(state.values())

@@ -16,6 +16,7 @@ from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
 from evolve.capture.origin import module_text
 from evolve.capture.parts import arguments_of, device_of, unwrapped
+from evolve.capture.patching.backward import BackwardPasses
 from evolve.capture.patching.checking import Checker
 from evolve.capture.patching.replacement import Replacement, Winner
 from evolve.capture.patching.sample import Sample
@@ -45,6 +46,7 @@ class Patcher:
         self.tallies = [Tally() for _ in winners]
         self._winners = winners
         self._checkers = [Checker(tally) for tally in self.tallies] if checks else []
+        self._backward = [self._backward_passes(number) for number in range(len(winners))]
         self._depth = 0
         self._is_alone = False
         self._by_class: dict[type, list[int]] = {}
@@ -97,6 +99,8 @@ class Patcher:
         reasons: dict[int, str] = {}
         for number, replacement in replacements:
             reasons[number] = replacement.refusal(args, kwargs)
+            if not reasons[number] and replacement.winner.is_backward:
+                return self._backward[number].call(replacement, original, args, kwargs, run)
             if not reasons[number]:
                 with self._alone():
                     return self._replaced(number, replacement, original, args, kwargs, run)
@@ -168,11 +172,22 @@ class Patcher:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Within this block no winner makes a call: neither inside of a winner nor of a check."""
-        self._is_alone = True
+        before, self._is_alone = self._is_alone, True
+        self._depth += 1
         try:
             yield
         finally:
-            self._is_alone = False
+            self._depth -= 1
+            self._is_alone = before
+
+    def _backward_passes(self, number: int) -> BackwardPasses:
+        return BackwardPasses(
+            self.tallies[number],
+            self.clock,
+            self._alone,
+            lambda: self._blaming(self._winners[number]),
+            self._checkers[number] if self._checkers else None,
+        )
 
     def _replacements_of(self, own: nn.Module) -> list[_Numbered]:
         kind = type(own)

@@ -36,6 +36,8 @@ class Winner:
         architecture: of that device, such as `sm_90`; empty if it is unknown.
         kinds: of the calls it was judged on, as `key_of` gives them.
         source: the program.
+        is_backward: whether it is for the backward pass; the kinds have the gradient first.
+        forward_kinds: the same of the forward calls.
         compared: numbers of its calls that are compared in a timed run, from 0.
     """
 
@@ -45,16 +47,26 @@ class Winner:
     architecture: str
     kinds: frozenset[Any]
     source: str
+    is_backward: bool = False
+    forward_kinds: frozenset[Any] = frozenset()
     compared: frozenset[int] = frozenset()
 
     def refusal(self, arguments: Any, state: list[Tensor]) -> str:
         """Why it must not make a call; empty if it may."""
         tensors = [*tensors_of(arguments), *state]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if needs and not self.is_backward:
             return "gradients are recorded, and it has none: call the model under torch.no_grad()"
+        if self.is_backward and not needs:
+            return "no gradients are recorded, and it makes the backward pass"
+        return self.misfit(arguments, state, self.forward_kinds if needs else self.kinds)
+
+    def misfit(self, arguments: Any, state: list[Tensor], kinds: frozenset[Any]) -> str:
+        """Why it must not be given such arguments, as if gradients were no matter."""
+        tensors = [*tensors_of(arguments), *state]
         if torch.is_autocast_enabled(self.device):
             return "autocast is on, and it computes in the types that it is given"
-        if key_of(arguments) not in self.kinds:
+        if key_of(arguments) not in kinds:
             return "shapes, dtypes, strides or plain values that it was not judged on"
         if any(tensor.device.type != self.device for tensor in tensors):
             return f"a tensor is not on the device that it was judged on ({self.device})"
@@ -90,6 +102,7 @@ class Replacement:
         self.winner, self._own = winner, own
         self._model: nn.Module | None = None
         self._held: list[_Held] = []
+        self._counts: list[tuple[dict[str, Any], int]] = []
         self._state: list[Tensor] = []
         self._unfit = ""
 
@@ -101,12 +114,24 @@ class Replacement:
         if own is not None:
             if own.training != part.training:
                 return f"the module is in {'training' if own.training else 'eval'} mode"
-            if own._forward_hooks or own._forward_pre_hooks:
+            if any(map(_has_hooks, own.modules())):
                 return "the module has hooks"
         if self._is_stale():
             self._build(device_of([args, kwargs]))
         arguments = arguments_of(part, args, kwargs)
         return self._unfit or self.winner.refusal(arguments, self._state)
+
+    def backward_refusal(self, gradient: Tensor, arguments: list[Any]) -> str:
+        """Why the original has to make this backward pass; empty if the winner may."""
+        if self._is_stale():
+            return "the module was changed between the forward and the backward pass"
+        given = [gradient, *arguments]
+        return self._unfit or self.winner.misfit(given, self._state, self.winner.kinds)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and buffers of the script's module by name."""
+        return named_state(self._own) if self._own is not None else {}
 
     def call(self, arguments: list[Any]) -> Any:
         """The call, made by the winner, after `refusal` has found nothing."""
@@ -117,8 +142,7 @@ class Replacement:
     def copy_of(self, device: str | torch.device) -> nn.Module:
         """The winner with copies of parameters and buffers as they are now."""
         model = self.winner.made(device)
-        state = named_state(self._own) if self._own is not None else {}
-        share(model, copied(state))
+        share(model, copied(self.state))
         return model
 
     def _is_stale(self) -> bool:
@@ -127,16 +151,22 @@ class Replacement:
         Buffers may be written to, for they are read in every call.
         """
         is_new = self._model is None and not self._unfit
-        return is_new or any(
-            (one.mark is not None and one.mark != _mark(one.thing))
-            or one.holder.get(one.name) is not one.thing
-            for one in self._held
+        is_larger = any(len(holder) != count for holder, count in self._counts)
+        return (
+            is_new
+            or is_larger
+            or any(
+                (one.mark is not None and one.mark != _mark(one.thing))
+                or one.holder.get(one.name) is not one.thing
+                for one in self._held
+            )
         )
 
     def _build(self, device: str) -> None:
         winner, own = self.winner, self._own
         here, self._unfit = architecture_of(winner.device), ""
         self._held = [] if own is None else list(_held(own))
+        self._counts = [(holder, len(holder)) for holder in _holders(own)]
         self._state = [one.thing for one in self._held if isinstance(one.thing, Tensor)]
         try:
             if winner.architecture not in ("", here):
@@ -144,9 +174,18 @@ class Replacement:
             if own is not None and type_of(own) != winner.part.dtype:
                 raise Unfit(f"its parameters are not {winner.part.dtype}")
             self._model = winner.made(device)
-            share(self._model, {} if own is None else named_state(own))
+            share(self._model, _aliases(self.state) if winner.is_backward else self.state)
         except Unfit as error:
             self._unfit = str(error)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether something of the script's is called with the module, or with its gradients."""
+    hooks = (
+        *(module._forward_hooks, module._forward_pre_hooks),
+        *(module._backward_hooks, module._backward_pre_hooks),
+    )
+    return any(hooks)
 
 
 def architecture_of(device: str) -> str:
@@ -158,7 +197,7 @@ def architecture_of(device: str) -> str:
 
 
 class _Held(NamedTuple):
-    """A parameter, buffer or module in a module; `mark` of a parameter's values."""
+    """A parameter, buffer or module in a module, or None; `mark` of a parameter's values."""
 
     holder: dict[str, Any]
     name: str
@@ -167,20 +206,32 @@ class _Held(NamedTuple):
 
 
 def _held(own: nn.Module) -> Iterator[_Held]:
-    for module in own.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                yield _Held(module._parameters, name, parameter, _mark(parameter))
-        for holder in (module._buffers, module._modules):
-            for name, thing in holder.items():
-                if thing is not None:
-                    yield _Held(holder, name, thing, None)
+    for holder in _holders(own):
+        for name, thing in holder.items():
+            mark = _mark(thing) if isinstance(thing, nn.Parameter) else None
+            yield _Held(holder, name, thing, mark)
+
+
+def _holders(own: nn.Module | None) -> Iterator[dict[str, Any]]:
+    """Where its modules keep parameters, buffers and modules."""
+    for module in own.modules() if own is not None else ():
+        yield from (module._parameters, module._buffers, module._modules)
 
 
 def _mark(parameter: Tensor) -> tuple[Any, ...]:
     """Another one after the values have changed, in place or by `Module.to`."""
     version = -1 if parameter.is_inference() else parameter._version
     return version, parameter.data_ptr(), parameter.dtype
+
+
+def _aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters in the same memory, with a `requires_grad` of their own; buffers themselves."""
+    known: dict[int, Tensor] = {}  # one that has two names has one alias
+    for one in state.values():
+        is_parameter = isinstance(one, nn.Parameter)
+        alias = nn.Parameter(one.detach(), requires_grad=False) if is_parameter else one
+        known.setdefault(id(one), alias)
+    return {name: known[id(one)] for name, one in state.items()}
 
 
 def share(model: nn.Module, state: Mapping[str, Tensor]) -> None:

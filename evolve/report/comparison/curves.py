@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import NO_PROPOSALS, OPPONENT, VERIFY, Step
+from evolve.core.lineage import NO_PROPOSALS, Step
 from evolve.core.measurement import Interval, Ratio, pooled
 from evolve.core.program import instance_digest
 from evolve.core.run_store import RunStore
@@ -154,7 +154,7 @@ def read_curve(store: RunStore, run: RunRow) -> Curve:
     tokens = store.tokens(run.id)
     spent, best, points = Spent(), _Best(), []
     for step in told:
-        if step.operator in (VERIFY, OPPONENT):
+        if step.operator in NO_PROPOSALS:
             continue
         spent = _after(spent, step, tokens)
         if best.add(step, run.baseline):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT, Step
+from evolve.core.lineage import NOT_SEARCHED, OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.core.run_store import RunStore
 from evolve.report.lineage import PathStep, best_path
@@ -50,11 +50,11 @@ class RunFacts:
 
     @cached_property
     def proposals(self) -> list[Step]:
-        """Operators' programs: neither repeats for verification nor the user's own baseline."""
+        """Operators' programs: no verifications, baselines of the user's, checks of references."""
         return [
             step
             for step in self.steps
-            if step.fidelity is not Fidelity.VERIFY and step.operator != OPPONENT
+            if step.fidelity is not Fidelity.VERIFY and step.operator not in NOT_SEARCHED
         ]
 
     @property

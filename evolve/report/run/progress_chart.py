@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from evolve.core.evaluation import Fidelity, Status
-from evolve.core.lineage import OPPONENT, Step
+from evolve.core.lineage import NOT_SEARCHED, Step
 from evolve.core.measurement import Ratio
 from evolve.report.charts import Scale, Tick, round_step
 from evolve.report.lineage import speedup
@@ -99,7 +99,7 @@ def _points(steps: Sequence[Step], baseline: str) -> tuple[list[_Point], list[in
     failed: list[int] = []
     total = 0
     for step in steps:
-        if step.status in (None, Status.INFRA) or step.operator == OPPONENT:
+        if step.status in (None, Status.INFRA) or step.operator in NOT_SEARCHED:
             continue
         total += step.fidelity is Fidelity.SEARCH
         ratio = speedup(step, baseline)

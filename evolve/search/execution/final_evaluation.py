@@ -14,7 +14,7 @@ from evolve.core.evaluation import OPPONENT_FAILED, Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Interval
 from evolve.core.program import instance_digest
-from evolve.core.protocols import Elite, EvaluationRequest, Evaluator
+from evolve.core.protocols import Elite, Evaluator
 from evolve.core.run_store import RunStore
 from evolve.search.engine import Search
 from evolve.search.execution.judging import Judging
@@ -206,7 +206,7 @@ class Final:
     """Evaluates one ticket at a time, and keeps the run's lease."""
 
     def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
-        self._search, self._evaluator = search, evaluator
+        self._search = search
         self._judging = Judging(search, evaluator)
         self._stop = stop
 
@@ -218,16 +218,6 @@ class Final:
             _, failures = self._judging.collect()
             if failures:
                 raise failures[0]
-
-    async def check(self, request: EvaluationRequest) -> Evaluation | None:
-        """The verdict on a text that is no step of the run; None if a stop is asked."""
-        task = asyncio.create_task(self._evaluator.evaluate(request))
-        try:
-            while not task.done() and not self._stop.is_set():
-                await self._wait([task])
-            return task.result() if task.done() else None
-        finally:
-            task.cancel()
 
     async def _wait(self, tasks: Sequence[asyncio.Task[Evaluation]]) -> None:
         """For a moment, or until one ends."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.core.evaluation import Fidelity
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.model import Reservation
 from evolve.core.protocols import Progress, TerminationRule
 from evolve.search.engine import Search
@@ -83,7 +83,7 @@ class Limits:
         pending = [
             ticket.proposal.fidelity
             for ticket in (*self._judging.tickets, *self._waiting)
-            if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
+            if ticket.proposal and ticket.operator not in NO_PROPOSALS
         ]
         # Each reply is a proposal and may be a program; so is that of a call that is to be sent.
         replies = 0 if certain else self._calls.expected - (worst is not None)

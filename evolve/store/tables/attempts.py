@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select
 
 from evolve.core.evaluation import Evaluation, Fidelity, Label, Status
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import FEEDBACK_LIMIT, Attempt
 from evolve.core.records import TicketState
@@ -48,7 +48,7 @@ _ATTEMPTS: Select[Any] = (
     .outerjoin(program, program.c.id == instance.c.program)
     .outerjoin(evaluation, evaluation.c.ticket == ticket.c.id)
     .outerjoin(evaluation_ratio, evaluations.TO_BASELINE)
-    .where(ticket.c.run == bindparam("run"), ticket.c.operator.not_in((OPPONENT, VERIFY)))
+    .where(ticket.c.run == bindparam("run"), ticket.c.operator.not_in(NO_PROPOSALS))
 )
 _NEWEST = (
     _ATTEMPTS.where(

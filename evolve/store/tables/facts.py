@@ -4,7 +4,7 @@ from sqlalchemy import Connection, and_, bindparam, exists, func, select
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import OPPONENT
+from evolve.core.lineage import NOT_SEARCHED
 from evolve.core.measurement import Ratio
 from evolve.core.program import Program
 from evolve.core.protocols import Trial
@@ -20,8 +20,8 @@ from evolve.store.database.schema import (
 )
 from evolve.store.tables import evaluations, programs
 
-# The user's own baseline is judged once, and is no attempt of the search.
-_is_search = ticket.c.operator != OPPONENT
+# Neither the baseline of a user nor the check of a reference is an attempt of the search.
+_is_search = and_(*(ticket.c.operator != name for name in NOT_SEARCHED))
 
 _TRIALS = (
     select(

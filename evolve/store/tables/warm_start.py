@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 
 from evolve.core.evaluation import Fidelity
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS
 from evolve.core.measurement import Ratio
 from evolve.core.records import Judge, RunRow, Ticket, TicketState
 from evolve.core.task import Task
@@ -21,7 +21,7 @@ _JUDGED = (
     .where(
         ticket.c.run == bindparam("run"),
         ticket.c.state == TicketState.TOLD.value,
-        ticket.c.operator.not_in((VERIFY, OPPONENT)),
+        ticket.c.operator.not_in(NO_PROPOSALS),
         ticket.c.fidelity.in_((Fidelity.SEARCH.value, Fidelity.SCREEN.value)),
         evaluation.c.status.not_in(SAYS_NOTHING),
         evaluation.c.task_revision == bindparam("task_revision"),

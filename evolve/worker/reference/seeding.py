@@ -47,6 +47,16 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def is_same_state(one: RandomState, other: RandomState) -> bool:
+    """Whether nothing was drawn between two readings of the generators' states."""
+    pairs = zip(one.torch, other.torch, strict=False)  # a GPU's begins when it is first used
+    return (
+        one.python == other.python
+        and all(map(numpy.array_equal, one.numpy, other.numpy))
+        and all(torch.equal(mine, others) for mine, others in pairs)
+    )
+
+
 def _set(state: RandomState) -> None:
     random.setstate(state.python)
     numpy.random.set_state(state.numpy)

@@ -53,7 +53,9 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "Put winners in place of the calls that their tasks were captured from (`evolve tasks "
         "capture`), and measure your script end to end. A winner makes only calls of the "
         "module, shapes, dtypes, strides, values and device that it was judged on, without "
-        "gradients and autocast; all others are made by the original. First a pass in which both "
+        "gradients and autocast; all others are made by the original. The winner of a backward "
+        "task makes the backward pass of calls with gradients; the forward pass is the original's. "
+        "First a pass in which both "
         "make every call and outcomes are compared, then original and patched in turn, each in "
         "fresh processes, in which the original makes some of the winner's calls too, outside of "
         "the time. The script and the winners run in your processes with your rights. "
@@ -98,11 +100,6 @@ def _chosen(word: str, store: str) -> Chosen:
         raise UsageError(f"--winner {word}: write TASK=RUN or TASK=FILE, tasks/block.py=kernel.py")
     task = find_task(path)
     facts = captured(task)
-    if facts.is_backward:
-        raise UsageError(
-            f"--winner {word}: task {task.name} is a backward pass, and only forward calls are "
-            "replaced; call its winner from the backward of a torch.autograd.Function of your own"
-        )
     if winner.endswith(".py"):
         text = read_text(Path(winner), "winner")
         if missing := without_model(text):
@@ -146,8 +143,8 @@ def _checked(tallies: Sequence[tuple[str, Tally]]) -> Iterator[str]:
         every = one.made + sum(one.fallbacks.values())
         if not every:
             yield (
-                f"{name}: never called. The script makes no such module, or torch.compile has "
-                "compiled it into a larger graph"
+                f"{name}: never called. The script makes no such module, torch.compile has "
+                "compiled it into a larger graph, or no gradient came back to it (a backward task)"
             )
             continue
         yield f"{name}: {one.made:,} of {count_text(every, 'call')} made by the winner"
@@ -191,7 +188,7 @@ def _plain(tallies: Sequence[tuple[str, Tally]], timed: Timed | None) -> dict[st
     from dataclasses import asdict
 
     def plain(some: Sequence[tuple[str, Tally]]) -> list[dict[str, object]]:
-        return [{"name": name, **asdict(tally)} for name, tally in some]
+        return [{"name": name, **vars(tally)} for name, tally in some]  # `asdict` breaks Counters
 
     return {
         "winners": plain(tallies),

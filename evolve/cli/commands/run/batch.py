@@ -12,7 +12,7 @@ from evolve.cli import signals
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
-from evolve.core.lineage import OPPONENT, VERIFY
+from evolve.core.lineage import NO_PROPOSALS, VERIFY
 from evolve.report.text import count_text
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _as_if_done(progress: "Progress", pending: "Sequence[Ticket]") -> "Progress"
     fidelities = [
         ticket.proposal.fidelity
         for ticket in pending
-        if ticket.proposal and ticket.operator not in (VERIFY, OPPONENT)
+        if ticket.proposal and ticket.operator not in NO_PROPOSALS
     ]
     return replace(
         progress,

@@ -1,0 +1,169 @@
+"""Winners of backward tasks put back into a script that trains.
+
+Invariants:
+1. A winner makes the backward passes that it was judged on and no others; those are the original's,
+   by reason, and give what they give without it: second passes, frozen parameters, shared modules.
+2. The script ends as it does without winners.
+3. A winner that gives something else, or writes to what it is given, is found before it is timed.
+4. What a winner cannot do is refused with the reason: second derivatives, random numbers.
+5. Timed runs compare backward passes too.
+"""
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from evolve.capture.apply import Chosen, as_json, check
+from evolve.capture.processes import Script, started
+from evolve.capture.task_file import captured
+from evolve.cli.main import main
+from evolve.core.errors import UsageError
+from evolve.tasks import find_task
+from tests.capture.scripts_running import SCRIPTS, capture
+
+SCALED = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(16))
+        self.shift = None
+
+    def forward(self, grad_output, x, gain):
+        y = torch.tanh(x * self.weight)
+        inner = grad_output * gain * (1 - y * y)
+        return inner * self.weight, (inner * x).sum(0)
+"""
+SILU_MEAN = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, grad_output, x):
+        gate = torch.sigmoid(x)
+        return ((grad_output[:, None] / x.shape[1]) * gate * (1 + x * (1 - gate)),)
+"""
+KEPT = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = None
+
+    def forward(self, grad_output, x):
+        gate = torch.sigmoid(x)
+        found = (grad_output[:, None] / x.shape[1]) * gate * (1 + x * (1 - gate))
+        self.kept = found if self.kept is None else self.kept.copy_(found)
+        return (self.kept,)
+"""
+SCRIPT = SCRIPTS / "trained.py"
+FIRST = "the first call of its kind, which shows to what gradients flow"
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    capture(folder, "--min-share", "0.0001", str(SCRIPT))
+    return folder
+
+
+def chosen(tasks: Path, **sources: str) -> list[Chosen]:
+    files = {name: tasks / f"{name}_backward.py" for name in sources}
+    return [
+        Chosen(task=captured(find_task(str(files[name]))), source=source)
+        for name, source in sources.items()
+    ]
+
+
+def own_program(task: Path) -> str:
+    """The task's own module as a program."""
+    return re.sub(r"^class Model\((.*)\):", r"class ModelNew(\1):", task.read_text(), flags=re.M)
+
+
+def checked(winners: list[Chosen], *words: str):
+    with started(Script(name=str(SCRIPT), words=words)) as run:
+        return [tally for _, tally in check(run, winners)]
+
+
+def test_a_winner_makes_the_backward_passes_it_was_judged_on(tasks):
+    scaled, silu = checked(chosen(tasks, scaled=SCALED, silu_mean=SILU_MEAN))
+    assert (scaled.differences, silu.differences) == ({}, {})
+    assert scaled.made == scaled.agreed == 8
+    assert scaled.fallbacks == {FIRST: 1, "it is called with other arguments than in the task": 3}
+    assert silu.made == silu.agreed > 0
+
+
+def test_a_script_that_trains_ends_as_without_winners(tasks, tmp_path):
+    winners = chosen(tasks, scaled=SCALED, silu_mean=SILU_MEAN)
+    outcomes, fallbacks = [], []
+    with started(Script(name=str(SCRIPT))) as run:
+        for some in ([], winners):
+            job = {"purpose": "apply", "winners": as_json(some), "checks": False}
+            found = run({**job, "words": ["--odd", "--save", str(tmp_path / "saved")]})
+            outcomes.append(torch.load(tmp_path / "saved"))
+            fallbacks = [one["fallbacks"] for one in found["tallies"]]
+            made = [one["made"] for one in found["tallies"]]
+    torch.testing.assert_close(*outcomes)
+    assert min(made) > 10
+    scaled, silu = fallbacks
+    assert scaled["no gradients are recorded, and it makes the backward pass"] == 12
+    assert scaled["the module has hooks"] == 6
+    assert silu["arguments or parameters were written to before the backward pass"] == 3
+
+
+def test_gradients_to_other_tensors_are_found(tasks):
+    """A module begins to add a parameter of the script's own."""
+    (scaled,) = checked(chosen(tasks, scaled=SCALED), "--elsewhere")
+    assert any("neither its arguments nor its parameters" in said for said in scaled.differences)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("scaled", SCALED.replace("1 - y * y", "1 - y"), "output 0 is off by"),
+        (
+            "scaled",
+            SCALED.replace("return inner * self.weight, ", "return "),
+            "it gives 1 gradients, not 2",
+        ),
+        ("silu_mean", SILU_MEAN.replace("gate = ", "x.add_(1); gate = "), "an argument differs"),
+        ("silu_mean", KEPT, "it writes to the outcome of an earlier call"),
+        ("silu_mean", SILU_MEAN.replace("sigmoid", "sigmoyd"), "it raised AttributeError"),
+    ],
+)
+def test_a_winner_that_gives_something_else_is_found(tasks, name, source, said):
+    (found,) = checked(chosen(tasks, **{name: source}))
+    assert said in next(iter(found.differences))
+
+
+def test_parts_that_draw_random_numbers_keep_their_backward_pass(tasks):
+    (noisy,) = checked(chosen(tasks, noisy=own_program(tasks / "noisy_backward.py")))
+    assert noisy.made == 0
+    assert "it draws random numbers, and its backward pass would draw others" in noisy.fallbacks
+
+
+def test_second_derivatives_are_refused(tasks):
+    with pytest.raises(UsageError, match=r"second derivatives are taken .* Leave this winner out"):
+        checked(chosen(tasks, scaled=SCALED), "--second")
+
+
+def test_the_gain_of_a_script_that_trains_is_measured_and_compared(tasks, tmp_path):
+    (tmp_path / "scaled.py").write_text(SCALED)
+    printed = io.StringIO()
+    words = ["--winner", f"{tasks / 'scaled_backward.py'}={tmp_path / 'scaled.py'}"]
+    with contextlib.redirect_stdout(printed):
+        status = main(["apply", "--json", *words, "--pairs", "6", str(SCRIPT)])
+    found = json.loads(printed.getvalue())
+    (timed,) = found["timed"]
+    assert (status, found["no_gain"]) == (0, "")
+    assert (timed["made"], timed["agreed"], timed["differences"]) == (6 * 8, 6 * 8, {})
+    assert found["gain"]["ratio"]["value"] > 0
