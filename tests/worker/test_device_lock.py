@@ -5,8 +5,8 @@ Invariants:
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
 - where others use the device too, that is found out when it is alone, by taking it away;
 - a neighbour who does so changes nobody else's verdict;
-- nobody's timing waits for a source to be executed and compiled, nor for a tool that looks at a
-  program, nor is disturbed by it; and no deadline comes nearer while a process is stopped.
+- nobody's timing waits for a source to be executed and compiled, nor is disturbed by it; and no
+  deadline comes nearer while a process is stopped.
 
 The window's own way to have one side work alone is the GPU's; what is busy is told by a process's
 name, as a GPU would tell it by how long it takes to answer.
@@ -14,9 +14,6 @@ name, as a GPU would tell it by how long it takes to answer.
 
 import itertools
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +31,7 @@ from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import close_all
-from evolve.worker.runner import tool_process
 from evolve.worker.sandbox.supervisor import descendants
-from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.session.exclusive_device import DeviceLock
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
@@ -439,55 +434,6 @@ def test_a_source_that_takes_long_to_compile_holds_up_nobody_and_disturbs_nobody
             assert not compiling.done()
         finally:
             judge.close()
-
-
-def test_a_tool_that_looks_at_a_program_stands_still_in_turns_and_holds_up_none(tmp_path):
-    judge = Judge(Aside(), tmp_path / "cache")
-    session, slow = judge.session, Candidate(forward("time.sleep(2)\nreturn right(x)"))
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            task = judge.warm(RELU_TASK)
-            session.compile(slow, task)
-            observed = pool.submit(session.observed, slow, task.smallest, ())
-            while (
-                not (
-                    process := next(
-                        (p for p in judge._device_lock._processes if p.is_observed), None
-                    )
-                )
-                or len(process._family()) < 2
-            ):
-                time.sleep(0.05)
-            start = time.monotonic()
-            with judge._device_lock.alone():
-                assert time.monotonic() - start < 1.0
-                assert states(process) == {"T"}
-                time.sleep(0.3)
-            said = tool_process.read(observed.result(30))
-            assert said.code == 0, said.text
-        finally:
-            judge.close()
-
-
-def test_the_deadline_of_a_tool_does_not_come_nearer_while_it_stands_still():
-    program = """
-import subprocess, sys
-from evolve.worker.runner import tool_process
-tool_process.SECONDS = 2.0
-tool = subprocess.Popen(["sleep", sys.argv[1]], stdout=-1, stderr=-1, text=True)
-print("begun", flush=True)
-tool_process._ended(tool)
-print("ended", flush=True)
-"""
-    start = [sys.executable, "-c", program]
-    with subprocess.Popen([*start, "1"], stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout.readline() == "begun\n"
-        watching.send_signal(signal.SIGSTOP)
-        time.sleep(4)
-        watching.send_signal(signal.SIGCONT)
-        assert watching.stdout.readline() == "ended\n"
-    late = subprocess.run([*start, "60"], capture_output=True, text=True, check=False)
-    assert "TimeoutExpired" in late.stderr
 
 
 def test_time_in_which_a_process_is_stopped_is_not_its_own(launcher):
