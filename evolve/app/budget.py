@@ -77,7 +77,8 @@ def _wall_time_notes(config: Mapping[str, Any], each_s: float) -> Iterator[str]:
             f"termination.wall_time={limit} buys {few} beside the audit and the verification of "
             f"the winner; termination.wall_time={enough} buys ten"
         )
-    if has_model(config) and parse_duration(limit) < HASTE_S:
+    is_asked_later = has_model(config) and not config["agent"]["command"]
+    if is_asked_later and parse_duration(limit) < HASTE_S:
         yield (
             f"termination.wall_time={limit}: programs to start from are judged first, so that few "
             "of a model's will be; more time helps, e.g. termination.wall_time=10m"

@@ -133,17 +133,19 @@ def test_every_piece_is_perturbed_by_one_step(monkeypatch):
     assert 250 < int((steps > 0).sum()) < 450
 
 
-def test_equal_values_are_perturbed_alike_whatever_their_sign_and_others_at_random():
-    draws = generator(0, "sensitivity")
+def test_of_few_values_equal_ones_move_together_too_whatever_their_sign():
+    draws, step = generator(0, "sensitivity"), 2.0**-24
+    values = torch.tensor([3.0, 1.0, 3.0, -3.0, 1.0, -1.0, 3.0, 1.0], dtype=torch.float64)
     seen = set()
     for _ in range(40):
-        moved = torch.tensor([3.0, 1.0, 3.0, -3.0, 1.0], dtype=torch.float64)
-        steps = torch.empty_like(moved).copy_(moved)
-        sensitivity._nudge(moved, draws, 2.0**-24)
-        up = (moved / steps > 1).tolist()
-        assert up[0] == up[2] == up[3]
-        assert up[1] == up[4]
-        seen.add((up[0], up[1]))
+        moved = values.clone()
+        sensitivity._nudge(moved, draws, step)
+        steps = ((moved / values - 1) / step).round()  # each by itself, and with its equals
+        sides = [set((steps[values.abs() == value] - 1).tolist()) for value in (3.0, 1.0)]
+        together = tuple(1 if side <= {1.0, -1.0} else -1 for side in sides)
+        assert all(side <= ({1.0, -1.0} if up > 0 else {-1.0, -3.0})
+                   for side, up in zip(sides, together, strict=True))  # fmt: skip
+        seen.add(together)
     assert len(seen) == 4
 
 

@@ -37,6 +37,7 @@ _PRODUCTS = {  # where the first of two operands stands
 }  # fmt: skip
 _NUDGED_AT_ONCE = 1 << 27  # elements
 _KEYS = 1 << 62  # by which the bits of values are multiplied
+_SAMPLE = 4096  # elements that tell whether a tensor has few values
 Perturbed = Callable[[str, nn.Module, list[Any], torch.Generator], list[Tensor]]
 """The outcome in fp64 when something moves at random."""
 
@@ -132,9 +133,10 @@ class _Products(DispatchMode):
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
-    """Move all values by a relative step up or down, in place; equal ones go the same way.
+    """Move all values by a relative step up or down at random, in place.
 
-    As a rounding does: errors of operands that take few values add up in a sum.
+    If few values are there, equal ones move together as well, as a rounding moves them: its errors
+    add up in a sum then.
     """
     if tensor.layout is not torch.strided:
         tensor = components(tensor)[-1]
@@ -143,9 +145,23 @@ def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
     else:  # its own memory is to stay small beside a tensor of gigabytes
         rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
         parts = tensor.split(rows)
-    key = 2 * int(torch.randint(_KEYS, (), generator=draws, device=draws.device)) + 1
+    if _has_few_values(tensor):
+        key = 2 * int(torch.randint(_KEYS, (), generator=draws, device=draws.device)) + 1
+        for part in parts:
+            # The sign of the product depends on all bits, also of a float64 with few digits.
+            _move(part, part.double().abs().view(torch.int64).mul_(key) < 0, step)
     for part in parts:
-        # The sign of the product depends on all bits below, as those of a float64 with few digits.
-        is_up = part.double().abs().view(torch.int64).mul_(key) < 0
-        up, down = part.new_tensor(1 + step), part.new_tensor(1 - step)
-        part.mul_(torch.where(is_up, up, down))
+        is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,
+                              device=draws.device).to(part.device)  # fmt: skip
+        _move(part, is_up, step)
+
+
+def _move(part: Tensor, is_up: Tensor, step: float) -> None:
+    part.mul_(torch.where(is_up, part.new_tensor(1 + step), part.new_tensor(1 - step)))
+
+
+def _has_few_values(tensor: Tensor) -> bool:
+    """By the first elements of its memory: a copy of all in order may be one of gigabytes."""
+    start, held = tensor.storage_offset(), tensor.untyped_storage().nbytes() // tensor.itemsize
+    some = tensor.as_strided((min(_SAMPLE, tensor.numel(), held - start),), (1,), start)
+    return 0 < 2 * some.unique().numel() <= some.numel()

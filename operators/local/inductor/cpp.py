@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from operators.local.inductor import cpp_tunables
+from operators.local.inductor import cpp_sizes, cpp_tunables
 from operators.local.inductor.kernels import short_name
 from operators.local.inductor.reading import NotConvertible, RawCpp
 
@@ -61,8 +61,8 @@ def library(
     functions = [
         _function(function, raw, parameters.get(function, {})) for function, raw in kernels.items()
     ]
-    text = "\n".join(functions)
-    head = PRELUDE + _width(kernels.values()) + cpp_tunables.constants(text)
+    sizes, text = cpp_sizes.named("\n".join(functions))
+    head = PRELUDE + _width(kernels.values()) + sizes + cpp_tunables.constants(text)
     source = f"{head}\n{text}"
     functions_built = ", ".join(map(repr, kernels))
     loading = LOADING.format(variable=variable, name=name, functions=functions_built)
