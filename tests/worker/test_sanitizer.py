@@ -11,6 +11,7 @@ import ast
 import importlib.util
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,20 @@ def test_a_program_under_a_tool_has_every_module_of_this_package_that_its_module
         wanted = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
         assert {each for each in wanted if each.startswith("evolve")} <= set(known), name
         known.append(name)
+
+
+def test_a_tool_whose_child_hangs_is_ended_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tool_process, "SECONDS", 0.5)
+    monkeypatch.chdir(tmp_path)
+    hanging = tool(tmp_path, "#!/bin/sh\nsleep 30 &\necho $! > pid\nwait\n")
+    began = time.monotonic()
+    said = tool_process.read(tool_process.observe([hanging], "candidate.py", {}))
+    assert time.monotonic() - began < 10
+    assert "TimeoutExpired" in said.text
+    stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    while stat.exists() and stat.read_text().rpartition(") ")[2][0] != "Z":
+        assert time.monotonic() - began < 20, "the child lives"
+        time.sleep(0.05)
 
 
 def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):

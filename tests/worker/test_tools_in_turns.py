@@ -59,18 +59,16 @@ def test_the_deadline_of_a_tool_does_not_come_nearer_while_it_stands_still():
     program = """
 import subprocess, sys
 from evolve.worker.runner import tool_process
-tool_process.SECONDS = 2.0
+tool_process.SECONDS = 1.0
 tool = subprocess.Popen(["sleep", sys.argv[1]], stdout=-1, stderr=-1, text=True)
 print("begun", flush=True)
 tool_process._ended(tool)
 print("ended", flush=True)
 """
     start = [sys.executable, "-c", program]
-    with subprocess.Popen([*start, "1"], stdout=subprocess.PIPE, text=True) as watching:
+    with subprocess.Popen([*start, "0.5"], stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout.readline() == "begun\n"
         watching.send_signal(signal.SIGSTOP)
-        time.sleep(4)
+        time.sleep(2)
         watching.send_signal(signal.SIGCONT)
         assert watching.stdout.readline() == "ended\n"
-    late = subprocess.run([*start, "60"], capture_output=True, text=True, check=False)
-    assert "TimeoutExpired" in late.stderr

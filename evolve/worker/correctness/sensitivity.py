@@ -36,7 +36,7 @@ _PRODUCTS = {  # where the first of two operands stands
     _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
 }  # fmt: skip
 _NUDGED_AT_ONCE = 1 << 27  # elements
-_KEYS = 1 << 62  # by which the bits of values are multiplied
+_MULTIPLIERS = 1 << 62  # of a hash of values
 _SAMPLE = 4096  # elements that tell whether a tensor has few values
 Perturbed = Callable[[str, nn.Module, list[Any], torch.Generator], list[Tensor]]
 """The outcome in fp64 when something moves at random."""
@@ -146,9 +146,9 @@ def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
         rows = max(1, _NUDGED_AT_ONCE * tensor.shape[0] // tensor.numel())
         parts = tensor.split(rows)
     if _has_few_values(tensor):
-        key = 2 * int(torch.randint(_KEYS, (), generator=draws, device=draws.device)) + 1
+        key = 2 * int(torch.randint(_MULTIPLIERS, (), generator=draws, device=draws.device)) + 1
         for part in parts:
-            # The sign of the product depends on all bits, also of a float64 with few digits.
+            # A multiplicative hash: the highest bit depends on all bits of the value.
             _move(part, part.double().abs().view(torch.int64).mul_(key) < 0, step)
     for part in parts:
         is_up = torch.randint(0, 2, part.shape, generator=draws, dtype=torch.bool,

@@ -5,7 +5,7 @@ timed. The findings of the tools on a program and task are kept if each gave a r
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -119,12 +119,8 @@ def observe(
     looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
     looks.append(partial(count, *about, own))
     with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
-        for found in pool.map(_called, looks):
-            yield from found
-
-
-def _called(look: Callable[[], list[Label]]) -> list[Label]:
-    return look()
+        for found in [pool.submit(look) for look in looks]:
+            yield from found.result()
 
 
 def _at_once(task: PreparedTask, device: Device) -> int:

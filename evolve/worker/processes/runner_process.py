@@ -203,7 +203,7 @@ class RunnerProcess:
     def run_isolated(self, case: int, inputs: Shared, tool: tuple[str, ...], seconds: float) -> str:
         """A tool's output around one forward in the sandbox (`tool_process.observe`)."""
         command = ("isolated", case, inputs.size, inputs.trees[0], tool)
-        return self._text(command, seconds, inputs.fd, True)
+        return self._text(command, seconds, inputs.fd, may_freeze=True)
 
     def write(self, case: int, inputs: Outline, variant: str, seconds: float) -> None:
         """Have the compiler's code for the reference written to files (`inductor.folder_of`)."""
@@ -377,8 +377,11 @@ class RunnerProcess:
         left = self._left_at_answer(command[0], seconds) if may_freeze else seconds
         return self._expect(answer, left, command[0])
 
-    def _text(self, command: tuple[Any, ...], *how: Any) -> str:
-        return str(self._parse(messages.parse_text, self._ask(command, Reply.TEXT, *how)))
+    def _text(
+        self, command: tuple[Any, ...], seconds: float, fd: int = -1, *, may_freeze: bool = False
+    ) -> str:
+        answer = self._ask(command, Reply.TEXT, seconds, fd, may_freeze)
+        return str(self._parse(messages.parse_text, answer))
 
     def _send(self, command: tuple[Any, ...], seconds: float, fd: int) -> None:
         self._channel.settimeout(seconds)

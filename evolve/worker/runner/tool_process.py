@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 
 CALL_FILE = "call.pt"
-SECONDS = 12.0  # beside those in which it stands still, because something is timed
-_STEP_S = 0.1  # in one of which it may have stood still
+SECONDS = 12.0  # in which it may work, beside those in which it is stopped for others' timing
+_STEP_S = 0.1  # of waiting; as long as it is stopped, so is this clock
 _MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",
             "evolve.worker.reference.seeding", "evolve.worker.reference.parameters",
@@ -84,7 +85,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
         with subprocess.Popen(
             [*tool, sys.executable, "-c", _PROGRAM, source],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-            env=environment,
+            env=environment, start_new_session=True,
         ) as process:  # fmt: skip
             output, errors = _ended(process)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -94,12 +95,11 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
 
 
 def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Its output and errors; it is killed after `SECONDS` in which it could work."""
+    """Its output and errors; it is killed, with its children, after `SECONDS` of its own."""
     for _ in range(int(SECONDS / _STEP_S)):
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=_STEP_S)
-    process.kill()
-    process.communicate()
+    os.killpg(process.pid, signal.SIGKILL)
     raise subprocess.TimeoutExpired(process.args, SECONDS)
 
 
