@@ -9,14 +9,14 @@ from evolve.core.protocols import EvaluationRequest, Evaluator
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A judge whose slots are divided among the searches that use it now.
+    """A judge whose slots are divided among the searches that have something for it.
 
     A search that saw all of them would have as many proposals wait in the queue, each made without
     the outcome of the others. It has one more than its share, so that no slot waits for its answer.
 
     Args:
         judge: of all of them.
-        searches: how many there are now.
+        searches: how many have something for it now; those that only wait for models do not count.
     """
 
     judge: Evaluator

@@ -158,7 +158,7 @@ def test_kernels_of_a_large_program_are_compiled_at_once(runner, lock):
     with runner(MANY.format("y + 1"), MANY_KERNELS) as started, lock.shared():
         started.call(0, shared(INPUTS), 60.0, aside=lock.aside)
         assert lock.alone == 1
-        assert len(list(Path(f"/proc/{started.pid}/cwd/").glob("*/add_kernel.cubin"))) == 8
+        assert len(list(Path(f"/proc/{started.pid}/cwd/").glob("**/add_kernel.cubin"))) == 8
 
 
 def test_where_a_large_program_asks_for_values_the_rest_is_compiled_when_it_is_launched(

@@ -1,7 +1,7 @@
 """A tool that looks at a program, beside others that are timed.
 
 Invariants: it stands still in their turns and holds up none; its deadline does not come nearer
-while it does.
+while it does; if its work does not end, it is ended, and no neighbour fails.
 """
 
 import signal
@@ -12,9 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from evolve.languages.cpp import CPP
 from evolve.worker.judge.judge import Judge
+from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.runner import tool_process
+from evolve.worker.session import exclusive_device
 from evolve.worker.session.candidate_session import Candidate
+from evolve.worker.session.exclusive_device import DeviceLock
 from tests.worker.serving import RELU_TASK, forward
 from tests.worker.test_device_lock import Aside, states
 
@@ -53,6 +57,21 @@ def test_a_tool_that_looks_at_a_program_stands_still_in_turns_and_holds_up_none(
             assert said.code == 0, said.text
         finally:
             judge.close()
+
+
+def test_a_kernel_without_an_end_under_a_tool_costs_no_neighbour_its_turn(launcher, monkeypatch):
+    class Busy(Aside):
+        def is_idle(self):
+            return not looked_at.alive
+
+    monkeypatch.setattr(exclusive_device, "_TOOL_QUIET_S", 0.3)
+    device_lock = DeviceLock(Busy(), HostLock("cpu"))
+    with launcher.start(CPP, observed=True) as looked_at, launcher.start(CPP) as neighbour:
+        device_lock.add(looked_at)
+        looked_at.has_candidate = True
+        with device_lock.alone([neighbour]):
+            assert not looked_at.alive
+        assert neighbour.alive
 
 
 def test_the_deadline_of_a_tool_does_not_come_nearer_while_it_stands_still():

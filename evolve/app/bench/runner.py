@@ -263,7 +263,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, lambda: len(self._pipelines)),
+            Share(self._evaluator, self._sharing),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
@@ -280,6 +280,10 @@ class Bench:
             self._pipelines.discard(pipeline)
             if engine.model is not None:
                 await engine.model.close()
+
+    def _sharing(self) -> int:
+        """How many searches have something for the judge."""
+        return sum(not pipeline.only_waits_for_models for pipeline in self._pipelines)
 
     async def _final(self, name: str, config: Mapping[str, Any]) -> bool:
         """Whether a final failed by a fault of the judge."""

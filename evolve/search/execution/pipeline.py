@@ -157,6 +157,11 @@ class Pipeline:
         return self._judging.under_way
 
     @property
+    def only_waits_for_models(self) -> bool:
+        """Whether it has nothing that the judge could do now."""
+        return bool(self._calls.outstanding) and not self._judging.tasks and not self._proposed
+
+    @property
     def calls_since(self) -> Sequence[float]:
         """When the calls of models that are under way were sent, oldest first."""
         return self._calls.since

@@ -119,9 +119,20 @@ class DeviceLock:
             ) from error
 
     def _wait_until_quiet(self, rest: Collection[RunnerProcess]) -> None:
-        """For their running work, and for memory that the driver wipes."""
-        patience_s = _TOOL_QUIET_S if any(one.is_observed for one in rest) else _QUIET_S
-        if not self._falls_idle(patience_s) and any(process.has_candidate for process in rest):
+        """For their running work, and for memory that the driver wipes.
+
+        A tool makes kernels slow, so its work has longer; then it is ended, for a kernel without an
+        end is no neighbour's fault.
+        """
+        if self._falls_idle(_QUIET_S):
+            return
+        if tools := [process for process in rest if process.is_observed]:
+            if self._falls_idle(_TOOL_QUIET_S):
+                return
+            _close_now(tools)
+            if self._falls_idle(_QUIET_S):
+                return
+        if any(process.has_candidate for process in rest):
             raise CrowdedFault("the device is busy with leftover work of another candidate")
 
     def _falls_idle(self, patience_s: float) -> bool:
