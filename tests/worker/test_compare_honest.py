@@ -446,6 +446,19 @@ def test_a_task_allows_just_the_arithmetic_that_it_names(accumulation):
     assert passed == RULES[accumulation]
 
 
+@pytest.mark.parametrize("rows", ["torch.randn(31, 1024), torch.full((1, 1024), 3.3)",
+                                  "torch.full((32, 1024), 3.3)"])  # fmt: skip
+def test_a_norm_of_a_constant_row_may_be_off_by_the_rounding_of_its_mean(rows):
+    case = task(
+        "self.norm(x)",
+        f"[torch.cat([{rows}])]" if "randn" in rows else f"[{rows}]",
+        setup="self.norm = nn.LayerNorm(values[0])",
+        init="[1024]",
+    )
+    for candidate in (sequential_layernorm, welford_layernorm):
+        assert judged(case, candidate).status is Status.CORRECT
+
+
 def test_of_inputs_with_few_values_the_same_operands_are_cut_alike_and_pass(monkeypatch):
     case = task(
         "x @ y",
