@@ -455,7 +455,13 @@ def test_a_norm_of_a_constant_row_may_be_off_by_the_rounding_of_its_mean(rows):
         setup="self.norm = nn.LayerNorm(values[0])",
         init="[1024]",
     )
-    for candidate in (sequential_layernorm, welford_layernorm):
+
+    def in_parts(model, x):
+        mean = x.reshape(-1, 64, 16).sum(1).sum(1, keepdim=True) / 1024
+        variance = (x - mean).square().mean(1, keepdim=True)
+        return normalised(x, mean, variance, model)
+
+    for candidate in (in_parts, welford_layernorm):
         assert judged(case, candidate).status is Status.CORRECT
 
 
