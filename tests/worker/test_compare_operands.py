@@ -6,6 +6,7 @@ in every input family if TF32 is allowed, also if inputs have few values.
 
 import pytest
 import torch
+from torch.nn import functional
 
 from evolve.core.evaluation import Status
 from tests.worker import judging
