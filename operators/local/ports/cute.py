@@ -303,4 +303,4 @@ def _products(precisions: tuple[str, ...]) -> Substitute:
     return Products(precisions, how=made)
 
 
-CUTE = Port("cute", _products, rewritten, products_on=range(8, 100), package="nvidia-cutlass-dsl")
+CUTE = Port("cute", _products, rewritten, products_on=range(8, 100))

@@ -192,4 +192,4 @@ def _products(precisions: tuple[str, ...]) -> Substitute:
     return Products(precisions, how=made)
 
 
-CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100), package="cuda-tile")
+CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100))

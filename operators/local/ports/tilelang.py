@@ -277,4 +277,4 @@ def _products(precisions: tuple[str, ...]) -> Substitute:
     return Products(precisions, how=made)
 
 
-TILELANG = Port("tilelang", _products, rewritten, products_on=range(8, 100), package="tilelang")
+TILELANG = Port("tilelang", _products, rewritten, products_on=range(8, 100))
