@@ -19,12 +19,12 @@ from operators.local.ports.library import functions_of, with_functions
 from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
+    kernel_calls,
     kinds_of,
     lanes,
-    launches,
     option,
     product_options,
     types_of,
@@ -224,19 +224,19 @@ def rewritten(source: str, compiled: Compiled) -> str:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
     tree = ast.parse(source)
-    found = list(launches(tree))
+    found = list(kernel_calls(tree))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     kinds = kinds_of(found, functions, types_of(tree, compiled))
     kernels = {name: LaneKernel(functions[name], kinds[name]) for name in kinds if name != NAME}
     names: dict[_Instance, str] = {}
     new: dict[int, tuple[ast.stmt, str]] = {}
-    for launch in found:
-        instance = _instance(launch, kernels, kinds)
-        number = sum(one.kernel == launch.kernel for one in names) + 1
-        base = f"run_{launch.kernel.removesuffix('_kernel')}"
+    for call in found:
+        instance = _instance(call, kernels, kinds)
+        number = sum(one.kernel == call.kernel for one in names) + 1
+        base = f"run_{call.kernel.removesuffix('_kernel')}"
         name = names.setdefault(instance, f"{base}_{number}" if number > 1 else base)
-        given = [*(f"flat({ast.unparse(one)})" for one in _tensors(launch)), *counts(launch)]
-        new[launch.node.lineno] = launch.node, call_text(f"{name}(", given, _WIDTH)
+        given = [*(f"flat({ast.unparse(one)})" for one in _tensors(call)), *counts(call)]
+        new[call.node.lineno] = call.node, call_text(f"{name}(", given, _WIDTH)
     texts = [*functions_of("cute_product").values()] if NAME in kinds else []
     texts += [kernel.text for kernel in kernels.values()]
     texts = with_functions("cute_blocks", texts)
@@ -248,35 +248,35 @@ def rewritten(source: str, compiled: Compiled) -> str:
     return with_imports(program, *needed)
 
 
-def _tensors(launch: Launch) -> tuple[ast.expr, ...]:
+def _tensors(call: KernelCall) -> tuple[ast.expr, ...]:
     """Of a product without a bias, its result in the place of that."""
     return tuple(
-        launch.arguments[-1] if ast.unparse(one) == "None" else one for one in launch.arguments
+        call.arguments[-1] if ast.unparse(one) == "None" else one for one in call.arguments
     )
 
 
 def _instance(
-    launch: Launch, kernels: Mapping[str, LaneKernel], kinds: Mapping[str, Mapping[str, str]]
+    call: KernelCall, kernels: Mapping[str, LaneKernel], kinds: Mapping[str, Mapping[str, str]]
 ) -> _Instance:
-    if launch.kernel == NAME:
-        return _of_product(launch, kinds[NAME]["a_ptr"])
-    kernel = kernels[launch.kernel]
-    rows, columns = (option(launch, name) for name in kernel.block[:2])
-    name = f"{launch.kernel.removesuffix('_kernel').upper()}_LANES"
-    warps = ast.unparse(launch.options["num_warps"])
+    if call.kernel == NAME:
+        return _of_product(call, kinds[NAME]["a_ptr"])
+    kernel = kernels[call.kernel]
+    rows, columns = (option(call, name) for name in kernel.block[:2])
+    name = f"{call.kernel.removesuffix('_kernel').upper()}_LANES"
+    warps = ast.unparse(call.options["num_warps"])
     return _Instance(
-        launch.kernel,
+        call.kernel,
         (f"{name} = {lanes(rows, columns, warps)}  # threads of a row",),
         tuple((one, _type(kernel.kinds[one])) for one in kernel.pointers),
         (),
-        (*(option(launch, one) for one in kernel.constants), name),
-        len(counts(launch)),
+        (*(option(call, one) for one in kernel.constants), name),
+        len(counts(call)),
         name if rows == "1" else f"{rows} * {name}",
     )
 
 
-def _of_product(launch: Launch, kind: str) -> _Instance:
-    options, has_bias = product_options(launch)
+def _of_product(call: KernelCall, kind: str) -> _Instance:
+    options, has_bias = product_options(call)
     warps = options["num_warps"]
     names = (
         *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
@@ -287,7 +287,7 @@ def _of_product(launch: Launch, kind: str) -> _Instance:
     mma = f"cute.make_tiled_mma({multiply}, cute.make_layout(({warps} // 2, 2, 1)))"
     pointers = tuple((one, _type(kind)) for one in ("a", "b", "bias", "out"))
     constants = (str(has_bias), *(options[name] for name in names), f"32 * {warps}")
-    return _Instance(NAME, (), pointers, (mma,), constants, len(counts(launch)), f"32 * {warps}")
+    return _Instance(NAME, (), pointers, (mma,), constants, len(counts(call)), f"32 * {warps}")
 
 
 def _type(kind: str) -> str:

@@ -17,11 +17,11 @@ from operators.local.ports.library import functions_of
 from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
+    kernel_calls,
     kinds_of,
-    launches,
     option,
     product_options,
     product_views,
@@ -146,7 +146,7 @@ def rewritten(source: str, compiled: Compiled) -> str:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
     tree = ast.parse(source)
-    found = list(launches(tree))
+    found = list(kernel_calls(tree))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     texts: list[str] = []
     for name, kinds in kinds_of(found, functions, types_of(tree, compiled)).items():
@@ -162,26 +162,26 @@ def rewritten(source: str, compiled: Compiled) -> str:
     return with_imports(program, "import cuda.tile as ct")
 
 
-def _launch_text(launch: Launch, functions: Mapping[str, ast.FunctionDef]) -> str:
-    if launch.kernel == NAME:
-        arguments = _product_arguments(launch)
+def _launch_text(call: KernelCall, functions: Mapping[str, ast.FunctionDef]) -> str:
+    if call.kernel == NAME:
+        arguments = _product_arguments(call)
     else:
-        names = [argument.arg for argument in functions[launch.kernel].args.args]
-        given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
-        arguments = [*given, *(option(launch, name) for name in names[len(given) :])]
-    grid = f"({', '.join(counts(launch))},)"
-    name = f"{launch.kernel}_arguments"
+        names = [argument.arg for argument in functions[call.kernel].args.args]
+        given = [f"flat({ast.unparse(each)})" for each in call.arguments]
+        arguments = [*given, *(option(call, name) for name in names[len(given) :])]
+    grid = f"({', '.join(counts(call))},)"
+    name = f"{call.kernel}_arguments"
     line = call_text(f"{name} = (", arguments, _WIDTH)
     if len(arguments) == 1:
         line = f"{name} = ({arguments[0]},)"
     start = "torch.cuda.current_stream()"
-    return f"{line}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
+    return f"{line}\n{call_text('ct.launch(', [start, grid, call.kernel, name], _WIDTH)}"
 
 
-def _product_arguments(launch: Launch) -> list[str]:
-    options, has_bias = product_options(launch)
+def _product_arguments(call: KernelCall) -> list[str]:
+    options, has_bias = product_options(call)
     tuned = (options[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS"))
-    return [*product_views(launch), str(int(has_bias)), *tuned]
+    return [*product_views(call), str(int(has_bias)), *tuned]
 
 
 def _products(precisions: tuple[str, ...]) -> Substitute:

@@ -24,8 +24,7 @@ from operators.local.ports.blocks import (
 )
 from operators.local.ports.library import functions_of
 from operators.local.ports.products import product_launch
-from operators.local.ports.programs import Launch as ProgramLaunch
-from operators.local.ports.programs import launches, with_lines
+from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
 from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations.matrices import Matrices
@@ -294,23 +293,23 @@ def _tiled_launch(product: Matrices) -> Launch:
 
 def _with_descriptors(source: str) -> str:
     """The program whose launches of `_TILED` are given descriptors of both matrices."""
-    found = [one for one in launches(ast.parse(source)) if one.kernel == _TILED]
+    found = [one for one in kernel_calls(ast.parse(source)) if one.kernel == _TILED]
     return with_lines(source, {one.node.lineno: (one.node, _tiled_text(one)) for one in found})
 
 
-def _tiled_text(launch: ProgramLaunch) -> str:
-    options = {name: ast.unparse(value) for name, value in launch.options.items()}
-    rows, columns, depth = _elements(launch.options["SHAPE"])
-    a, b, *others = map(ast.unparse, launch.arguments)
+def _tiled_text(call: KernelCall) -> str:
+    options = {name: ast.unparse(value) for name, value in call.options.items()}
+    rows, columns, depth = _elements(call.options["SHAPE"])
+    a, b, *others = map(ast.unparse, call.arguments)
     sizes = {"A": (a, rows, depth, "M", "K"), "B": (b, depth, columns, "K", "N")}
     arguments = []
     for of, (name, height, width, *sides) in sizes.items():
-        _, *stride = _elements(launch.options[f"{of}_STRIDE"])
+        _, *stride = _elements(call.options[f"{of}_STRIDE"])
         block = ", ".join(options[f"BLOCK_{side}"] for side in sides)
         places = f"({height}, {width}), ({', '.join(stride)}), ({block})"
         arguments.append(f"tiles_of({name}, {places})")
     arguments += [*others, *(f"{name}={value}" for name, value in options.items())]
-    return call_text(f"{_TILED}[{ast.unparse(launch.grid)}](", arguments, MAX_LINE - 8)
+    return call_text(f"{_TILED}[{ast.unparse(call.grid)}](", arguments, MAX_LINE - 8)
 
 
 def _elements(node: ast.expr) -> list[str]:

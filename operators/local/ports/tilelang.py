@@ -18,11 +18,11 @@ from operators.local.ports.library import functions_of
 from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
+    kernel_calls,
     kinds_of,
-    launches,
     option,
     product_options,
     product_views,
@@ -231,7 +231,7 @@ def rewritten(source: str, compiled: Compiled) -> str:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
     tree = ast.parse(source)
-    found = list(launches(tree))
+    found = list(kernel_calls(tree))
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     axes = {one.kernel: len(counts(one)) for one in found}
     texts: list[str] = []
@@ -248,26 +248,26 @@ def rewritten(source: str, compiled: Compiled) -> str:
 
 
 def _launch_text(
-    launch: Launch,
+    call: KernelCall,
     functions: Mapping[str, ast.FunctionDef],
     kinds: Mapping[str, Mapping[str, str]],
 ) -> str:
-    if launch.kernel == NAME:
-        constants, given = _of_product(launch, kinds[NAME]["a_ptr"])
+    if call.kernel == NAME:
+        constants, given = _of_product(call, kinds[NAME]["a_ptr"])
     else:
-        names = [argument.arg for argument in functions[launch.kernel].args.args]
-        given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
-        constants = [*(option(launch, name) for name in names[len(given) :]), *counts(launch)]
-    constants = [*constants, ast.unparse(launch.options["num_warps"])]
-    return call_text(f"{call_text(f'{launch.kernel}(', constants, _WIDTH)}(", given, _WIDTH)
+        names = [argument.arg for argument in functions[call.kernel].args.args]
+        given = [f"flat({ast.unparse(each)})" for each in call.arguments]
+        constants = [*(option(call, name) for name in names[len(given) :]), *counts(call)]
+    constants = [*constants, ast.unparse(call.options["num_warps"])]
+    return call_text(f"{call_text(f'{call.kernel}(', constants, _WIDTH)}(", given, _WIDTH)
 
 
-def _of_product(launch: Launch, kind: str) -> tuple[list[str], list[str]]:
-    options, has_bias = product_options(launch)
+def _of_product(call: KernelCall, kind: str) -> tuple[list[str], list[str]]:
+    options, has_bias = product_options(call)
     fixed = ("SHAPE", "BATCH", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE")
     tuned = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS")
     constants = [options[name] for name in fixed] + [repr(kind), str(has_bias)]
-    return constants + [options[name] for name in tuned], product_views(launch)
+    return constants + [options[name] for name in tuned], product_views(call)
 
 
 def _products(precisions: tuple[str, ...]) -> Substitute:
