@@ -5,41 +5,35 @@ A block of Triton is spread over threads: every thread has some elements of one 
 """
 
 import ast
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
 from operators.local.ports.elements import ROW, Text
 from operators.local.ports.library import functions_of, with_functions
-from operators.local.ports.products import NAME, batched_launch
+from operators.local.ports.products import NAME, batched_launch, products_by
 from operators.local.ports.programs import (
     FLAT,
     KernelCall,
     after_tunables,
     counts,
-    kernel_calls,
-    kinds_of,
+    kernels_of,
     lanes,
     option,
     product_options,
-    types_of,
     with_imports,
     with_lines,
     without_triton,
 )
-from operators.local.ports.python_kernel import PythonKernel
-from operators.local.templates import Products
-from operators.local.templates.launch import Launch as TemplateLaunch
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.ports.python_kernel import PythonKernel, constants_of
 
 _WIDTH = MAX_LINE - 8
 _STEP = " " * 4
-_INFINITY = "INFINITY"
 _TYPES = {
     "float32": "cutlass.Float32",
     "float16": "cutlass.Float16",
@@ -111,13 +105,6 @@ class LaneKernel(PythonKernel):
         ]
         body = body_text(ast.parse("\n".join(lines)).body, _STEP)
         self.text = f"@cute.kernel\n{head}:\n{body}"
-
-    def literal(self, value: object) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
-            if math.isnan(value):
-                raise NotConvertible("the constant nan")
-            return _INFINITY if value > 0 else f"-{_INFINITY}"
-        return repr(value)
 
     def cast(self, kind: str, text: str) -> str:
         if kind not in _TYPES or kind.endswith("float16"):
@@ -223,27 +210,23 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(kernel_calls(tree))
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    kinds = kinds_of(found, functions, types_of(tree, compiled))
-    kernels = {name: LaneKernel(functions[name], kinds[name]) for name in kinds if name != NAME}
+    calls, functions, types = kernels_of(source, compiled)
+    kernels = {name: LaneKernel(functions[name], types[name]) for name in types if name != NAME}
     names: dict[_Instance, str] = {}
     new: dict[int, tuple[ast.stmt, str]] = {}
-    for call in found:
-        instance = _instance(call, kernels, kinds)
+    for call in calls:
+        instance = _instance(call, kernels, types)
         number = sum(one.kernel == call.kernel for one in names) + 1
         base = f"run_{call.kernel.removesuffix('_kernel')}"
         name = names.setdefault(instance, f"{base}_{number}" if number > 1 else base)
         given = [*(f"flat({ast.unparse(one)})" for one in _tensors(call)), *counts(call)]
         new[call.node.lineno] = call.node, call_text(f"{name}(", given, _WIDTH)
-    texts = [*functions_of("cute_product").values()] if NAME in kinds else []
+    texts = [*functions_of("cute_product").values()] if NAME in types else []
     texts += [kernel.text for kernel in kernels.values()]
     texts = with_functions("cute_blocks", texts)
-    infinity = [f'{_INFINITY} = float("inf")'] if any(_INFINITY in one for one in texts) else []
     made = [instance.text(name) for instance, name in names.items()]
     paragraphs = without_triton(with_lines(source, new))
-    program = after_tunables(paragraphs, *infinity, *texts, _COMPILED, *made, FLAT)
+    program = after_tunables(paragraphs, *constants_of(texts), *texts, _COMPILED, *made, FLAT)
     needed = (line for line in _IMPORTS if re.search(rf"\b{line.split()[-1]}\b", program))
     return with_imports(program, *needed)
 
@@ -296,11 +279,5 @@ def _type(kind: str) -> str:
     return _TYPES[kind]
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
-        return (batched_launch(product, columns=(64, 128, 64), depth=(16, 64, 32)),)
-
-    return Products(precisions, how=made)
-
-
-CUTE = Port("cute", _products, rewritten, products_on=range(8, 100))
+_product = partial(batched_launch, columns=(64, 128, 64), depth=(16, 64, 32))
+CUTE = Port("cute", products_by(_product), rewritten, products_on=range(8, 100))

@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import replace
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.addresses import OF_REDUCTION
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
@@ -23,9 +23,8 @@ from operators.local.ports.blocks import (
     sizes_of,
 )
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import product_launch
+from operators.local.ports.products import product_launch, products_by
 from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
-from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
@@ -253,22 +252,13 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[Launch, ...]:
-        kernel = functions_of("gluon_product")
-        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
-
-    return Products(precisions, how=made)
+def _product(product: Matrices) -> Launch:
+    kernel = functions_of("gluon_product")
+    return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[Launch, ...]:
-        if _has_tiles(product):
-            return (_tiled_launch(product),)
-        kernel = functions_of("gluon_product")
-        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
-
-    return Products(precisions, how=made)
+def _tiled_product(product: Matrices) -> Launch:
+    return _tiled_launch(product) if _has_tiles(product) else _product(product)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -281,7 +271,10 @@ def _has_tiles(product: Matrices) -> bool:
 def _tiled_launch(product: Matrices) -> Launch:
     whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
     kernels = functions_of("gluon_product")
-    shared = {each: kernels[each] for each in ("side_by_side", "accumulator", "write_sums")}
+    shared = {
+        each: kernels[each]
+        for each in ("side_by_side", "accumulator", "block_corner", "write_sums")
+    }
     return replace(
         whole,
         kernel=_TILED,
@@ -317,4 +310,10 @@ def _elements(node: ast.expr) -> list[str]:
     return [*map(ast.unparse, node.elts)]
 
 
-GLUON = Port("gluon", _products, rewritten, products_on=range(9, 10), tiled=_tiled_products)
+GLUON = Port(
+    "gluon",
+    products_by(_product),
+    rewritten,
+    products_on=range(9, 10),
+    tiled=products_by(_tiled_product),
+)

@@ -18,13 +18,12 @@ from operators.local.ports.library import with_library
 from operators.local.ports.programs import (
     PARAGRAPH,
     KernelCall,
+    Kernels,
     after_tunables,
     counts,
-    kernel_calls,
-    kinds_of,
+    kernels_of,
     lanes,
     option,
-    types_of,
     with_lines,
     without_triton,
 )
@@ -40,26 +39,23 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(kernel_calls(tree))
-    kernels = dict(_kernels(tree, found, types_of(tree, compiled)))
-    made = _named(found, kernels)
+    found = kernels_of(source, compiled)
+    kernels = dict(_kernels(found))
+    made = _named(found.calls, kernels)
     texts = {
-        one.node.lineno: (one.node, _launch_text(one, *made[one.node.lineno])) for one in found
+        one.node.lineno: (one.node, _launch_text(one, *made[one.node.lineno]))
+        for one in found.calls
     }
     return _with_text(with_lines(source, texts), kernels, made)
 
 
-def _kernels(
-    tree: ast.Module, calls: list[KernelCall], types: Mapping[str, str]
-) -> Iterator[tuple[str, CudaKernel | str]]:
+def _kernels(found: Kernels) -> Iterator[tuple[str, CudaKernel | str]]:
     """By name; of products of matrices the text."""
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for name, kinds in kinds_of(calls, functions, types).items():
+    for name, kinds in found.types.items():
         if nvrtc_product.is_product(name):
             yield name, nvrtc_product.text(TYPES[_of_one_type(kinds)])
         else:
-            yield name, CudaKernel(functions[name], kinds)
+            yield name, CudaKernel(found.functions[name], kinds)
 
 
 def _of_one_type(kinds: Mapping[str, str]) -> str:

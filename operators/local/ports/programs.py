@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evolve.core.compiled import Argument, Compiled
 from operators.local.inductor import NotConvertible
@@ -37,6 +38,32 @@ def kernel_calls(tree: ast.Module) -> Iterator[KernelCall]:
             ):
                 options = {str(option.arg): option.value for option in call.keywords}
                 yield KernelCall(node, kernel, grid, tuple(call.args), options)
+
+
+class Kernels(NamedTuple):
+    """The kernels of a program.
+
+    Attributes:
+        calls: all launches, in order.
+        functions: those of the module, by name.
+        types: types of tensors as torch names them, by kernel and parameter (`kinds_of`).
+    """
+
+    calls: list[KernelCall]
+    functions: Mapping[str, ast.FunctionDef]
+    types: Mapping[str, Mapping[str, str]]
+
+
+def kernels_of(source: str, compiled: Compiled) -> Kernels:
+    """Those that a program of the compiler launches.
+
+    Raises:
+        NotConvertible: the type of a tensor is unknown, or a kernel is launched for several.
+    """
+    tree = ast.parse(source)
+    calls = list(kernel_calls(tree))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return Kernels(calls, functions, kinds_of(calls, functions, types_of(tree, compiled)))
 
 
 def types_of(tree: ast.Module, compiled: Compiled) -> dict[str, str]:
@@ -108,6 +135,13 @@ def lanes(rows: str, columns: str, warps: str) -> str:
 def option(call: KernelCall, name: str) -> str:
     """The value of a parameter in a launch; a number is its own."""
     return ast.unparse(call.options[name]) if name in call.options else name
+
+
+def flat_arguments(call: KernelCall, function: ast.FunctionDef) -> tuple[list[str], list[str]]:
+    """Expressions of a kernel's tensors, as `flat` gives them, and of its constants, in order."""
+    names = [argument.arg for argument in function.args.args]
+    tensors = [f"flat({ast.unparse(each)})" for each in call.arguments]
+    return tensors, [option(call, name) for name in names[len(tensors) :]]
 
 
 def kinds_of(

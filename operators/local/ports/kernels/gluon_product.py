@@ -36,6 +36,22 @@ def accumulator(rows, columns, warps):
 
 
 @gluon.jit
+def block_corner(
+    tile,
+    ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP_M: gl.constexpr,
+):
+    """Row and column of a block's first element; GROUP_M rows of blocks are taken at a time."""
+    first = tile // (GROUP_M * COLUMNS) * GROUP_M
+    height = gl.minimum(ROWS - first, GROUP_M)
+    place = tile % (GROUP_M * COLUMNS)
+    return (first + place % height) * BLOCK_M, place // height * BLOCK_N
+
+
+@gluon.jit
 def read_block(
     ptr,
     row,
@@ -143,10 +159,7 @@ def product_kernel(
 
     matrix = (gl.program_id(0) // (ROWS * COLUMNS)).to(gl.int64)
     tile = gl.program_id(0) % (ROWS * COLUMNS)
-    first = tile // (GROUP_M * COLUMNS) * GROUP_M
-    height = gl.minimum(ROWS - first, GROUP_M)
-    place = tile % (GROUP_M * COLUMNS)
-    row, column = (first + place % height) * BLOCK_M, place // height * BLOCK_N
+    row, column = block_corner(tile, ROWS, COLUMNS, BLOCK_M, BLOCK_N, GROUP_M)
 
     a_ptr += matrix * A_STRIDE[0]
     b_ptr += matrix * B_STRIDE[0]
