@@ -5,7 +5,6 @@ A block of Triton is spread over threads: every thread has some elements of one 
 """
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from evolve.core.compiled import Compiled
 from operators.local.inductor import NotConvertible
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
+from operators.local.ports.blocks import names_in
 from operators.local.ports.elements import ROW, Text
 from operators.local.ports.library import functions_of, with_functions
 from operators.local.ports.products import NAME, batched_launch, products_by
@@ -50,7 +50,7 @@ _JOINS = {
     "any_of": "maximum",
 }
 _SAME = ("cos", "erf", "exp", "exp2", "log", "log2", "rsqrt", "sin", "sqrt", "tanh")
-_OWN = ("load", "store", "choose", "add", "multiply", "places", "across", "reduced")
+_OWN = ("load", "store", "where", "add", "multiply", "lane_and_row", "reduce_lanes", "reduce_row")
 _TAKEN = frozenset({*_OWN, "cute", "cutlass", "i", "lane", "row", "EACH", "LANES"})
 _IMPORTS = (
     "import cuda.bindings.driver as cuda",
@@ -82,13 +82,13 @@ class LaneKernel(PythonKernel):
         "div_rn": "({} / {})",
         "fma": "({} * {} + {})",
         "sigmoid": "(1.0 / (1.0 + cute.math.exp(-{})))",
-        "abs": "choose({0} < 0, -{0}, {0})",
+        "abs": "where({0} < 0, -{0}, {0})",
         "maximum": "maximum",
         "minimum": "minimum",
     }
     reductions = _JOINS
     divided = "({} / {})"
-    chosen = "choose({}, {}, {})"
+    chosen = "where({}, {}, {})"
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str]) -> None:
         super().__init__(function, kinds)
@@ -100,7 +100,7 @@ class LaneKernel(PythonKernel):
         lines = [
             *(f"{name} = {value}" for name, value in self.numbers.items()),
             f"EACH = {columns} // LANES",
-            f"lane, row = places({self._group})",
+            f"lane, row = lane_and_row({self._group})",
             *self.lines(function.body),
         ]
         body = body_text(ast.parse("\n".join(lines)).body, _STEP)
@@ -156,7 +156,7 @@ class LaneKernel(PythonKernel):
             (value,) = self.same(kind, value)
         name = value.text.removesuffix("[i]")
         elements = name if self.is_whole(name) else self._each(value.text)
-        found = f"reduced({elements}, {_JOINS[join]}, {self._group})"
+        found = f"reduce_row({elements}, {_JOINS[join]}, {self._group})"
         return Text(f"({found} != 0)" if join == "any_of" else found, ROW, kind)
 
     def full(self, value: str, kind: str, rank: int) -> str:
@@ -227,8 +227,8 @@ def rewritten(source: str, compiled: Compiled) -> str:
     made = [instance.text(name) for instance, name in names.items()]
     paragraphs = without_triton(with_lines(source, new))
     program = after_tunables(paragraphs, *constants_of(texts), *texts, _COMPILED, *made, FLAT)
-    needed = (line for line in _IMPORTS if re.search(rf"\b{line.split()[-1]}\b", program))
-    return with_imports(program, *needed)
+    used = names_in(ast.parse(program))
+    return with_imports(program, *(line for line in _IMPORTS if line.split()[-1] in used))
 
 
 def _tensors(call: KernelCall) -> tuple[ast.expr, ...]:

@@ -1,9 +1,9 @@
 """A product of matrices by the tensor cores of Hopper, in Gluon.
 
-Operands are read to registers, cut into PARTS parts of 16 bits (a float32 into two or three, of
-which each is the remainder of the one before), and multiplied from shared memory by `wgmma`. Of the
-products of parts those too small to matter are left out; the others are added from the smallest on,
-and their sum to the total outside, since tensor cores cut off low bits of their sums.
+Operands are read to registers, cut into PARTS parts in fp16 or bf16 (a float32 into two or three,
+of which each is the remainder of the one before), and multiplied from shared memory by `wgmma`. Of
+the products of parts those too small to matter are left out; the others are added from the smallest
+on, and their sum to the total outside, since tensor cores cut off low bits of their sums.
 Constants are those of `matmul_kernel` (`operators.local.templates.kernels.matmul`).
 """
 
@@ -95,7 +95,8 @@ def multiply_parts(a, b, total, PARTS: gl.constexpr):
                     a.index(part), b.index(PARTS - 1 - skipped - part), small, is_async=True
                 )
     small = warpgroup_mma_wait(0, deps=(small,))
-    small = gl.where(small != small, 0.0, small)  # infinity less itself, if an operand is infinite
+    # inf - inf is NaN; the product of the first parts carries the infinity
+    small = gl.where(small != small, 0.0, small)
     return total + warpgroup_mma(a.index(0), b.index(0), small)
 
 

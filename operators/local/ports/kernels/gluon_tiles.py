@@ -1,4 +1,4 @@
-"""A product of matrices of 16 bits in Gluon, whose tiles the tensor memory accelerator reads.
+"""A product of fp16 or bf16 matrices in Gluon, whose tiles the tensor memory accelerator reads.
 
 Tiles of STAGES steps are in shared memory or on their way there. Each stage has a barrier, which
 says that its tiles have come; it is filled anew after all warps have multiplied what was in it.
