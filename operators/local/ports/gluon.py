@@ -1,7 +1,7 @@
 """Kernels of the compiler, which are Triton, in Gluon.
 
-Both have the same operations on blocks. Gluon has to be told which thread has which elements of a
-block: a kernel gets one layout, and all others follow from it.
+Both have the same operations on blocks. Gluon also needs layouts, by which threads have elements of
+a block: a kernel gets one layout, and all others follow from it.
 """
 
 import ast
@@ -31,7 +31,7 @@ from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
 _TILED = "tiled_product_kernel"
-_ALIGNED = 8  # elements of 16 bits in 16 bytes
+_ALIGNED = 8  # fp16 or bf16 elements in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
     (
@@ -262,7 +262,7 @@ def _tiled_product(product: Matrices) -> Launch:
 
 
 def _has_tiles(product: Matrices) -> bool:
-    """Whether the accelerator reads its operands: 16 bits, rows or columns at every 16 bytes."""
+    """Whether the accelerator reads its operands: fp16 or bf16, lines at every 16 bytes."""
     strides = (product.constants[name][1:] for name in ("A_STRIDE", "B_STRIDE"))
     fit = all(1 in pair and max(pair) % _ALIGNED == 0 for pair in strides)
     return fit and product.batch == 1 and tuple(product.precisions) == HALF
