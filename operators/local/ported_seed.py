@@ -58,7 +58,7 @@ class PortedSeed:
         return found or Declined("every compiled reference has been proposed")
 
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
-        """All proposals in order; programs that differ in layout or names alone are one."""
+        """All in order; programs that differ in comments or layout alone are proposed once."""
         if why := _missing(find_language(self.language), device):
             yield Failed(f"the judge's interpreter cannot run {self.language}: {why}")
             return
