@@ -34,6 +34,7 @@ class Package:
         needed: whether a search cannot do without it.
         least: version (major, minor) from which it has what programs use; None if any will do.
         newest: version up to which it is tested; None if any will do.
+        remedy: how it is installed; empty for `pip install`.
         unfit: of its version, why that does not work with what is installed beside it, with the
             remedy; empty if nothing shows that.
     """
@@ -43,21 +44,34 @@ class Package:
     needed: bool = False
     least: tuple[int, int] | None = None
     newest: tuple[int, int] | None = None
+    remedy: str = ""
     unfit: Callable[[str], str] = _nothing
 
     @property
     def missing(self) -> str:
         """Why this interpreter cannot use it, with the remedy; empty if it can."""
         if not _is_installed(self.module):
-            return f"{self.distribution} is not installed; pip install {self.distribution}"
+            return self.lacking("")
         try:
             found = metadata.version(self.distribution)
         except metadata.PackageNotFoundError:  # a build from source
             return ""
-        if self.least is None or release(found) >= self.least:
-            return self.unfit(found)
+        return self.lacking(found) or self.unfit(found)
+
+    def lacking(self, version: str) -> str:
+        """Why an interpreter with this version of it cannot use it, with the remedy.
+
+        Args:
+            version: as its distribution has it; empty if it is not installed.
+        """
+        if not version:
+            remedy = self.remedy or f"pip install {self.distribution}"
+            return f"{self.distribution} is not installed; {remedy}"
+        if self.least is None or release(version) >= self.least:
+            return ""
         wanted = f"{self.distribution}>={'.'.join(map(str, self.least))}"
-        return f"{self.distribution} {found} is too old; pip install '{wanted}'"
+        remedy = self.remedy or f"pip install '{wanted}'"
+        return f"{self.distribution} {version} is too old; {remedy}"
 
 
 def _is_installed(module: str) -> bool:
@@ -144,6 +158,15 @@ class Language:
         """
         wanted = (one for one in self.packages if source is None or one.module in source)
         return next(filter(None, (one.missing for one in wanted)), "")
+
+    def missing_among(self, versions: Mapping[str, str]) -> str:
+        """The package that another interpreter lacks, with the remedy; empty if none.
+
+        Args:
+            versions: of the distributions that the interpreter has, by name.
+        """
+        found = (one.lacking(versions.get(one.distribution, "")) for one in self.packages)
+        return next(filter(None, found), "")
 
     def missing(self, source: str | None = None) -> str:
         """Why this interpreter cannot build programs in it, with the remedy; empty if it can."""

@@ -194,7 +194,13 @@ CUTE = Language(
     fences=frozenset({"cute"}),
     needs="nvidia-cutlass-dsl and apache-tvm-ffi for the kernel",
     packages=(
-        Package(module="cutlass", distribution="nvidia-cutlass-dsl", least=(4, 8), newest=(4, 8)),
+        Package(
+            module="cutlass",
+            distribution="nvidia-cutlass-dsl",
+            least=(4, 8),
+            newest=(4, 8),
+            remedy="pip install 'evolve-kernels[cute]'",
+        ),
     ),
     unfit_gpu=_unfit_gpu,
     compiles_late=True,

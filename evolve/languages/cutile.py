@@ -187,7 +187,15 @@ CUTILE = Language(
     helpers="`ct.cdiv`",
     fences=frozenset({"cutile"}),
     needs="cuda-tile with tileiras for the kernel",
-    packages=(Package(module="cuda.tile", distribution="cuda-tile", least=(1, 4), newest=(1, 7)),),
+    packages=(
+        Package(
+            module="cuda.tile",
+            distribution="cuda-tile",
+            least=(1, 4),
+            newest=(1, 7),
+            remedy="pip install 'evolve-kernels[cutile]'",
+        ),
+    ),
     compilers=_OF_COMPILER,
     missing_tools=_missing_tools,
     unfit_gpu=_unfit_gpu,

@@ -215,7 +215,12 @@ TILELANG = Language(
     needs="tilelang and nvcc for the kernel",
     packages=(
         Package(
-            module="tilelang", distribution="tilelang", least=(0, 1), newest=(0, 1), unfit=_unfit
+            module="tilelang",
+            distribution="tilelang",
+            least=(0, 1),
+            newest=(0, 1),
+            remedy=_REMEDY,
+            unfit=_unfit,
         ),
     ),
     missing_tools=_missing_tools,

@@ -9,6 +9,8 @@ from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
+from evolve.languages.base import Language
+from evolve.languages.registry import find_language
 from operators.local.inductor import NotConvertible, Substitute, convert, precisions
 from operators.local.ports import PORTS
 from operators.local.templates import has_products, is_for_gpu
@@ -56,9 +58,9 @@ class PortedSeed:
         return found or Declined("every compiled reference has been proposed")
 
     def _programs(self, task: Task, device: Mapping[str, str]) -> Iterator[Proposal | Failed]:
-        """Equal ones once."""
-        if package := _missing(PORTS[self.language].package, device):
-            yield Failed(f"{package} is not installed beside the judge; pip install {package}")
+        """All in order; programs that differ in comments or layout alone are proposed once."""
+        if why := _missing(find_language(self.language), device):
+            yield Failed(f"the judge's interpreter cannot run {self.language}: {why}")
             return
         seen: set[str] = set()
         failed: list[Compiled] = []
@@ -98,9 +100,9 @@ class PortedSeed:
         return convert(task.source, task.name, compiled, products(known), known, port.rewrite)
 
 
-def _missing(package: str, device: Mapping[str, str]) -> str:
-    """The package, if the judge's interpreter is known to lack it."""
-    installed = device.get("languages")
-    if installed is None or package in (one.partition(" ")[0] for one in installed.split(", ")):
+def _missing(language: Language, device: Mapping[str, str]) -> str:
+    """The package that the judge's interpreter lacks, with the remedy; empty if none is known."""
+    if "languages" not in device:
         return ""
-    return package
+    listed = (one.partition(" ") for one in device["languages"].split(", "))
+    return language.missing_among({**device, **{name: version for name, _, version in listed}})

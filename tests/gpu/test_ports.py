@@ -1,7 +1,7 @@
 """Compiled references in other languages, on a GPU; of packages those that are installed.
 
 Invariants: a program computes what its reference does, whatever its tunables are set to; a product
-of float32, by parts of 16 bits, is as exact as torch's; the judge finds a program correct, and its
+of float32, by parts in bf16, is as exact as torch's; the judge finds a program correct, and its
 kernels its own.
 
 What compiles and computes the same without a GPU is in `tests/operators/test_ports.py` and

@@ -65,7 +65,7 @@ def test_without_a_gpu_it_is_refused_and_the_remedy_named():
 @pytest.mark.skipif(not lacking, reason="nvidia-cutlass-dsl is installed")
 def test_where_it_is_missing_the_remedy_is_named():
     why = CUTE.missing_package(honest("gpu_cute_gate"))
-    assert why == "nvidia-cutlass-dsl is not installed; pip install nvidia-cutlass-dsl"
+    assert why == "nvidia-cutlass-dsl is not installed; pip install 'evolve-kernels[cute]'"
 
 
 def test_a_version_that_is_too_old_is_named_with_the_remedy(tmp_path: Path, monkeypatch):
@@ -76,7 +76,7 @@ def test_a_version_that_is_too_old_is_named_with_the_remedy(tmp_path: Path, monk
     (tmp_path / "cutlass.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     why = CUTE.missing_package(honest("gpu_cute_gate"))
-    assert why == "nvidia-cutlass-dsl 4.2.0 is too old; pip install 'nvidia-cutlass-dsl>=4.8'"
+    assert why == "nvidia-cutlass-dsl 4.2.0 is too old; pip install 'evolve-kernels[cute]'"
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_compiler_that_does_not_fit_is_named_with_the_remedy(monkeypatch, vers
 @pytest.mark.skipif(not CUTILE.missing_package(), reason="cuda-tile is installed")
 def test_where_it_is_missing_the_remedy_is_named():
     why = CUTILE.missing_package(honest("gpu_cutile_gate"))
-    assert why == "cuda-tile is not installed; pip install cuda-tile"
+    assert why == "cuda-tile is not installed; pip install 'evolve-kernels[cutile]'"
 
 
 @pytest.fixture

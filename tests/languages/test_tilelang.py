@@ -97,7 +97,8 @@ def test_one_beside_another_tvm_ffi_asks_for_an_interpreter_of_its_own(
 @pytest.mark.skipif(not TILELANG.missing_package(), reason="tilelang is installed")
 def test_where_it_is_missing_the_remedy_is_named(monkeypatch):
     why = TILELANG.missing_package(honest("gpu_tilelang_gate"))
-    assert why == "tilelang is not installed; pip install tilelang"
+    remedy = "install tilelang in an interpreter of its own, and name it by device.python=PATH"
+    assert why == f"tilelang is not installed; {remedy}"
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -1,7 +1,7 @@
 """The functions of CuTe DSL that programs of this project use, as those of torch on the CPU.
 
 Threads of a block run together: a number of a thread is a tensor of all of them. Blocks run one
-after another. Functions with branches are replaced: `load`, `store`, `choose` and `across`.
+after another. Functions with branches are replaced: `load`, `store`, `where` and `reduce_lanes`.
 """
 
 import itertools
@@ -70,18 +70,20 @@ def store(pointer: _Tensor, at: Any, value: Any, inside: Any) -> None:
     pointer.data[places[chosen].long()] = what[chosen].to(pointer.data.dtype)
 
 
-def choose(condition: Any, one: Any, other: Any) -> torch.Tensor:
+def where(condition: Any, one: Any, other: Any) -> torch.Tensor:
     """As the language's `select_`."""
     return torch.where(torch.as_tensor(condition), one, other)
 
 
-def across(mine: Any, join: Callable[..., Any], rows: int, lanes: int, in_rows: bool) -> Any:
+def reduce_lanes(
+    value: Any, combine: Callable[..., Any], rows: int, lanes: int, in_rows: bool
+) -> Any:
     """One number of all lanes, in each of them."""
-    values = torch.as_tensor(mine).broadcast_to((_threads[0],))
+    values = torch.as_tensor(value).broadcast_to((_threads[0],))
     by_row = values.view(rows, lanes) if in_rows else values.view(lanes, rows).T
     found = by_row[:, 0]
     for lane in range(1, lanes):
-        found = join(found, by_row[:, lane])
+        found = combine(found, by_row[:, lane])
     spread = found[:, None].broadcast_to((rows, lanes))
     return (spread if in_rows else spread.T).reshape(-1)
 
@@ -98,7 +100,7 @@ class _Launch:
 
 
 def _compile(function: Callable[..., None], *_: Any, **__: Any) -> Callable[..., None]:
-    names = {"load": load, "store": store, "choose": choose, "across": across}
+    names = {"load": load, "store": store, "where": where, "reduce_lanes": reduce_lanes}
 
     def launch(*given: Any) -> None:
         own = function.__globals__  # type: ignore[attr-defined]

@@ -411,7 +411,7 @@ def view_cases():
 
 
 def half_cases():
-    """In types of 16 bits, summed in float32."""
+    """In fp16 and bf16, summed in float32."""
     for dtype in (torch.float16, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
         a, b = matrix(37, 50).to(dtype), matrix(50, 29).to(dtype)

@@ -2,8 +2,8 @@
 
 Invariants: whatever layouts and sizes, the result is as near to that in float64 as one in float32
 is, relative to the largest of a line, also of elements that float16 has not the range for; what is
-infinite spoils its own line alone; what is too small for it to pay, and what has 16 bits already,
-is multiplied as ever.
+infinite spoils its own line alone; what is too small for it to pay, and what is fp16 or bf16
+already, is multiplied as ever.
 
 Under Triton's interpreter, with parts in float16: it multiplies the bits of bfloat16. The other
 precisions are tested on a GPU.

@@ -2,8 +2,9 @@
 
 Invariants, in an interpreter that has the package and without a GPU: kernels of the compiler and
 products of matrices compile for capability 9.0, with tunables as they are and drawn at random;
-products of float32 in parts and of 16 bits are on tensor cores, those of cuTile read by TMA, and
-CuTe DSL and cuTile spill no registers for them.
+products of float32 in parts and of fp16 and bf16 are on tensor cores, those of cuTile read by TMA,
+and CuTe DSL and cuTile spill no registers for them; TileLang reads masked elements under their
+mask.
 """
 
 import os
@@ -107,3 +108,13 @@ def test_products_compile_to_tensor_cores(language: str, dtype: str, parts: int)
     assert re.search(TENSOR_CORES[language], text)
     assert not re.search(r"\.local\b|\bSTL\b", text)
     assert language != "cutile" or "UTMALDG" in text
+
+
+@with_package("tilelang")
+def test_tilelang_reads_masked_elements_under_their_mask():
+    task, _ = port_cases.read("layernorm_looped")
+    source = port_cases.ported("layernorm_looped", "tilelang")
+    text = compiled("tilelang", source, lambda: port_gates.run(source, task))
+    reads = re.findall(r"^.*=.*\bx_ptr\b.*$", text, re.M)
+    assert reads
+    assert all(re.search(rf"if \(.*\) \{{\n{re.escape(read)}", text) for read in reads)

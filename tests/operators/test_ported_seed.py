@@ -15,7 +15,7 @@ from evolve.core.errors import UsageError
 from evolve.core.protocols import Declined, Failed, Proposal
 from evolve.core.source import tunables
 from evolve.core.task import Task
-from evolve.languages.registry import languages_in
+from evolve.languages.registry import find_language, languages_in
 from operators.local.ported_seed import PortedSeed
 from operators.local.ports import PORTS
 from tests.operators import port_cases, proposing
@@ -127,23 +127,35 @@ def test_a_language_or_variant_that_is_none_gets_the_known_ones_named():
 
 
 @pytest.mark.parametrize(
-    ("language", "installed", "lacks"),
+    ("language", "installed", "why"),
     [
-        ("cute", "helion 1.5.1", "nvidia-cutlass-dsl"),
-        ("cutile", "", "cuda-tile"),
+        ("cute", "helion 1.5.1", "nvidia-cutlass-dsl is not installed"),
+        ("cute", "nvidia-cutlass-dsl 4.2.0", "nvidia-cutlass-dsl 4.2.0 is too old"),
+        ("cutile", "", "cuda-tile is not installed"),
+        ("cutile", "cuda-tile 1.0.0", "cuda-tile 1.0.0 is too old"),
         ("cutile", "cuda-tile 1.7.0, helion 1.5.1", ""),
-        ("tilelang", "nvidia-cutlass-dsl 4.8.1", "tilelang"),
+        ("tilelang", "nvidia-cutlass-dsl 4.8.1", "tilelang is not installed"),
         ("tilelang", "tilelang 0.1.15", ""),
         ("gluon", "", ""),
+        ("nvrtc", "", ""),
     ],
 )
-def test_a_language_that_the_judge_lacks_is_one_failure_with_the_remedy(language, installed, lacks):
+def test_a_language_that_the_judge_lacks_is_one_failure_with_the_remedy(language, installed, why):
     task, seed = task_of(PRODUCT), PortedSeed(language)
-    found = proposing.propose(seed, task, languages=installed)
-    assert isinstance(found, Failed if lacks else Proposal)
-    if lacks:
-        assert found.reason == (f"{lacks} is not installed beside the judge; pip install {lacks}")
-    assert isinstance(proposing.propose(seed, task, count=1, languages=installed), Declined)
+    known = {"triton": "3.7.0", "languages": installed}
+    found = proposing.propose(seed, task, **known)
+    assert isinstance(found, Failed if why else Proposal)
+    if why:
+        (package,) = find_language(language).packages
+        said = f"the judge's interpreter cannot run {language}: {why}; {package.remedy}"
+        assert found.reason == said
+    assert isinstance(proposing.propose(seed, task, count=1, **known), Declined)
+
+
+def test_gluon_needs_a_triton_that_has_it():
+    found = proposing.propose(PortedSeed("gluon"), task_of(PRODUCT), triton="3.4.0", languages="")
+    assert isinstance(found, Failed)
+    assert "triton 3.4.0 is too old; pip install 'triton>=3.6'" in found.reason
 
 
 def test_a_tail_is_a_kernel_of_its_own_in_the_same_language():

@@ -142,7 +142,7 @@ TILED_PRODUCTS = {case["name"]: case for case in port_cases.tiled_products(9)}
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TILED_PRODUCTS)
-def test_tiles_of_16_bits_are_read_by_the_tensor_memory_accelerator(name):
+def test_tiles_of_half_precision_are_read_by_the_tensor_memory_accelerator(name):
     case = TILED_PRODUCTS[name]
     kind = getattr(torch, name.partition(":")[0])
     inputs = [torch.empty_strided(*view, dtype=kind, device="meta") for _, view in case["tensors"]]

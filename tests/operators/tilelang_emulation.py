@@ -21,21 +21,26 @@ def _kind(name: str) -> torch.dtype:
     return getattr(torch, name)
 
 
+def _outside(dtype: torch.dtype) -> torch.Tensor:
+    number = torch.nan if dtype.is_floating_point else torch.iinfo(dtype).max
+    return torch.tensor(number, dtype=dtype)
+
+
 class Memory:
-    """A tensor of a launch; reads outside give any element, as masked ones may."""
+    """A tensor of a launch; reads outside give NaN, or a large number, which a mask has to hide."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
-    def _inside(self, at: Any) -> tuple[Any, ...]:
-        places = at if isinstance(at, tuple) else (at,)
-        sizes = zip(places, self.tensor.shape, strict=True)
-        return tuple(torch.as_tensor(one).long().clamp(0, size - 1) for one, size in sizes)
-
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, tuple) and all(isinstance(one, int) for one in at):
             return _Region(self.tensor, at)
-        return self.tensor[self._inside(at)]
+        places = [torch.as_tensor(one).long() for one in (at if isinstance(at, tuple) else (at,))]
+        pairs = [*zip(places, self.tensor.shape, strict=True)]
+        found = self.tensor[tuple(place.clamp(0, size - 1) for place, size in pairs)]
+        for place, size in pairs:
+            found = torch.where((place < 0) | (place >= size), _outside(found.dtype), found)
+        return found
 
     def __setitem__(self, at: Any, value: Any) -> None:
         self.store(at, value, torch.tensor(True))

@@ -19,7 +19,6 @@ class Port:
         products_on: major numbers of the compute capability of the GPUs that those run on.
         tiled: the same as `products`, with tiles that the tensor memory accelerator reads where it
             can; None if the language has none.
-        package: the distribution that its programs need beside torch and Triton; empty for none.
     """
 
     language: str
@@ -27,4 +26,3 @@ class Port:
     rewrite: Rewrite
     products_on: range
     tiled: Callable[[tuple[str, ...]], Substitute] | None = None
-    package: str = ""

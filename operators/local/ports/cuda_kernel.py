@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from operators.local.inductor import NotConvertible
-from operators.local.ports.elements import JOINED, WHOLE, ElementKernel, Text
+from operators.local.ports.elements import JOINED, OPERATORS, WHOLE, ElementKernel, Text
 
 TYPES: Mapping[str, str] = {
     "float32": "float",
@@ -27,21 +27,8 @@ TYPES: Mapping[str, str] = {
 """Of C++, by those of torch and Triton."""
 
 _OPERATORS: Mapping[type, str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
+    **OPERATORS,
     ast.FloorDiv: "/",
-    ast.Mod: "%",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.USub: "-",
     ast.Invert: "!",  # of masks
     ast.Not: "!",
 }

@@ -5,41 +5,35 @@ A block of Triton is spread over threads: every thread has some elements of one 
 """
 
 import ast
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
+from operators.local.ports.blocks import names_in
 from operators.local.ports.elements import ROW, Text
 from operators.local.ports.library import functions_of, with_functions
-from operators.local.ports.products import NAME, batched_launch
+from operators.local.ports.products import NAME, batched_launch, products_by
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
-    kinds_of,
+    kernels_of,
     lanes,
-    launches,
     option,
     product_options,
-    types_of,
     with_imports,
     with_lines,
     without_triton,
 )
-from operators.local.ports.python_kernel import PythonKernel
-from operators.local.templates import Products
-from operators.local.templates.launch import Launch as TemplateLaunch
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.ports.python_kernel import PythonKernel, constants_of
 
 _WIDTH = MAX_LINE - 8
 _STEP = " " * 4
-_INFINITY = "INFINITY"
 _TYPES = {
     "float32": "cutlass.Float32",
     "float16": "cutlass.Float16",
@@ -56,7 +50,7 @@ _JOINS = {
     "any_of": "maximum",
 }
 _SAME = ("cos", "erf", "exp", "exp2", "log", "log2", "rsqrt", "sin", "sqrt", "tanh")
-_OWN = ("load", "store", "choose", "add", "multiply", "places", "across", "reduced")
+_OWN = ("load", "store", "where", "add", "multiply", "lane_and_row", "reduce_lanes", "reduce_row")
 _TAKEN = frozenset({*_OWN, "cute", "cutlass", "i", "lane", "row", "EACH", "LANES"})
 _IMPORTS = (
     "import cuda.bindings.driver as cuda",
@@ -88,13 +82,13 @@ class LaneKernel(PythonKernel):
         "div_rn": "({} / {})",
         "fma": "({} * {} + {})",
         "sigmoid": "(1.0 / (1.0 + cute.math.exp(-{})))",
-        "abs": "choose({0} < 0, -{0}, {0})",
+        "abs": "where({0} < 0, -{0}, {0})",
         "maximum": "maximum",
         "minimum": "minimum",
     }
     reductions = _JOINS
     divided = "({} / {})"
-    chosen = "choose({}, {}, {})"
+    chosen = "where({}, {}, {})"
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str]) -> None:
         super().__init__(function, kinds)
@@ -106,18 +100,11 @@ class LaneKernel(PythonKernel):
         lines = [
             *(f"{name} = {value}" for name, value in self.numbers.items()),
             f"EACH = {columns} // LANES",
-            f"lane, row = places({self._group})",
+            f"lane, row = lane_and_row({self._group})",
             *self.lines(function.body),
         ]
         body = body_text(ast.parse("\n".join(lines)).body, _STEP)
         self.text = f"@cute.kernel\n{head}:\n{body}"
-
-    def literal(self, value: object) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
-            if math.isnan(value):
-                raise NotConvertible("the constant nan")
-            return _INFINITY if value > 0 else f"-{_INFINITY}"
-        return repr(value)
 
     def cast(self, kind: str, text: str) -> str:
         if kind not in _TYPES or kind.endswith("float16"):
@@ -169,7 +156,7 @@ class LaneKernel(PythonKernel):
             (value,) = self.same(kind, value)
         name = value.text.removesuffix("[i]")
         elements = name if self.is_whole(name) else self._each(value.text)
-        found = f"reduced({elements}, {_JOINS[join]}, {self._group})"
+        found = f"reduce_row({elements}, {_JOINS[join]}, {self._group})"
         return Text(f"({found} != 0)" if join == "any_of" else found, ROW, kind)
 
     def full(self, value: str, kind: str, rank: int) -> str:
@@ -223,60 +210,56 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(launches(tree))
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    kinds = kinds_of(found, functions, types_of(tree, compiled))
-    kernels = {name: LaneKernel(functions[name], kinds[name]) for name in kinds if name != NAME}
+    calls, functions, types = kernels_of(source, compiled)
+    kernels = {name: LaneKernel(functions[name], types[name]) for name in types if name != NAME}
     names: dict[_Instance, str] = {}
     new: dict[int, tuple[ast.stmt, str]] = {}
-    for launch in found:
-        instance = _instance(launch, kernels, kinds)
-        number = sum(one.kernel == launch.kernel for one in names) + 1
-        base = f"run_{launch.kernel.removesuffix('_kernel')}"
+    for call in calls:
+        instance = _instance(call, kernels, types)
+        number = sum(one.kernel == call.kernel for one in names) + 1
+        base = f"run_{call.kernel.removesuffix('_kernel')}"
         name = names.setdefault(instance, f"{base}_{number}" if number > 1 else base)
-        given = [*(f"flat({ast.unparse(one)})" for one in _tensors(launch)), *counts(launch)]
-        new[launch.node.lineno] = launch.node, call_text(f"{name}(", given, _WIDTH)
-    texts = [*functions_of("cute_product").values()] if NAME in kinds else []
+        given = [*(f"flat({ast.unparse(one)})" for one in _tensors(call)), *counts(call)]
+        new[call.node.lineno] = call.node, call_text(f"{name}(", given, _WIDTH)
+    texts = [*functions_of("cute_product").values()] if NAME in types else []
     texts += [kernel.text for kernel in kernels.values()]
     texts = with_functions("cute_blocks", texts)
-    infinity = [f'{_INFINITY} = float("inf")'] if any(_INFINITY in one for one in texts) else []
     made = [instance.text(name) for instance, name in names.items()]
     paragraphs = without_triton(with_lines(source, new))
-    program = after_tunables(paragraphs, *infinity, *texts, _COMPILED, *made, FLAT)
-    needed = (line for line in _IMPORTS if re.search(rf"\b{line.split()[-1]}\b", program))
-    return with_imports(program, *needed)
+    program = after_tunables(paragraphs, *constants_of(texts), *texts, _COMPILED, *made, FLAT)
+    used = names_in(ast.parse(program))
+    return with_imports(program, *(line for line in _IMPORTS if line.split()[-1] in used))
 
 
-def _tensors(launch: Launch) -> tuple[ast.expr, ...]:
+def _tensors(call: KernelCall) -> tuple[ast.expr, ...]:
     """Of a product without a bias, its result in the place of that."""
     return tuple(
-        launch.arguments[-1] if ast.unparse(one) == "None" else one for one in launch.arguments
+        call.arguments[-1] if ast.unparse(one) == "None" else one for one in call.arguments
     )
 
 
 def _instance(
-    launch: Launch, kernels: Mapping[str, LaneKernel], kinds: Mapping[str, Mapping[str, str]]
+    call: KernelCall, kernels: Mapping[str, LaneKernel], kinds: Mapping[str, Mapping[str, str]]
 ) -> _Instance:
-    if launch.kernel == NAME:
-        return _of_product(launch, kinds[NAME]["a_ptr"])
-    kernel = kernels[launch.kernel]
-    rows, columns = (option(launch, name) for name in kernel.block[:2])
-    name = f"{launch.kernel.removesuffix('_kernel').upper()}_LANES"
-    warps = ast.unparse(launch.options["num_warps"])
+    if call.kernel == NAME:
+        return _of_product(call, kinds[NAME]["a_ptr"])
+    kernel = kernels[call.kernel]
+    rows, columns = (option(call, name) for name in kernel.block[:2])
+    name = f"{call.kernel.removesuffix('_kernel').upper()}_LANES"
+    warps = ast.unparse(call.options["num_warps"])
     return _Instance(
-        launch.kernel,
+        call.kernel,
         (f"{name} = {lanes(rows, columns, warps)}  # threads of a row",),
         tuple((one, _type(kernel.kinds[one])) for one in kernel.pointers),
         (),
-        (*(option(launch, one) for one in kernel.constants), name),
-        len(counts(launch)),
+        (*(option(call, one) for one in kernel.constants), name),
+        len(counts(call)),
         name if rows == "1" else f"{rows} * {name}",
     )
 
 
-def _of_product(launch: Launch, kind: str) -> _Instance:
-    options, has_bias = product_options(launch)
+def _of_product(call: KernelCall, kind: str) -> _Instance:
+    options, has_bias = product_options(call)
     warps = options["num_warps"]
     names = (
         *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
@@ -287,7 +270,7 @@ def _of_product(launch: Launch, kind: str) -> _Instance:
     mma = f"cute.make_tiled_mma({multiply}, cute.make_layout(({warps} // 2, 2, 1)))"
     pointers = tuple((one, _type(kind)) for one in ("a", "b", "bias", "out"))
     constants = (str(has_bias), *(options[name] for name in names), f"32 * {warps}")
-    return _Instance(NAME, (), pointers, (mma,), constants, len(counts(launch)), f"32 * {warps}")
+    return _Instance(NAME, (), pointers, (mma,), constants, len(counts(call)), f"32 * {warps}")
 
 
 def _type(kind: str) -> str:
@@ -296,11 +279,5 @@ def _type(kind: str) -> str:
     return _TYPES[kind]
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
-        return (batched_launch(product, columns=(64, 128, 64), depth=(16, 64, 32)),)
-
-    return Products(precisions, how=made)
-
-
-CUTE = Port("cute", _products, rewritten, products_on=range(8, 100), package="nvidia-cutlass-dsl")
+_product = partial(batched_launch, columns=(64, 128, 64), depth=(16, 64, 32))
+CUTE = Port("cute", products_by(_product), rewritten, products_on=range(8, 100))

@@ -5,41 +5,35 @@ gathered and scattered; a product loads tiles of its matrices.
 """
 
 import ast
-import math
 from collections.abc import Mapping
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
-from operators.local.ports.elements import ROW, WHOLE, Text
+from operators.local.ports.elements import HALVES, ROW, WHOLE, Text
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import NAME, batched_launch
+from operators.local.ports.products import NAME, batched_launch, products_by
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
-    kinds_of,
-    launches,
-    option,
+    flat_arguments,
+    kernels_of,
     product_options,
     product_views,
-    types_of,
     with_imports,
     with_lines,
     without_triton,
     without_tunables,
 )
-from operators.local.ports.python_kernel import PythonKernel
-from operators.local.templates import Products
-from operators.local.templates.launch import Launch as TemplateLaunch
+from operators.local.ports.python_kernel import PythonKernel, constants_of
+from operators.local.templates.launch import Launch
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
 _WIDTH = MAX_LINE - 8
-_HALVES = ("float16", "bfloat16")
-_INFINITY = "INFINITY"
 _REDUCTIONS = {
     "sum": "ct.sum({}, axis={}, keepdims=True)",
     "prod": "ct.prod({}, axis={}, keepdims=True)",
@@ -85,15 +79,8 @@ class TileKernel(PythonKernel):
         rows, columns, _ = self.block
         return f"({columns},)" if self.axes == 1 else f"({rows}, {columns})"
 
-    def literal(self, value: object) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
-            if math.isnan(value):
-                raise NotConvertible("the constant nan")
-            return _INFINITY if value > 0 else f"-{_INFINITY}"
-        return repr(value)
-
     def cast(self, kind: str, text: str) -> str:
-        if kind in _HALVES:
+        if kind in HALVES:
             raise NotConvertible(f"values of the type {kind}")
         return f"ct.astype({text}, ct.{'bool_' if kind == 'bool' else kind})"
 
@@ -112,7 +99,7 @@ class TileKernel(PythonKernel):
             "" if inside.text == "True" else f"mask={inside.text}, padding_value={other.text}, "
         )
         text = f"ct.gather({pointer}, {at.text}, {masked}check_bounds=False)"
-        return f"ct.astype({text}, ct.float32)" if self.kinds[pointer] in _HALVES else text
+        return f"ct.astype({text}, ct.float32)" if self.kinds[pointer] in HALVES else text
 
     def store(self, pointer: str, at: Text, value: Text, inside: Text) -> list[str]:
         masked = "" if inside.text == "True" else f"mask={inside.text}, "
@@ -145,51 +132,45 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(launches(tree))
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    calls, functions, types = kernels_of(source, compiled)
     texts: list[str] = []
-    for name, kinds in kinds_of(found, functions, types_of(tree, compiled)).items():
+    for name, kinds in types.items():
         if name == NAME:
             texts += functions_of("cutile_product").values()
         else:
             texts.append(TileKernel(functions[name], kinds).text)
-    new = {one.node.lineno: (one.node, _launch_text(one, functions)) for one in found}
+    new = {one.node.lineno: (one.node, _launch_text(one, functions)) for one in calls}
     paragraphs = without_triton(without_tunables(with_lines(source, new), "NUM_WARPS"))
     helpers = [FLAT] if any("flat(" in text for _, text in new.values()) else []
-    infinity = [f'{_INFINITY} = float("inf")'] if any(_INFINITY in text for text in texts) else []
-    program = after_tunables(paragraphs, *infinity, *texts, *helpers)
+    program = after_tunables(paragraphs, *constants_of(texts), *texts, *helpers)
     return with_imports(program, "import cuda.tile as ct")
 
 
-def _launch_text(launch: Launch, functions: Mapping[str, ast.FunctionDef]) -> str:
-    if launch.kernel == NAME:
-        arguments = _product_arguments(launch)
+def _launch_text(call: KernelCall, functions: Mapping[str, ast.FunctionDef]) -> str:
+    if call.kernel == NAME:
+        arguments = _product_arguments(call)
     else:
-        names = [argument.arg for argument in functions[launch.kernel].args.args]
-        given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
-        arguments = [*given, *(option(launch, name) for name in names[len(given) :])]
-    grid = f"({', '.join(counts(launch))},)"
-    name = f"{launch.kernel}_arguments"
+        tensors, constants = flat_arguments(call, functions[call.kernel])
+        arguments = [*tensors, *constants]
+    grid = f"({', '.join(counts(call))},)"
+    name = f"{call.kernel}_arguments"
     line = call_text(f"{name} = (", arguments, _WIDTH)
     if len(arguments) == 1:
         line = f"{name} = ({arguments[0]},)"
     start = "torch.cuda.current_stream()"
-    return f"{line}\n{call_text('ct.launch(', [start, grid, launch.kernel, name], _WIDTH)}"
+    return f"{line}\n{call_text('ct.launch(', [start, grid, call.kernel, name], _WIDTH)}"
 
 
-def _product_arguments(launch: Launch) -> list[str]:
-    options, has_bias = product_options(launch)
+def _product_arguments(call: KernelCall) -> list[str]:
+    options, has_bias = product_options(call)
     tuned = (options[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS"))
-    return [*product_views(launch), str(int(has_bias)), *tuned]
+    return [*product_views(call), str(int(has_bias)), *tuned]
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
-        side = 128 if tuple(product.precisions) == HALF else 64  # else registers are spilled
-        return (batched_launch(product, (64, 256, side), (32, 64, 32), side),)
-
-    return Products(precisions, how=made)
+def _product(product: Matrices) -> Launch:
+    """Blocks of float32 begin smaller, since larger ones spill registers."""
+    side = 128 if tuple(product.precisions) == HALF else 64
+    return batched_launch(product, (64, 256, side), (32, 64, 32), side)
 
 
-CUTILE = Port("cutile", _products, rewritten, products_on=range(8, 100), package="cuda-tile")
+CUTILE = Port("cutile", products_by(_product), rewritten, products_on=range(8, 100))

@@ -5,6 +5,7 @@ each row, or one for each element; the languages write these in their own ways.
 """
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
@@ -21,11 +22,31 @@ TUPLES: Mapping[str, int] = {
 }
 """Functions of several values for each element, and how many they give."""
 
+HALVES = ("float16", "bfloat16")
+"""Types that are read as float32 and computed with as such."""
+
+OPERATORS: Mapping[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Mod: "%",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.USub: "-",
+}
+"""Those that Python and C++ write alike."""
+
 JOINED: Mapping[str, int] = {"online_softmax_reduce": 2, "welford": 3}
 """Functions that reduce several values of each element together."""
 
 _WIDTHS = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64")
-_HALVES = ("float16", "bfloat16")
 _NO_CHANGE = ("max_contiguous", "multiple_of")
 _SAME_KIND = frozenset({"abs", "maximum", "minimum"})
 
@@ -59,7 +80,7 @@ class Block(NamedTuple):
     in_rows: bool
 
 
-class ElementKernel:
+class ElementKernel(ABC):
     """A kernel, of which a subclass writes the expressions and statements.
 
     Args:
@@ -114,45 +135,45 @@ class ElementKernel:
 
     # --- statements, of which a language has its own forms ----------------------------------------
 
+    @abstractmethod
     def literal(self, value: object) -> str:
         """A constant. Raises `NotConvertible` if it has none of the type."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cast(self, kind: str, text: str) -> str:
         """A value of another type. Raises `NotConvertible` if there is none of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, *, is_last: bool) -> str:
         """An element's place along the last axis, or along the first of two."""
-        raise NotImplementedError
 
+    @abstractmethod
     def program(self, axis: int) -> str:
         """Which of the launch's blocks it is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, pointer: str, at: Text, inside: Text, other: Text) -> str:
-        """An element of memory; the last one outside."""
-        raise NotImplementedError
+        """An element of memory, or `other` where `inside` is false."""
 
+    @abstractmethod
     def store(self, pointer: str, at: Text, value: Text, inside: Text) -> list[str]:
-        """Lines that store a value for every element, if places or values are of each, else one."""
-        raise NotImplementedError
+        """Lines that store each element of a block where `inside` is true; one, if all share it."""
 
+    @abstractmethod
     def assign(self, name: str, value: Text) -> tuple[list[str], Text]:
         """Lines that give a value a name, and how it is read from then on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loop(self, name: str, limits: list[str], inner: list[str]) -> list[str]:
         """A loop over statements; limits are its start, end and step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reduced(self, value: Text, join: str) -> Text:
         """One value for each row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unpacked(self, function: str, names: list[str], given: list[Text]) -> list[str]:
         """Lines of a call in `TUPLES` or `JOINED`."""
-        raise NotImplementedError
 
     def same(self, kind: str, *given: Text) -> list[Text]:
         """Values of one type, if a language does not make them so itself."""
@@ -374,7 +395,7 @@ class ElementKernel:
         return Text(
             self.load(pointer, at, inside, other),
             max(at.rank, inside.rank, other.rank),
-            "float32" if kind in _HALVES else kind,
+            "float32" if kind in HALVES else kind,
         )
 
     def _full(self, sizes: list[ast.expr], given: list[ast.expr]) -> Text:

@@ -1,7 +1,7 @@
 """Kernels of the compiler, which are Triton, in Gluon.
 
-Both have the same operations on blocks. Gluon has to be told which thread has which elements of a
-block: a kernel gets one layout, and all others follow from it.
+Both have the same operations on blocks. Gluon also needs layouts, by which threads have elements of
+a block: a kernel gets one layout, and all others follow from it.
 """
 
 import ast
@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import replace
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.addresses import OF_REDUCTION
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
@@ -23,17 +23,15 @@ from operators.local.ports.blocks import (
     sizes_of,
 )
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import product_launch
-from operators.local.ports.programs import Launch as ProgramLaunch
-from operators.local.ports.programs import launches, with_lines
-from operators.local.templates import Products
+from operators.local.ports.products import product_launch, products_by
+from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
 _TILED = "tiled_product_kernel"
-_ALIGNED = 8  # elements of 16 bits in 16 bytes
+_ALIGNED = 8  # fp16 or bf16 elements in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
     (
@@ -254,26 +252,17 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[Launch, ...]:
-        kernel = functions_of("gluon_product")
-        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
-
-    return Products(precisions, how=made)
+def _product(product: Matrices) -> Launch:
+    kernel = functions_of("gluon_product")
+    return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[Launch, ...]:
-        if _has_tiles(product):
-            return (_tiled_launch(product),)
-        kernel = functions_of("gluon_product")
-        return (product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32)),)
-
-    return Products(precisions, how=made)
+def _tiled_product(product: Matrices) -> Launch:
+    return _tiled_launch(product) if _has_tiles(product) else _product(product)
 
 
 def _has_tiles(product: Matrices) -> bool:
-    """Whether the accelerator reads its operands: 16 bits, rows or columns at every 16 bytes."""
+    """Whether the accelerator reads its operands: fp16 or bf16, lines at every 16 bytes."""
     strides = (product.constants[name][1:] for name in ("A_STRIDE", "B_STRIDE"))
     fit = all(1 in pair and max(pair) % _ALIGNED == 0 for pair in strides)
     return fit and product.batch == 1 and tuple(product.precisions) == HALF
@@ -282,7 +271,10 @@ def _has_tiles(product: Matrices) -> bool:
 def _tiled_launch(product: Matrices) -> Launch:
     whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
     kernels = functions_of("gluon_product")
-    shared = {each: kernels[each] for each in ("side_by_side", "accumulator", "write_sums")}
+    shared = {
+        each: kernels[each]
+        for each in ("side_by_side", "accumulator", "block_corner", "write_sums")
+    }
     return replace(
         whole,
         kernel=_TILED,
@@ -294,23 +286,23 @@ def _tiled_launch(product: Matrices) -> Launch:
 
 def _with_descriptors(source: str) -> str:
     """The program whose launches of `_TILED` are given descriptors of both matrices."""
-    found = [one for one in launches(ast.parse(source)) if one.kernel == _TILED]
+    found = [one for one in kernel_calls(ast.parse(source)) if one.kernel == _TILED]
     return with_lines(source, {one.node.lineno: (one.node, _tiled_text(one)) for one in found})
 
 
-def _tiled_text(launch: ProgramLaunch) -> str:
-    options = {name: ast.unparse(value) for name, value in launch.options.items()}
-    rows, columns, depth = _elements(launch.options["SHAPE"])
-    a, b, *others = map(ast.unparse, launch.arguments)
+def _tiled_text(call: KernelCall) -> str:
+    options = {name: ast.unparse(value) for name, value in call.options.items()}
+    rows, columns, depth = _elements(call.options["SHAPE"])
+    a, b, *others = map(ast.unparse, call.arguments)
     sizes = {"A": (a, rows, depth, "M", "K"), "B": (b, depth, columns, "K", "N")}
     arguments = []
     for of, (name, height, width, *sides) in sizes.items():
-        _, *stride = _elements(launch.options[f"{of}_STRIDE"])
+        _, *stride = _elements(call.options[f"{of}_STRIDE"])
         block = ", ".join(options[f"BLOCK_{side}"] for side in sides)
         places = f"({height}, {width}), ({', '.join(stride)}), ({block})"
         arguments.append(f"tiles_of({name}, {places})")
     arguments += [*others, *(f"{name}={value}" for name, value in options.items())]
-    return call_text(f"{_TILED}[{ast.unparse(launch.grid)}](", arguments, MAX_LINE - 8)
+    return call_text(f"{_TILED}[{ast.unparse(call.grid)}](", arguments, MAX_LINE - 8)
 
 
 def _elements(node: ast.expr) -> list[str]:
@@ -318,4 +310,10 @@ def _elements(node: ast.expr) -> list[str]:
     return [*map(ast.unparse, node.elts)]
 
 
-GLUON = Port("gluon", _products, rewritten, products_on=range(9, 10), tiled=_tiled_products)
+GLUON = Port(
+    "gluon",
+    products_by(_product),
+    rewritten,
+    products_on=range(9, 10),
+    tiled=products_by(_tiled_product),
+)

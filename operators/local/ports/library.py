@@ -5,11 +5,13 @@ import importlib.resources
 import re
 from functools import cache
 
+from operators.local.ports.blocks import names_in
+
 _STRUCT = re.compile(r"^struct (\w+)", re.M)
 _FUNCTION = re.compile(r"^__device__ .*?(\w+)\(", re.M)
 _WORD = re.compile(r"\w+")
-HALVES = {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>"}
-"""Types of 16 bits, and the headers that define them."""
+_HEADERS = {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>"}
+"""Of fp16 and bf16, by their types."""
 
 
 def with_library(text: str) -> str:
@@ -23,14 +25,14 @@ def with_library(text: str) -> str:
             if at not in found and name in words and not _is_of_another_type(body, text):
                 found.add(at)
                 waiting.append(body)
-    headers = "\n".join(line for kind, line in HALVES.items() if kind in text)
+    headers = "\n".join(line for kind, line in _HEADERS.items() if kind in text)
     own = [known[at][1] for at in sorted(found)]
     return "\n\n".join(part for part in (headers, *own, text) if part)
 
 
 def _is_of_another_type(body: str, text: str) -> bool:
-    """Whether it is the overload for a type of 16 bits that a text has not."""
-    return any(kind in body and kind not in text for kind in HALVES)
+    """Whether it is the overload for fp16 or bf16, and a text does not have that type."""
+    return any(kind in body and kind not in text for kind in _HEADERS)
 
 
 @cache
@@ -54,9 +56,9 @@ def with_functions(module: str, texts: list[str]) -> list[str]:
     found: set[str] = set()
     waiting = [*texts]
     while waiting:
-        words = known.keys() & set(_WORD.findall(waiting.pop()))
-        waiting += [known[name] for name in words - found]
-        found |= words
+        used = known.keys() & names_in(ast.parse(waiting.pop()))
+        waiting += [known[name] for name in used - found]
+        found |= used
     return [*(text for name, text in known.items() if name in found), *texts]
 
 

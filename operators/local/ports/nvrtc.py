@@ -17,14 +17,13 @@ from operators.local.ports.cuda_kernel import TYPES, CudaKernel
 from operators.local.ports.library import with_library
 from operators.local.ports.programs import (
     PARAGRAPH,
-    Launch,
+    KernelCall,
+    Kernels,
     after_tunables,
     counts,
-    kinds_of,
+    kernels_of,
     lanes,
-    launches,
     option,
-    types_of,
     with_lines,
     without_triton,
 )
@@ -40,26 +39,23 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(launches(tree))
-    kernels = dict(_kernels(tree, found, types_of(tree, compiled)))
-    made = _named(found, kernels)
+    found = kernels_of(source, compiled)
+    kernels = dict(_kernels(found))
+    made = _named(found.calls, kernels)
     texts = {
-        one.node.lineno: (one.node, _launch_text(one, *made[one.node.lineno])) for one in found
+        one.node.lineno: (one.node, _launch_text(one, *made[one.node.lineno]))
+        for one in found.calls
     }
     return _with_text(with_lines(source, texts), kernels, made)
 
 
-def _kernels(
-    tree: ast.Module, launches: list[Launch], types: Mapping[str, str]
-) -> Iterator[tuple[str, CudaKernel | str]]:
+def _kernels(found: Kernels) -> Iterator[tuple[str, CudaKernel | str]]:
     """By name; of products of matrices the text."""
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for name, kinds in kinds_of(launches, functions, types).items():
+    for name, kinds in found.types.items():
         if nvrtc_product.is_product(name):
             yield name, nvrtc_product.text(TYPES[_of_one_type(kinds)])
         else:
-            yield name, CudaKernel(functions[name], kinds)
+            yield name, CudaKernel(found.functions[name], kinds)
 
 
 def _of_one_type(kinds: Mapping[str, str]) -> str:
@@ -95,38 +91,38 @@ class _Compiled:
         return f"{self.kernel}<{', '.join(fields)}>"
 
 
-def _instance(launch: Launch, kernel: CudaKernel | str) -> _Compiled:
+def _instance(call: KernelCall, kernel: CudaKernel | str) -> _Compiled:
     if isinstance(kernel, CudaKernel):
-        return _of_blocks(launch, kernel)
+        return _of_blocks(call, kernel)
     return _Compiled(
-        launch.kernel,
+        call.kernel,
         (),
-        tuple(nvrtc_product.template(launch.options, launch.arguments)),
-        f"32 * {ast.unparse(launch.options['num_warps'])}",
-        tuple(nvrtc_product.arguments(launch.arguments)),
-        nvrtc_product.shared_memory(launch.options),
+        tuple(nvrtc_product.template(call.options, call.arguments)),
+        f"32 * {ast.unparse(call.options['num_warps'])}",
+        tuple(nvrtc_product.arguments(call.arguments)),
+        nvrtc_product.shared_memory(call.options),
     )
 
 
-def _of_blocks(launch: Launch, kernel: CudaKernel) -> _Compiled:
-    rows, columns = (option(launch, name) for name in kernel.block[:2])
-    warps = ast.unparse(launch.options["num_warps"])
-    width = f"{launch.kernel.removesuffix('_kernel').upper()}_LANES"
-    values = [width if name == "LANES" else option(launch, name) for name in kernel.parameters]
+def _of_blocks(call: KernelCall, kernel: CudaKernel) -> _Compiled:
+    rows, columns = (option(call, name) for name in kernel.block[:2])
+    warps = ast.unparse(call.options["num_warps"])
+    width = f"{call.kernel.removesuffix('_kernel').upper()}_LANES"
+    values = [width if name == "LANES" else option(call, name) for name in kernel.parameters]
     return _Compiled(
-        launch.kernel,
+        call.kernel,
         (f"{width} = {lanes(rows, columns, warps)}  # threads of a row",),
         tuple(values),
         width if rows == "1" else f"{rows} * {width}",
-        tuple(map(ast.unparse, launch.arguments)),
+        tuple(map(ast.unparse, call.arguments)),
     )
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _launch_text(launch: Launch, name: str, instance: _Compiled) -> str:
-    numbers = counts(launch) + ["1"] * (3 - len(counts(launch)))
+def _launch_text(call: KernelCall, name: str, instance: _Compiled) -> str:
+    numbers = counts(call) + ["1"] * (3 - len(counts(call)))
     arguments = [
         f"grid=({', '.join(numbers)})",
         f"block=({instance.threads}, 1, 1)",
@@ -141,17 +137,17 @@ def _bytes(name: str) -> str:
 
 
 def _named(
-    launches: list[Launch], kernels: Mapping[str, CudaKernel | str]
+    calls: list[KernelCall], kernels: Mapping[str, CudaKernel | str]
 ) -> dict[int, tuple[str, _Compiled]]:
     """Instances with the names of their objects, by lines of launches; equal ones share one."""
     found: dict[int, tuple[str, _Compiled]] = {}
     names: dict[str, str] = {}
-    for launch in launches:
-        instance = _instance(launch, kernels[launch.kernel])
+    for call in calls:
+        instance = _instance(call, kernels[call.kernel])
         if instance.named not in names:
-            number = sum(name.startswith(f"{launch.kernel}<") for name in names) + 1
-            names[instance.named] = launch.kernel + (f"_{number}" if number > 1 else "")
-        found[launch.node.lineno] = names[instance.named], instance
+            number = sum(name.startswith(f"{call.kernel}<") for name in names) + 1
+            names[instance.named] = call.kernel + (f"_{number}" if number > 1 else "")
+        found[call.node.lineno] = names[instance.named], instance
     return found
 
 

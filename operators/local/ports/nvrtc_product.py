@@ -3,12 +3,10 @@
 import ast
 import importlib.resources
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from operators.local.inductor import NotConvertible, Substitute
-from operators.local.ports.products import NAME, STAND_IN, product_launch
-from operators.local.templates import Products
-from operators.local.templates.launch import Launch
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.inductor import NotConvertible
+from operators.local.ports.products import NAME, STAND_IN, product_launch, products_by
 
 _PARAMETERS = (
     *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
@@ -17,13 +15,9 @@ _PARAMETERS = (
 _NONE = "None"
 
 
-def products(precisions: tuple[str, ...]) -> Substitute:
-    """Replaces calls of libraries for products of matrices; as `Port.products`."""
-    return Products(precisions, how=_launches)
-
-
-def _launches(product: Matrices) -> tuple[Launch, ...]:
-    return (product_launch(product, STAND_IN, columns=(64, 128, 64), depth=(16, 64, 32)),)
+products = products_by(
+    partial(product_launch, definitions=STAND_IN, columns=(64, 128, 64), depth=(16, 64, 32))
+)
 
 
 def is_product(kernel: str) -> bool:

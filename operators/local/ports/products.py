@@ -1,8 +1,10 @@
 """The launch of a product of matrices, which languages begin with alike."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from operators.local.inductor import Substitute
+from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
@@ -14,6 +16,15 @@ def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
     """SHAPE is (rows, columns, depth)."""'''
 }
 """In the place of a kernel that is not Triton, until its program is rewritten."""
+
+
+def products_by(launch: Callable[[Matrices], Launch]) -> Callable[[tuple[str, ...]], Substitute]:
+    """A kernel for products as `Port.products`: one launch in the place of each library call."""
+
+    def products(precisions: tuple[str, ...]) -> Substitute:
+        return Products(precisions, how=lambda product: (launch(product),))
+
+    return products
 
 
 def product_launch(

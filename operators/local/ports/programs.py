@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evolve.core.compiled import Argument, Compiled
 from operators.local.inductor import NotConvertible
@@ -18,8 +19,8 @@ _KNOWN = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch in a program: its lines and arguments."""
+class KernelCall:
+    """A launch of a kernel in a program: the statement, and its arguments."""
 
     node: ast.Expr
     kernel: str
@@ -28,7 +29,7 @@ class Launch:
     options: Mapping[str, ast.expr]
 
 
-def launches(tree: ast.Module) -> Iterator[Launch]:
+def kernel_calls(tree: ast.Module) -> Iterator[KernelCall]:
     """All of a program."""
     for node in ast.walk(tree):
         match node:
@@ -36,7 +37,33 @@ def launches(tree: ast.Module) -> Iterator[Launch]:
                 value=ast.Call(func=ast.Subscript(value=ast.Name(id=kernel), slice=grid)) as call
             ):
                 options = {str(option.arg): option.value for option in call.keywords}
-                yield Launch(node, kernel, grid, tuple(call.args), options)
+                yield KernelCall(node, kernel, grid, tuple(call.args), options)
+
+
+class Kernels(NamedTuple):
+    """The kernels of a program.
+
+    Attributes:
+        calls: all launches, in order.
+        functions: those of the module, by name.
+        types: types of tensors as torch names them, by kernel and parameter (`kinds_of`).
+    """
+
+    calls: list[KernelCall]
+    functions: Mapping[str, ast.FunctionDef]
+    types: Mapping[str, Mapping[str, str]]
+
+
+def kernels_of(source: str, compiled: Compiled) -> Kernels:
+    """Those that a program of the compiler launches.
+
+    Raises:
+        NotConvertible: the type of a tensor is unknown, or a kernel is launched for several.
+    """
+    tree = ast.parse(source)
+    calls = list(kernel_calls(tree))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return Kernels(calls, functions, kinds_of(calls, functions, types_of(tree, compiled)))
 
 
 def types_of(tree: ast.Module, compiled: Compiled) -> dict[str, str]:
@@ -93,9 +120,9 @@ class _Counts(ast.NodeTransformer):
         return node
 
 
-def counts(launch: Launch) -> list[str]:
+def counts(call: KernelCall) -> list[str]:
     """Numbers of blocks along the axes of a launch's grid, without Triton."""
-    return [*map(_count, launch.grid.elts if isinstance(launch.grid, ast.Tuple) else [launch.grid])]
+    return [*map(_count, call.grid.elts if isinstance(call.grid, ast.Tuple) else [call.grid])]
 
 
 def lanes(rows: str, columns: str, warps: str) -> str:
@@ -105,13 +132,20 @@ def lanes(rows: str, columns: str, warps: str) -> str:
     return f"min({columns}, {_MAX_THREADS}{of_all}, max(1, 32 * {warps}{of_all}, {enough}))"
 
 
-def option(launch: Launch, name: str) -> str:
+def option(call: KernelCall, name: str) -> str:
     """The value of a parameter in a launch; a number is its own."""
-    return ast.unparse(launch.options[name]) if name in launch.options else name
+    return ast.unparse(call.options[name]) if name in call.options else name
+
+
+def flat_arguments(call: KernelCall, function: ast.FunctionDef) -> tuple[list[str], list[str]]:
+    """Expressions of a kernel's tensors, as `flat` gives them, and of its constants, in order."""
+    names = [argument.arg for argument in function.args.args]
+    tensors = [f"flat({ast.unparse(each)})" for each in call.arguments]
+    return tensors, [option(call, name) for name in names[len(tensors) :]]
 
 
 def kinds_of(
-    launches: list[Launch], functions: Mapping[str, ast.FunctionDef], types: Mapping[str, str]
+    calls: list[KernelCall], functions: Mapping[str, ast.FunctionDef], types: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
     """Types as torch names them, by kernel and by parameter that is a pointer.
 
@@ -119,15 +153,15 @@ def kinds_of(
         NotConvertible: one is unknown, or a kernel is launched for several.
     """
     found: dict[str, dict[str, str]] = {}
-    for launch in launches:
-        names = [argument.arg for argument in functions[launch.kernel].args.args]
+    for call in calls:
+        names = [argument.arg for argument in functions[call.kernel].args.args]
         given = {
             name: _kind(types.get(_base(value), ""), value)
-            for name, value in zip(names, launch.arguments, strict=False)
+            for name, value in zip(names, call.arguments, strict=False)
             if ast.unparse(value) != "None"
         }
-        if found.setdefault(launch.kernel, given) != given:
-            raise NotConvertible(f"{launch.kernel} is launched for several types")
+        if found.setdefault(call.kernel, given) != given:
+            raise NotConvertible(f"{call.kernel} is launched for several types")
     return found
 
 
@@ -177,26 +211,26 @@ def without_tunables(source: str, suffix: str) -> str:
     return re.sub(rf'^    "{name}": .*\n', "", found, flags=re.M)
 
 
-def product_options(launch: Launch) -> tuple[dict[str, str], bool]:
+def product_options(call: KernelCall) -> tuple[dict[str, str], bool]:
     """Of a launch by `batched_launch`: options, and whether there is a bias.
 
     Without one, strides of the result are in the place of its own.
     """
-    options = {name: ast.unparse(value) for name, value in launch.options.items()}
-    has_bias = ast.unparse(launch.arguments[2]) != "None"
+    options = {name: ast.unparse(value) for name, value in call.options.items()}
+    has_bias = ast.unparse(call.arguments[2]) != "None"
     if not has_bias:
         options["BIAS_STRIDE"] = options["OUT_STRIDE"]
     return options, has_bias
 
 
-def product_views(launch: Launch) -> list[str]:
+def product_views(call: KernelCall) -> list[str]:
     """Arguments a, b, bias (in its place out, if there is none) and out: matrices of a batch."""
-    options, has_bias = product_options(launch)
-    shape = launch.options["SHAPE"]
+    options, has_bias = product_options(call)
+    shape = call.options["SHAPE"]
     assert isinstance(shape, ast.Tuple)
     rows, columns, depth = map(ast.unparse, shape.elts)
     batch = options["BATCH"]
-    a, b, bias, out = map(ast.unparse, launch.arguments)
+    a, b, bias, out = map(ast.unparse, call.arguments)
     result = f"({batch}, {rows}, {columns})"
     shapes = {
         "A_STRIDE": (a, f"({batch}, {rows}, {depth})"),

@@ -1,34 +1,33 @@
 """A kernel of the compiler in a language of Python, where blocks or lists have the operators."""
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from operators.local.ports.elements import ElementKernel, Text, joined
+from operators.local.inductor import NotConvertible
+from operators.local.ports.elements import OPERATORS, ElementKernel, Text, joined
+
+_INFINITY = "INFINITY"
 
 
 class PythonKernel(ElementKernel):
     """A kernel whose functions of several values are written out, by the formulas of Triton's."""
 
     operators: ClassVar[Mapping[type, str]] = {
-        ast.Add: "+",
-        ast.Sub: "-",
-        ast.Mult: "*",
+        **OPERATORS,
         ast.FloorDiv: "//",
-        ast.Mod: "%",
-        ast.BitAnd: "&",
-        ast.BitOr: "|",
-        ast.BitXor: "^",
-        ast.Lt: "<",
-        ast.LtE: "<=",
-        ast.Gt: ">",
-        ast.GtE: ">=",
-        ast.Eq: "==",
-        ast.NotEq: "!=",
-        ast.USub: "-",
         ast.Invert: "~",
         ast.Not: "~",
     }
+    infinity: ClassVar[str] = _INFINITY
+
+    def literal(self, value: object) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            if math.isnan(value):
+                raise NotConvertible("the constant nan")
+            return self.infinity if value > 0 else f"-{self.infinity}"
+        return repr(value)
 
     def unpacked(self, function: str, names: list[str], given: list[Text]) -> list[str]:
         return getattr(self, f"_{function}")(names, *given)
@@ -101,3 +100,8 @@ class PythonKernel(ElementKernel):
         text = "({0} + {1} * ({2} - {3}) * ({2} - {3}))"
         apart = joined(text, squares, weight, mean, middle, kind="float32")
         return [*lines, *self.assigned(names[1], self.reduced(apart, "sum"))]
+
+
+def constants_of(texts: Iterable[str]) -> list[str]:
+    """Definitions of the module's constants that kernels use."""
+    return [f'{_INFINITY} = float("inf")'] if any(_INFINITY in text for text in texts) else []

@@ -5,39 +5,33 @@ elements. Places of elements and masks are written out where they are used.
 """
 
 import ast
-import math
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 from evolve.core.compiled import Compiled
-from operators.local.inductor import NotConvertible, Substitute
+from operators.local.inductor import NotConvertible
 from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
-from operators.local.ports.elements import ROW, WHOLE, Text
+from operators.local.ports.elements import HALVES, ROW, WHOLE, Text
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import NAME, batched_launch
+from operators.local.ports.products import NAME, batched_launch, products_by
 from operators.local.ports.programs import (
     FLAT,
-    Launch,
+    KernelCall,
     after_tunables,
     counts,
-    kinds_of,
-    launches,
-    option,
+    flat_arguments,
+    kernels_of,
     product_options,
     product_views,
-    types_of,
     with_imports,
     with_lines,
     without_triton,
 )
 from operators.local.ports.python_kernel import PythonKernel
-from operators.local.templates import Products
-from operators.local.templates.launch import Launch as TemplateLaunch
-from operators.local.templates.operations.matrices import Matrices
 
 _WIDTH = MAX_LINE - 8
-_HALVES = ("float16", "bfloat16")
 _FLOATS = ("float32", "float64")
 _STEP = " " * 4
 _TAKEN = frozenset({"T", "i", "j", "main", "tilelang", "block_0", "block_1", "block_2"})
@@ -51,7 +45,8 @@ _SAME = (
     *("abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log1p", "log2", "pow", "rsqrt"),
     *("sin", "sqrt", "tanh"),
 )
-_CHECKED = "pass_configs={tilelang.PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS: True}"
+# Sound: a masked access is conditional already, and Triton's others are inside their tensors.
+_NO_BOUNDS_CHECKS = "pass_configs={tilelang.PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS: True}"
 
 
 class FragmentKernel(PythonKernel):
@@ -80,6 +75,7 @@ class FragmentKernel(PythonKernel):
         "maximum": "T.if_then_else(({0} > {1}) | T.isnan({0}), {0}, {1})",
         "minimum": "T.if_then_else(({0} < {1}) | T.isnan({0}), {0}, {1})",
     }
+    infinity = "T.infinity('float32')"
     reductions = _REDUCTIONS
     divided = "({} / {})"
     chosen = "T.if_then_else({}, {}, {})"
@@ -106,17 +102,10 @@ class FragmentKernel(PythonKernel):
         ]
         head = call_text(f"def {self.name}(", [*self.constants, *grid, "NUM_WARPS"], MAX_LINE - 1)
         text = body_text(ast.parse("\n".join(lines)).body, _STEP)
-        self.text = f"@tilelang.jit({_CHECKED})\n{head}:\n{text}"
-
-    def literal(self, value: object) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
-            if math.isnan(value):
-                raise NotConvertible("the constant nan")
-            return f"{'' if value > 0 else '-'}T.infinity('float32')"
-        return repr(value)
+        self.text = f"@tilelang.jit({_NO_BOUNDS_CHECKS})\n{head}:\n{text}"
 
     def cast(self, kind: str, text: str) -> str:
-        if kind in _HALVES:
+        if kind in HALVES:
             raise NotConvertible(f"values of the type {kind}")
         return f"T.cast({text}, '{kind}')"
 
@@ -140,7 +129,7 @@ class FragmentKernel(PythonKernel):
     def load(self, pointer: str, at: Text, inside: Text, other: Text) -> str:
         kind = self.kinds[pointer]
         read = f"{pointer}[{at.text}]"
-        if kind in _HALVES:
+        if kind in HALVES:
             kind, read = "float32", f"T.cast({read}, 'float32')"
         if inside.text == "True":
             return read
@@ -230,51 +219,41 @@ def rewritten(source: str, compiled: Compiled) -> str:
     Raises:
         NotConvertible: a kernel has an operation, a type or a shape that is not known here.
     """
-    tree = ast.parse(source)
-    found = list(launches(tree))
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    axes = {one.kernel: len(counts(one)) for one in found}
+    calls, functions, types = kernels_of(source, compiled)
+    axes = {one.kernel: len(counts(one)) for one in calls}
     texts: list[str] = []
-    known = kinds_of(found, functions, types_of(tree, compiled))
-    for name, kinds in known.items():
+    for name, kinds in types.items():
         if name == NAME:
             texts += functions_of("tilelang_product").values()
         else:
             texts.append(FragmentKernel(functions[name], kinds, axes[name]).text)
-    new = {one.node.lineno: (one.node, _launch_text(one, functions, known)) for one in found}
+    new = {one.node.lineno: (one.node, _launch_text(one, functions, types)) for one in calls}
     helpers = [FLAT] if any("flat(" in text for _, text in new.values()) else []
     program = after_tunables(without_triton(with_lines(source, new)), *texts, *helpers)
     return with_imports(program, "import tilelang", "import tilelang.language as T")
 
 
 def _launch_text(
-    launch: Launch,
+    call: KernelCall,
     functions: Mapping[str, ast.FunctionDef],
     kinds: Mapping[str, Mapping[str, str]],
 ) -> str:
-    if launch.kernel == NAME:
-        constants, given = _of_product(launch, kinds[NAME]["a_ptr"])
+    if call.kernel == NAME:
+        constants, given = _of_product(call, kinds[NAME]["a_ptr"])
     else:
-        names = [argument.arg for argument in functions[launch.kernel].args.args]
-        given = [f"flat({ast.unparse(each)})" for each in launch.arguments]
-        constants = [*(option(launch, name) for name in names[len(given) :]), *counts(launch)]
-    constants = [*constants, ast.unparse(launch.options["num_warps"])]
-    return call_text(f"{call_text(f'{launch.kernel}(', constants, _WIDTH)}(", given, _WIDTH)
+        given, constants = flat_arguments(call, functions[call.kernel])
+        constants += counts(call)
+    constants = [*constants, ast.unparse(call.options["num_warps"])]
+    return call_text(f"{call_text(f'{call.kernel}(', constants, _WIDTH)}(", given, _WIDTH)
 
 
-def _of_product(launch: Launch, kind: str) -> tuple[list[str], list[str]]:
-    options, has_bias = product_options(launch)
+def _of_product(call: KernelCall, kind: str) -> tuple[list[str], list[str]]:
+    options, has_bias = product_options(call)
     fixed = ("SHAPE", "BATCH", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE")
     tuned = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS")
     constants = [options[name] for name in fixed] + [repr(kind), str(has_bias)]
-    return constants + [options[name] for name in tuned], product_views(launch)
+    return constants + [options[name] for name in tuned], product_views(call)
 
 
-def _products(precisions: tuple[str, ...]) -> Substitute:
-    def made(product: Matrices) -> tuple[TemplateLaunch, ...]:
-        return (batched_launch(product, columns=(64, 128, 128), depth=(32, 64, 32)),)
-
-    return Products(precisions, how=made)
-
-
-TILELANG = Port("tilelang", _products, rewritten, products_on=range(8, 100), package="tilelang")
+_product = partial(batched_launch, columns=(64, 128, 128), depth=(32, 64, 32))
+TILELANG = Port("tilelang", products_by(_product), rewritten, products_on=range(8, 100))

@@ -1,6 +1,7 @@
 """Functions of kernels in CuTe DSL; programs get copies of those that they use.
 
-A thread has some elements of one row of a block: a list of numbers.
+A block of (rows, columns) elements is spread over rows * lanes threads: a thread has the elements
+lane, lane + lanes, lane + 2 * lanes and so on of one row, as a list of columns // lanes numbers.
 """
 
 import cutlass
@@ -10,7 +11,10 @@ from cutlass.memory import SmemAllocator
 
 @cute.jit
 def load(pointer: cute.Tensor, at, inside, other):
-    """An element, as float32 if it is narrower; the last argument outside."""
+    """Reads the element at index `at` if `inside` is true, else gives `other`.
+
+    Float16 and bfloat16 become float32.
+    """
     if cutlass.const_expr(pointer.element_type.width == 16):
         value = cutlass.Float32(other)
         if inside:
@@ -24,13 +28,13 @@ def load(pointer: cute.Tensor, at, inside, other):
 
 @cute.jit
 def store(pointer: cute.Tensor, at, value, inside):
-    """Nothing outside."""
+    """Writes a value, in the tensor's type, to the index `at` if `inside` is true."""
     if inside:
         pointer[at] = value.to(pointer.element_type)
 
 
-def choose(condition, one, other):
-    """As `one if condition else other`, without a branch."""
+def where(condition, one, other):
+    """Gives `one` if the condition is true, else `other`, without a branch; both are computed."""
     if isinstance(condition, bool):
         return one if condition else other
     kind = type(other if isinstance(one, float) else one)
@@ -38,54 +42,61 @@ def choose(condition, one, other):
 
 
 def add(one, other):
-    """For reductions."""
+    """The sum of two numbers; combines the elements of a reduction."""
     return one + other
 
 
 def multiply(one, other):
-    """For reductions."""
+    """The product of two numbers; combines the elements of a reduction."""
     return one * other
 
 
 def maximum(one, other):
-    """The larger one; NaN wins, as in torch."""
-    return choose((one > other) | (one != one), one, other)
+    """The larger of two numbers; NaN if one of them is, as in torch."""
+    return where((one > other) | (one != one), one, other)
 
 
 def minimum(one, other):
-    """The smaller one; NaN wins, as in torch."""
-    return choose((one < other) | (one != one), one, other)
+    """The smaller of two numbers; NaN if one of them is, as in torch."""
+    return where((one < other) | (one != one), one, other)
 
 
-def places(rows, lanes, in_rows):
-    """The lane and row of a thread; neighbours are in one row if `in_rows`."""
+def lane_and_row(rows, lanes, in_rows):
+    """A thread's lane, from 0 to lanes - 1, and its row, from 0 to rows - 1.
+
+    Threads with neighbouring numbers are lanes of one row if `in_rows` is true, else one lane of
+    neighbouring rows.
+    """
     thread, _, _ = cute.arch.thread_idx()
     return (thread % lanes, thread // lanes) if in_rows else (thread // rows, thread % rows)
 
 
 @cute.jit
-def across(mine, join: cutlass.Constexpr, rows, lanes, in_rows):
-    """A value of all lanes of a row, always joined in the same order."""
+def reduce_lanes(value, combine: cutlass.Constexpr, rows, lanes, in_rows):
+    """Combines one number of each of a row's lanes; every lane gets the result.
+
+    The order is fixed: lanes of a warp by shuffles, then warps through shared memory.
+    """
     width = cutlass.const_expr(min(lanes, 32) if in_rows else 1)
     parts = cutlass.const_expr(lanes // width)
     if cutlass.const_expr(width > 1):
-        mine = cute.arch.warp_reduction(mine, join, threads_in_group=width)
+        value = cute.arch.warp_reduction(value, combine, threads_in_group=width)
     if cutlass.const_expr(parts > 1):
-        lane, row = places(rows, lanes, in_rows)
-        shared = SmemAllocator().allocate_tensor(type(mine), cute.make_layout(parts * rows), 16)
+        lane, row = lane_and_row(rows, lanes, in_rows)
+        shared = SmemAllocator().allocate_tensor(type(value), cute.make_layout(parts * rows), 16)
         cute.arch.sync_threads()
         if lane % width == 0:
-            shared[lane // width * rows + row] = mine
+            shared[lane // width * rows + row] = value
         cute.arch.sync_threads()
-        mine = shared[row]
+        value = shared[row]
         for part in cutlass.range_constexpr(1, parts):
-            mine = join(mine, shared[part * rows + row])
-    return mine
+            value = combine(value, shared[part * rows + row])
+    return value
 
 
-def reduced(values, join, rows, lanes, in_rows):
-    """One number of a row's elements, the same for all its threads."""
-    mine = values[0]
-    for value in values[1:]:
-        mine = join(mine, value)
-    return across(mine, join, rows, lanes, in_rows)
+def reduce_row(values, combine, rows, lanes, in_rows):
+    """Combines all elements of a row; `values` are those of one thread, and all get the result."""
+    value = values[0]
+    for other in values[1:]:
+        value = combine(value, other)
+    return reduce_lanes(value, combine, rows, lanes, in_rows)

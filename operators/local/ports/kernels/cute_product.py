@@ -1,7 +1,7 @@
 """A product of matrices in CuTe DSL; programs get copies of these functions.
 
-Tiles go to shared memory in PARTS parts of 16 bits (a float32 into two or three, of which each is
-the remainder of the one before) and are multiplied by warps. Of the products of parts those too
+Tiles go to shared memory in PARTS parts in fp16 or bf16 (a float32 into two or three, of which each
+is the remainder of the one before) and are multiplied by warps. Of the products of parts those too
 small to matter are left out; the others are added from the smallest on, and their sum to the total.
 Constants are those of `matmul_kernel` (`operators.local.templates.kernels.matmul`).
 """
@@ -10,7 +10,7 @@ import cutlass
 from cutlass import cute
 from cutlass.memory import SmemAllocator
 
-from operators.local.ports.kernels.cute_blocks import choose, load, store
+from operators.local.ports.kernels.cute_blocks import load, store, where
 
 
 @cute.jit
@@ -103,8 +103,9 @@ def product_kernel(
         for skipped in cutlass.range_constexpr(PARTS):
             for part in cutlass.range_constexpr(PARTS - skipped):
                 if cutlass.const_expr(PARTS > 1 and skipped == PARTS - 1):
-                    for i in cutlass.range_constexpr(cute.size(small)):  # infinity less itself
-                        small[i] = choose(small[i] != small[i], cutlass.Float32(0.0), small[i])
+                    # inf - inf is NaN; the product of the first parts carries the infinity
+                    for i in cutlass.range_constexpr(cute.size(small)):
+                        small[i] = where(small[i] != small[i], cutlass.Float32(0.0), small[i])
                 left, right = a_parts[part], b_parts[PARTS - 1 - skipped - part]
                 for k in cutlass.range_constexpr(cute.size(left, mode=[2])):
                     cute.gemm(mma, small, left[None, None, k], right[None, None, k], small)

@@ -9,15 +9,15 @@ import cuda.tile as ct
 
 
 @ct.function
-def next_part(value):
-    """Its first bits, and what is left of it."""
+def split_bfloat16(value):
+    """Rounds a float32 tile to bfloat16; gives that and the remainder in float32."""
     part = ct.astype(value, ct.bfloat16)
     return part, value - ct.astype(part, ct.float32)
 
 
 @ct.function
 def tile_of(array, matrix, row, column, rows, columns):
-    """A tile of one matrix."""
+    """The tile of (rows, columns) elements at tile indices row and column of one matrix."""
     index, shape = (matrix, row, column), (1, rows, columns)
     tile = ct.load(array, index=index, shape=shape, padding_mode=ct.PaddingMode.ZERO)
     return ct.reshape(tile, (rows, columns))
@@ -50,10 +50,10 @@ def product_kernel(
         if PARTS == 1:
             total = ct.mma(left, right, total)
         else:
-            a_0, left = next_part(left)
-            b_0, right = next_part(right)
-            a_1, left = next_part(left)
-            b_1, right = next_part(right)
+            a_0, left = split_bfloat16(left)
+            b_0, right = split_bfloat16(right)
+            a_1, left = split_bfloat16(left)
+            b_1, right = split_bfloat16(right)
             small = ct.zeros((BLOCK_M, BLOCK_N), dtype=ct.float32)
             if PARTS == 3:
                 a_2, b_2 = ct.astype(left, ct.bfloat16), ct.astype(right, ct.bfloat16)
@@ -62,7 +62,8 @@ def product_kernel(
                 small = ct.mma(a_2, b_0, small)
             small = ct.mma(a_0, b_1, small)
             small = ct.mma(a_1, b_0, small)
-            small = ct.where(ct.isnan(small), 0.0, small)  # infinity less itself
+            # inf - inf is NaN; the product of the first parts carries the infinity
+            small = ct.where(ct.isnan(small), 0.0, small)
             total = total + ct.mma(a_0, b_0, small)
     if HAS_BIAS:
         total = total + ct.astype(tile_of(bias, matrix, row, column, BLOCK_M, BLOCK_N), ct.float32)

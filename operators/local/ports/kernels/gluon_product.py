@@ -1,9 +1,9 @@
 """A product of matrices by the tensor cores of Hopper, in Gluon.
 
-Operands are read to registers, cut into PARTS parts of 16 bits (a float32 into two or three, of
-which each is the remainder of the one before), and multiplied from shared memory by `wgmma`. Of the
-products of parts those too small to matter are left out; the others are added from the smallest on,
-and their sum to the total outside, since tensor cores cut off low bits of their sums.
+Operands are read to registers, cut into PARTS parts in fp16 or bf16 (a float32 into two or three,
+of which each is the remainder of the one before), and multiplied from shared memory by `wgmma`. Of
+the products of parts those too small to matter are left out; the others are added from the smallest
+on, and their sum to the total outside, since tensor cores cut off low bits of their sums.
 Constants are those of `matmul_kernel` (`operators.local.templates.kernels.matmul`).
 """
 
@@ -33,6 +33,22 @@ def accumulator(rows, columns, warps):
     across = warps // above
     shape = [16, min(columns // across, 256), 16]
     return gl.NVMMADistributedLayout([3, 0], [above, across], shape)
+
+
+@gluon.jit
+def block_corner(
+    tile,
+    ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP_M: gl.constexpr,
+):
+    """Row and column of a block's first element; GROUP_M rows of blocks are taken at a time."""
+    first = tile // (GROUP_M * COLUMNS) * GROUP_M
+    height = gl.minimum(ROWS - first, GROUP_M)
+    place = tile % (GROUP_M * COLUMNS)
+    return (first + place % height) * BLOCK_M, place // height * BLOCK_N
 
 
 @gluon.jit
@@ -79,7 +95,8 @@ def multiply_parts(a, b, total, PARTS: gl.constexpr):
                     a.index(part), b.index(PARTS - 1 - skipped - part), small, is_async=True
                 )
     small = warpgroup_mma_wait(0, deps=(small,))
-    small = gl.where(small != small, 0.0, small)  # infinity less itself, if an operand is infinite
+    # inf - inf is NaN; the product of the first parts carries the infinity
+    small = gl.where(small != small, 0.0, small)
     return total + warpgroup_mma(a.index(0), b.index(0), small)
 
 
@@ -143,10 +160,7 @@ def product_kernel(
 
     matrix = (gl.program_id(0) // (ROWS * COLUMNS)).to(gl.int64)
     tile = gl.program_id(0) % (ROWS * COLUMNS)
-    first = tile // (GROUP_M * COLUMNS) * GROUP_M
-    height = gl.minimum(ROWS - first, GROUP_M)
-    place = tile % (GROUP_M * COLUMNS)
-    row, column = (first + place % height) * BLOCK_M, place // height * BLOCK_N
+    row, column = block_corner(tile, ROWS, COLUMNS, BLOCK_M, BLOCK_N, GROUP_M)
 
     a_ptr += matrix * A_STRIDE[0]
     b_ptr += matrix * B_STRIDE[0]

@@ -1,4 +1,4 @@
-"""A product of matrices of 16 bits in Gluon, whose tiles the tensor memory accelerator reads.
+"""A product of fp16 or bf16 matrices in Gluon, whose tiles the tensor memory accelerator reads.
 
 Tiles of STAGES steps are in shared memory or on their way there. Each stage has a barrier, which
 says that its tiles have come; it is filled anew after all warps have multiplied what was in it.
@@ -9,7 +9,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from operators.local.ports.kernels.gluon_product import accumulator, write_sums
+from operators.local.ports.kernels.gluon_product import accumulator, block_corner, write_sums
 
 
 def tiles_of(matrix, shape, stride, block):
@@ -72,11 +72,7 @@ def tiled_product_kernel(
     ROWS: gl.constexpr = (SHAPE[0] + BLOCK_M - 1) // BLOCK_M
     COLUMNS: gl.constexpr = (SHAPE[1] + BLOCK_N - 1) // BLOCK_N
     STEPS: gl.constexpr = (SHAPE[2] + BLOCK_K - 1) // BLOCK_K
-    tile = gl.program_id(0)
-    first = tile // (GROUP_M * COLUMNS) * GROUP_M
-    height = gl.minimum(ROWS - first, GROUP_M)
-    place = tile % (GROUP_M * COLUMNS)
-    row, column = (first + place % height) * BLOCK_M, place // height * BLOCK_N
+    row, column = block_corner(gl.program_id(0), ROWS, COLUMNS, BLOCK_M, BLOCK_N, GROUP_M)
 
     a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)  # noqa: RUF005
     b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES] + b.block_type.shape, b.layout)  # noqa: RUF005

@@ -80,7 +80,8 @@ def product_kernel(
                         T.gemm(a_2, b_0, small)
                     T.gemm(a_0, b_1, small)
                     T.gemm(a_1, b_0, small)
-                    for i, j in T.Parallel(BLOCK_M, BLOCK_N):  # infinity less itself
+                    # inf - inf is NaN; the product of the first parts carries the infinity
+                    for i, j in T.Parallel(BLOCK_M, BLOCK_N):
                         small[i, j] = T.if_then_else(T.isnan(small[i, j]), 0.0, small[i, j])
                     T.gemm(a_0, b_0, small)
                     for i, j in T.Parallel(BLOCK_M, BLOCK_N):

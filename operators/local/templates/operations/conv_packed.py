@@ -44,8 +44,8 @@ def launches(
 ) -> tuple[Launch, ...] | None:
     """Alternative to `convolution.launch`; None if that is to be preferred.
 
-    That is so for 16 bits, if there is too little to do for this to pay, and if parts would be too
-    many.
+    That is so for fp16 and bf16, if there is too little to do for this to pay, and if parts would
+    be too many.
     """
     sizes = sizes_of(x, weight, out, settings)
     walk = (1, 1, 1) if settings.transposed else settings.stride

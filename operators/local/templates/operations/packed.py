@@ -26,7 +26,7 @@ _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for whi
 def launches(product: Matrices) -> tuple[Launch, ...]:
     """With both operands cut, or one of a narrow product; nothing if neither pays.
 
-    16 bits are multiplied as they are.
+    fp16 and bf16 are multiplied as they are.
     """
     if tuple(product.precisions) == HALF:
         return ()
