@@ -22,7 +22,7 @@ def reporting(source: bytes, path: str, report: Callable[[str], Any]) -> CodeTyp
     Raises:
         SyntaxError: the source has none.
     """
-    tree = ast.parse(source, path)
+    tree = compile(source, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     _report_names(tree)
     code = compile(tree, path, "exec", dont_inherit=True)
     constants = (report if one == _PLACE else one for one in code.co_consts)
