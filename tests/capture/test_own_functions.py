@@ -433,7 +433,7 @@ for _ in range(3):
 """
 
 
-def test_a_part_that_writes_to_floating_arguments_says_why_it_has_no_backward_task(tmp_path):
+def test_a_part_that_writes_to_its_arguments_says_why_it_has_no_backward_task(tmp_path):
     (tmp_path / "script.py").write_text(IN_PLACE)
     words = ["--json", "--min-share", "0.0001", str(tmp_path / "script.py")]
     parts = {one["name"]: one for one in json.loads(capture(tmp_path, *words))["parts"]}
@@ -443,4 +443,4 @@ def test_a_part_that_writes_to_floating_arguments_says_why_it_has_no_backward_ta
     for part in parts.values():
         assert part["task"]
         assert part["backward_task"] is None
-        assert part["backward_fault"].startswith("it writes to a floating-point argument, and")
+        assert part["backward_fault"].startswith("it writes to an argument, and")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
-from evolve.capture.parts import arguments_of
+from evolve.capture.parts import arguments_of, write_counts
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.worker.ipc.pytree import cast_floating, tensors_of
 
@@ -46,7 +46,7 @@ class Pass:
         self._needed = [n for n, one in enumerate(every) if one.requires_grad]
         self._every = len(every)
         self.leaves, self._roots = self._chosen(every), self._chosen(roots)
-        self._versions = self._present_versions()
+        self._counts = self._present_counts()
         args, kwargs = self._call(self.arguments)
         self._outcome: Any = run(*args, **kwargs)
 
@@ -57,8 +57,8 @@ class Pass:
     def _chosen(self, every: Sequence[Any]) -> list[Any]:
         return [every[n] for n in self._needed]
 
-    def _present_versions(self) -> list[int]:
-        return [one._version for one in [*tensors_of(self.arguments), *self._parameters]]
+    def _present_counts(self) -> list[int]:
+        return write_counts([*self.arguments, *self._parameters])
 
     def through(self, backward: Callable[[Tensor], Gradients]) -> Tensor:
         """The outcome; its gradient goes to `backward`, and from there to the script's graph.
@@ -76,7 +76,7 @@ class Pass:
     @property
     def refusal(self) -> str:
         """Why the original has to make the backward pass; empty if the winner may."""
-        is_same = self._versions == self._present_versions()
+        is_same = self._counts == self._present_counts()
         return "" if is_same else "arguments or parameters were written to before the backward pass"
 
     def leads_elsewhere(self) -> bool:
