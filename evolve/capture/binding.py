@@ -20,9 +20,10 @@ def reporting(source: bytes, path: str, report: Callable[[str], Any]) -> CodeTyp
     Lines, and the text of every definition, are those of the source.
 
     Raises:
-        SyntaxError: the source has none.
+        SyntaxError: the source is not valid Python.
     """
-    tree = ast.parse(source, path)
+    tree = compile(source, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
     _report_names(tree)
     code = compile(tree, path, "exec", dont_inherit=True)
     constants = (report if one == _PLACE else one for one in code.co_consts)
@@ -56,11 +57,10 @@ def _names(statement: ast.stmt) -> list[str]:
 
 
 def _report(name: str, statement: ast.stmt) -> ast.stmt:
-    # No name can stand for the function: the script would see it among its own.
+    # The function is a constant of the code, because the script would see a global name.
     place = ast.Constant(_PLACE)
-    function = ast.IfExp(
-        ast.Constant(value=True), place, place
-    )  # no warning of a text that is called
+    # A bare string in its place would cause Python's warning that a string is not callable.
+    function = ast.IfExp(ast.Constant(value=True), place, place)
     call = ast.Call(function, [ast.Constant(name)], [])
     report = ast.copy_location(ast.Expr(call), statement)
     return ast.fix_missing_locations(report)

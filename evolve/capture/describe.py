@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evolve.capture.withheld import is_withheld
-from evolve.tasks.values import endless, literal
+from evolve.tasks.values import literal, nesting_fault
 
 MAX_KEPT = 1 << 20  # bytes of one tensor whose own values are kept
 MAX_ALL = 8 << 20  # of all those of a task
@@ -43,7 +43,7 @@ class Descriptions:
         return self._plain(tree, path)
 
     def _container(self, tree: Any, path: str) -> Any:
-        if said := endless(tree):
+        if said := nesting_fault(tree):
             raise Undescribed(f"{path} is {said}, which a task cannot hold")
         if type(tree) is not dict:
             return type(tree)(self.of(one, f"{path}[{n}]") for n, one in enumerate(tree))

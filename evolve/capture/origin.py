@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from evolve.capture.withheld import is_withheld, names_of_arguments
-from evolve.tasks.values import endless, literal
+from evolve.tasks.values import literal, nesting_fault
 
 _KEPT = "_evolve_constructor"
 _CONTAINERS = (list, tuple, dict)  # which may hold secrets
@@ -66,7 +66,7 @@ def text_of(value: Any) -> str:
         return f"<tensor {value.dtype} {tuple(value.shape)}>"
     if isinstance(value, enum.Enum | torch.device):
         return str(value)
-    if said := endless(value):
+    if said := nesting_fault(value):
         return f"<{said}>"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(text_of, value))}]"

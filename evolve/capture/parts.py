@@ -12,6 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from evolve.capture.jobs import Part
 from evolve.capture.origin import module_text, type_of
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
+from evolve.worker.ipc.pytree import tensors_of
 
 FUNCTIONS: dict[Any, tuple[str, ...]] = {
     functional: (
@@ -55,6 +56,14 @@ def part_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def part_of_function(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Part:
     """The part that a call of a function is of."""
     return Part(name, "", "", False, len(args), tuple(sorted(kwargs)))
+
+
+def write_counts(tree: Any) -> list[int]:
+    """Of all tensors in a tree: others after one was written to in place.
+
+    Tensors made under `torch.inference_mode()` count no writes.
+    """
+    return [-1 if one.is_inference() else one._version for one in tensors_of(tree)]
 
 
 def arguments_of(part: Part, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

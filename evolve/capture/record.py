@@ -15,7 +15,14 @@ from torch.autograd.graph import saved_tensors_hooks
 from evolve.capture.describe import Descriptions, Undescribed
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
-from evolve.capture.parts import arguments_of, device_of, part_of, part_of_function, unwrapped
+from evolve.capture.parts import (
+    arguments_of,
+    device_of,
+    part_of,
+    part_of_function,
+    unwrapped,
+    write_counts,
+)
 from evolve.capture.reads import attribute_reads
 from evolve.capture.text import TaskText
 from evolve.capture.withheld import is_withheld
@@ -27,8 +34,8 @@ from evolve.worker.reference.seeding import RandomState, drawing_from, random_st
 
 _RTOL = 1e-3  # of the largest value: the same operations on the same values
 _IN_PLACE = (
-    "it writes to a floating-point argument, and a backward task is of a part that leaves its "
-    "arguments as they are"
+    "it writes to an argument, and a backward task is of a part that leaves its arguments "
+    "as they are"
 )
 
 
@@ -111,7 +118,7 @@ class Recorder:
         except FAILURES_OF_A_FUNCTION as error:  # of the user's objects: not the script's fault
             recorded.fault = _fault(error, "its arguments cannot be described")
             return run()
-        versions = _versions(arguments)
+        counts = write_counts(arguments)
         outcome = run()
         recorded.calls[kind] = described
         try:
@@ -121,7 +128,7 @@ class Recorder:
         except FAILURES_OF_A_FUNCTION as error:
             recorded.fault = _fault(error, "its task cannot be tried")
         if not recorded.fault:
-            is_written = versions != _versions(arguments)
+            is_written = counts != write_counts(arguments)
             self._await_gradient(part, kind, own, before, outcome, is_written=is_written)
         if recorded.fault and recorded.withheld:
             recorded.fault += f" (the value of {', '.join(recorded.withheld)} was withheld)"
@@ -234,12 +241,6 @@ class Recorder:
 
 def _itself(tensor: Tensor) -> Tensor:
     return tensor
-
-
-def _versions(arguments: list[Any]) -> list[int]:
-    """Of floating-point tensors: others after they were written to."""
-    tensors = (one for one in tensors_of(arguments) if one.is_floating_point())
-    return [-1 if one.is_inference() else one._version for one in tensors]
 
 
 def _fault(error: Exception, what: str) -> str:

@@ -49,13 +49,23 @@ def run_script(
     except Exception as error:  # the boundary around the user's script
         every = traceback.extract_tb(error.__traceback__)
         frames = [f for f in every if not _is_own(f)]
+        head = ["Traceback (most recent call last):\n"] if frames else []
         lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-        sys.stderr.writelines(["Traceback (most recent call last):\n", *lines])
-        where = f" at line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
-        said = str(error).strip().partition("\n")[0]
+        sys.stderr.writelines([*head, *lines])
+        where, said = _place_and_message(error, frames)
         if at := _observer_at(every):
             raise ObserverFailed(f"{type(error).__name__} at {at}: {said}") from error
         raise Failed(f"raised {type(error).__name__}{where}: {said}") from error
+
+
+def _place_and_message(error: Exception, frames: list[traceback.FrameSummary]) -> tuple[str, str]:
+    """The line that raised, or that has the syntax error, and the first line of the message."""
+    said = str(error).strip().partition("\n")[0]
+    if isinstance(error, SyntaxError) and Path(error.filename or "").is_file():
+        return f" at line {error.lineno} of {error.filename}", error.msg
+    if not frames:
+        return "", said
+    return f" at line {frames[-1].lineno} of {frames[-1].filename}", said
 
 
 def _observer_at(frames: traceback.StackSummary) -> str:

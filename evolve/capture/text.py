@@ -18,7 +18,7 @@ from evolve.capture.task_file import GRADIENTS, HELPER, RESERVED
 from evolve.capture.withheld import without_secrets
 from evolve.core.errors import UsageError
 from evolve.tasks.module_source import ModuleText
-from evolve.tasks.values import endless, import_of, literal
+from evolve.tasks.values import import_of, literal, nesting_fault
 
 RENAMED = "Captured"  # of a class that is called Model itself
 _FORWARD = "Forward"  # the class that a backward task is about
@@ -170,7 +170,7 @@ class TaskText(ModuleText):
         return self._object(value)
 
     def _container(self, value: Any) -> str:
-        if said := endless(value):
+        if said := nesting_fault(value):
             raise UsageError(f"its constructor got {said}, which a task file cannot hold")
         if isinstance(value, dict):
             inner = ", ".join(f"{key!r}: {self._expression(one)}" for key, one in value.items())

@@ -281,13 +281,14 @@ class TuningOperator(Operator, Protocol):
 
 
 @runtime_checkable
-class EpisodeOperator(Operator, Protocol):
-    """An operator whose model has programs judged while it answers (`LiveJudge`), for minutes.
+class AgentOperator(Operator, Protocol):
+    """An operator that asks a coding agent, which has programs judged while it works (`LiveJudge`).
 
-    It is asked before programs to start from are judged: it sees their verdicts while it works.
+    An agent works for minutes, so it is asked before the starting programs are judged. It sees
+    their verdicts while it works.
     """
 
-    is_episode: bool
+    is_agent: bool
 
 
 @runtime_checkable

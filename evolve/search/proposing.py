@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from evolve.core.model import CallStatus, LanguageModel, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import (
     MAX_ROUNDS,
+    AgentOperator,
     Context,
     Declined,
     Elite,
-    EpisodeOperator,
     Failed,
     ModelOperator,
     Proposal,
@@ -132,8 +132,8 @@ class Proposer:
         )
         order = self._tuned_last(self._by_turns(order), sequence, tunings)
         waits = self._awaits_seeds(held)
-        for choice in order if held else self._episodes_first(order):
-            if choice.model and waits and not self._is_episode(choice):
+        for choice in order if held else self._agents_first(order):
+            if choice.model and waits and not self._is_agent(choice):
                 self.declined[choice.operator] = "the programs to start from are not judged yet"
                 continue
             card = cards.get(choice.model)
@@ -195,13 +195,13 @@ class Proposer:
         """The same, but operators that tune and have had their share come after all others."""
         return sorted(order, key=lambda each: self._had_share(each.operator, sequence, tunings))
 
-    def _episodes_first(self, order: Sequence[Choice]) -> list[Choice]:
+    def _agents_first(self, order: Sequence[Choice]) -> list[Choice]:
         """The same, but models that work for minutes begin before the first program is judged."""
-        return sorted(order, key=lambda each: not self._is_episode(each))
+        return sorted(order, key=lambda each: not self._is_agent(each))
 
-    def _is_episode(self, choice: Choice) -> bool:
+    def _is_agent(self, choice: Choice) -> bool:
         operator = self.operators[choice.operator].operator
-        return isinstance(operator, EpisodeOperator) and operator.is_episode
+        return isinstance(operator, AgentOperator) and operator.is_agent
 
     def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:
         tuner = self.tuning.get(operator)

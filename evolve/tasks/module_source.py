@@ -10,7 +10,7 @@ from typing import Any
 from evolve.core.errors import UsageError
 from evolve.tasks.definitions import Definition, NoSource, find_definition, namespace
 from evolve.tasks.functions import ENTRY
-from evolve.tasks.values import endless, import_of, import_of_module, literal
+from evolve.tasks.values import import_of, import_of_module, literal, nesting_fault
 
 NO_INIT_INPUTS = "def get_init_inputs():\n    return []\n"
 FUTURE = "from __future__ import annotations"
@@ -203,7 +203,7 @@ def _described(value: Any) -> str:
         return f"the module {value.__name__} of your own"
     if isinstance(value, FunctionType):
         return "a lambda"
-    return endless(value) or f"a {type(value).__name__}"
+    return nesting_fault(value) or f"a {type(value).__name__}"
 
 
 def _used_names(found: Definition) -> set[str]:

@@ -46,7 +46,7 @@ def literal(value: Any) -> str | None:
         return f"float({str(value)!r})"
     if (type(value).__module__, type(value).__name__) == ("torch", "dtype"):
         return repr(value)
-    if type(value) not in _PLAIN or endless(value):
+    if type(value) not in _PLAIN or nesting_fault(value):
         return None
     try:
         ast.literal_eval(repr(value))
@@ -55,16 +55,18 @@ def literal(value: Any) -> str | None:
     return repr(value)
 
 
-def endless(value: Any) -> str:
-    """How a container has no text: it holds itself, or is nested too deeply; empty if it has one.
+def nesting_fault(value: Any) -> str:
+    """Why a container cannot be written as text: it holds itself or is nested too deeply.
 
-    >>> ring = []; ring.append(ring); endless(ring), endless([1])
+    Empty if it can be written.
+
+    >>> ring = []; ring.append(ring); nesting_fault(ring), nesting_fault([1])
     ('a list that holds itself', '')
     """
-    return _endless(value, {}, set())
+    return _nesting_fault(value, {}, set())
 
 
-def _endless(value: Any, around: dict[int, Any], known: set[int]) -> str:
+def _nesting_fault(value: Any, around: dict[int, Any], known: set[int]) -> str:
     if type(value) not in _CONTAINERS or id(value) in known:
         return ""
     if id(value) in around or len(around) == _MAX_NESTED:
@@ -73,7 +75,7 @@ def _endless(value: Any, around: dict[int, Any], known: set[int]) -> str:
         return f"a {type(outer).__name__} that {how}"
     around[id(value)] = value
     inner = (*value.keys(), *value.values()) if isinstance(value, dict) else value
-    said = next(filter(None, (_endless(one, around, known) for one in inner)), "")
+    said = next(filter(None, (_nesting_fault(one, around, known) for one in inner)), "")
     del around[id(value)]
     known.add(id(value))
     return said

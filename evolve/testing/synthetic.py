@@ -61,7 +61,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-"""Of a task whose programs are never executed."""
+"""Source of the synthetic task's reference, which is never executed."""
 
 _EAGER_MS = 1.0
 _COMPILED_MS = 0.8  # of a baseline that is the reference, run in another way

@@ -22,7 +22,7 @@ class CodingAgent(Answering):
     """
 
     mends: int = 0
-    is_episode = True
+    is_agent = True
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -167,12 +167,53 @@ def test_activations_that_are_computed_again_are_no_fault(tmp_path):
     parts = captured(tmp_path, CHECKPOINTED)
     assert parts["Block"].fault == ""
     assert parts["Block"].backward.fault == ""
-    task = parts["Block"].backward.task
+    made_and_agreed(tmp_path, parts["Block"].backward.task)
+
+
+def made_and_agreed(folder, task):
+    """The backward task's own module, as a winner, makes backward passes, and all agree."""
     source = re.sub(r"^class Model\(", "class ModelNew(", task.read_text(), flags=re.M)
-    with started(Script(name=str(tmp_path / "script.py"))) as run:
+    with started(Script(name=str(folder / "script.py"))) as run:
         ((_, found),) = check(run, [Chosen(task=described(find_task(str(task))), source=source)])
     assert found.differences == {}
     assert found.made == found.agreed > 0
+
+
+COUNTED = """
+import torch
+from torch import nn
+
+class Positioned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8))
+    def forward(self, x, position): return (x * self.weight).tanh() + position
+
+class Counting(Positioned):
+    def forward(self, x, count):
+        count.add_(1)
+        return (x * self.weight).tanh() + count
+
+with torch.inference_mode():
+    position = torch.arange(8)
+positioned, counting, count = Positioned(), Counting(), torch.zeros(8, dtype=torch.int64)
+for _ in range(3):
+    x = torch.randn(4, 8)
+    (positioned(x, position) + counting(x, count)).sum().backward()
+"""
+
+
+def test_integers_made_under_inference_mode_are_no_fault(tmp_path):
+    """Such tensors count no writes."""
+    parts = captured(tmp_path, COUNTED)
+    made_and_agreed(tmp_path, parts["Positioned"].backward.task)
+
+
+def test_a_part_that_writes_to_integers_has_no_backward_task(tmp_path):
+    parts = captured(tmp_path, COUNTED)
+    assert parts["Counting"].fault == ""
+    assert parts["Counting"].backward.task is None
+    assert "it writes to an argument" in parts["Counting"].backward.fault
 
 
 ENDLESS = """
@@ -244,11 +285,15 @@ def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):
     [
         ("torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 5))", "raised RuntimeError"),
         ("torch.nn.Linear(3, 4)(torch.ones(5))", "raised RuntimeError"),
+        ("\n\nif True\n    x", r"raised SyntaxError at line 4 of \S+script.py: expected ':'\. It"),
+        ("import broken", r"raised SyntaxError at line 2 of \S+broken.py: expected ':'\. It"),
+        ("eval('1 +')", r"raised SyntaxError at line 2 of \S+script.py: "),
         ("import evolve.capture.clock as c; c.Clock.begin = None; torch.nn.Tanh()(torch.ones(2))",
          "a fault of evolve, not of the script"),
     ],
 )  # fmt: skip
 def test_a_fault_is_said_of_the_one_that_has_it(tmp_path, text, said):
+    (tmp_path / "broken.py").write_text("import torch\nif True\n    pass\n")
     (tmp_path / "script.py").write_text(f"import torch\n{text}\n")
     script = Script(name=str(tmp_path / "script.py"))
     with started(script) as run, pytest.raises(EvolveError, match=said):

@@ -346,7 +346,8 @@ def test_a_script_has_the_names_that_python_gives_it(tmp_path, monkeypatch, capf
     }[way]
     subprocess.run([sys.executable, *words, "out"], check=True)
     plain = json.loads(Path("out").read_text())
-    found = json.loads(capture(tmp_path, "--json", *words, "--", "out"))["parts"]
+    options = ["--json", "--min-share", "0.0001"]
+    found = json.loads(capture(tmp_path, *options, *words, "--", "out"))["parts"]
     observed = json.loads(Path("out").read_text())
     assert observed == plain
     titles = {one["name"].rpartition(".")[2]: one["calls"] for one in found}
@@ -396,9 +397,9 @@ def test_a_part_that_writes_to_its_arguments_is_tried_on_those_it_got(tmp_path):
     parts = json.loads(capture(tmp_path, *words))["parts"]
     assert len(parts) == 2
     for part in parts:
-        assert (part["fault"], part["backward_fault"]) == ("", ""), part["name"]
+        assert part["fault"] == "", part["name"]
         assert part["task"]
-        assert part["backward_task"]
+        assert part["backward_fault"].startswith("it writes to an argument, and")
 
 
 IN_PLACE = """\
@@ -433,7 +434,7 @@ for _ in range(3):
 """
 
 
-def test_a_part_that_writes_to_floating_arguments_says_why_it_has_no_backward_task(tmp_path):
+def test_a_part_that_writes_to_its_arguments_says_why_it_has_no_backward_task(tmp_path):
     (tmp_path / "script.py").write_text(IN_PLACE)
     words = ["--json", "--min-share", "0.0001", str(tmp_path / "script.py")]
     parts = {one["name"]: one for one in json.loads(capture(tmp_path, *words))["parts"]}
@@ -443,4 +444,4 @@ def test_a_part_that_writes_to_floating_arguments_says_why_it_has_no_backward_ta
     for part in parts.values():
         assert part["task"]
         assert part["backward_task"] is None
-        assert part["backward_fault"].startswith("it writes to a floating-point argument, and")
+        assert part["backward_fault"].startswith("it writes to an argument, and")

@@ -23,7 +23,7 @@ _DISPLAYS = ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp | ast.Se
 _Compound = ast.If | ast.For | ast.While | ast.With | ast.Try
 
 
-class Effects:
+class TopLevelEffects:
     """The effects of a module's statements.
 
     Args:

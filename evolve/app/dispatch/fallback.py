@@ -6,7 +6,7 @@ table, the registration of an operator.
 
 import ast
 
-from evolve.app.dispatch.effects import PACKAGE, Effects, changed_names, roots
+from evolve.app.dispatch.effects import PACKAGE, TopLevelEffects, changed_names, roots
 from evolve.core.source.pytext import Module
 from evolve.core.source.scopes import bound_names
 from evolve.core.task import Task
@@ -41,7 +41,7 @@ def _needed(tree: ast.Module, set_by_cases: set[str]) -> list[ast.stmt]:
         tree: of the reference.
         set_by_cases: constants that a case may set.
     """
-    effects = Effects(tree, set_by_cases)
+    effects = TopLevelEffects(tree, set_by_cases)
     return _with_used(tree, [node for node in tree.body if effects.has(node)], {"Model"})
 
 

@@ -258,9 +258,9 @@ async def _reference_fault(
 
 
 def _probe(search: Search, composed: Composed) -> Ticket:
-    """The ticket of a set in which no program serves any shape; an earlier one if it has a verdict.
+    """The ticket that checks the reference in a set in which no program serves any shape.
 
-    Another after a fault of the judge.
+    An earlier ticket for the same set is used again, unless its verdict is `infra`.
     """
     store, run, program = search.store, search.run.id, Program(composed.probe).digest
     for sequence in reversed(store.made_by(run, REFERENCE)):

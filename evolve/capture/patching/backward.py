@@ -10,7 +10,7 @@ from torch import Tensor
 from evolve.capture.clock import Clock, is_recording_graph
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Tally
-from evolve.capture.parts import arguments_of, device_of
+from evolve.capture.parts import arguments_of, device_of, write_counts
 from evolve.capture.patching.agreement import disagreement
 from evolve.capture.patching.checking import Checker, restore, write_difference
 from evolve.capture.patching.gradients import (
@@ -26,7 +26,7 @@ from evolve.testing.suite_tasks.captured import key_of
 from evolve.worker.ipc.pytree import copied, tensors_of
 from evolve.worker.reference.seeding import drawing_from, is_same_state, random_state
 
-_SECOND = "second derivatives are taken through the part, and a winner has none"
+_GRAPH = "the backward pass has create_graph=True"
 _FIRST = "the first call of its kind, which shows to what gradients flow"
 _DRAWS = "it draws random numbers, and its backward pass would draw others"
 _WRITES = "it writes to its arguments"
@@ -67,11 +67,11 @@ class BackwardPasses:
         kind = key_of(arguments)
         if kind not in self._unfit:
             with self._clock.pause():
-                before, versions = random_state(), _versions(arguments)
+                before, counts = random_state(), write_counts(arguments)
             outcome = run(*args, **kwargs)
             with self._clock.pause():
                 found = unfit(arguments, original, outcome)
-                found = _WRITES if versions != _versions(arguments) else found
+                found = _WRITES if counts != write_counts(arguments) else found
                 found = found if is_same_state(before, random_state()) else _DRAWS
             self._unfit[kind] = found
             self._tally.fallbacks[found or _FIRST] += 1
@@ -87,8 +87,8 @@ class BackwardPasses:
     def _gradients(self, replacement: Replacement, made: Pass, gradient: Tensor) -> Gradients:
         """Those of a call, now that the gradient of its outcome is known."""
         if torch.is_grad_enabled():
-            with self._blaming():
-                raise RuntimeError(_SECOND)
+            self._tally.fallbacks[_GRAPH] += 1
+            return made.differentiable(gradient)
         said = made.refusal or replacement.backward_refusal(gradient, made.arguments)
         if said:
             self._tally.fallbacks[said] += 1
@@ -153,10 +153,6 @@ class BackwardPasses:
             self._built.add(kind)
             with self._clock.pause(), torch.no_grad(), drawing_from(random_state()):
                 replacement.copy_of(device_of(arguments))(*copied(arguments))
-
-
-def _versions(arguments: list[Any]) -> list[int]:
-    return [-1 if one.is_inference() else one._version for one in tensors_of(arguments)]
 
 
 def _numbered(tree: Any) -> dict[str, Tensor]:

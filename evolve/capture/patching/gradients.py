@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from evolve.capture.interpose import Original
 from evolve.capture.jobs import Part
-from evolve.capture.parts import arguments_of
+from evolve.capture.parts import arguments_of, write_counts
 from evolve.core.errors import FAILURES_OF_A_FUNCTION
 from evolve.worker.ipc.pytree import cast_floating, tensors_of
 
@@ -46,7 +46,7 @@ class Pass:
         self._needed = [n for n, one in enumerate(every) if one.requires_grad]
         self._every = len(every)
         self.leaves, self._roots = self._chosen(every), self._chosen(roots)
-        self._versions = self._present_versions()
+        self._counts = self._present_counts()
         args, kwargs = self._call(self.arguments)
         self._outcome: Any = run(*args, **kwargs)
 
@@ -57,8 +57,8 @@ class Pass:
     def _chosen(self, every: Sequence[Any]) -> list[Any]:
         return [every[n] for n in self._needed]
 
-    def _present_versions(self) -> list[int]:
-        return [one._version for one in [*tensors_of(self.arguments), *self._parameters]]
+    def _present_counts(self) -> list[int]:
+        return write_counts([*self.arguments, *self._parameters])
 
     def through(self, backward: Callable[[Tensor], Gradients]) -> Tensor:
         """The outcome; its gradient goes to `backward`, and from there to the script's graph.
@@ -70,13 +70,13 @@ class Pass:
             raise RuntimeError(f"it is for a tensor, and the call gave {type(self._outcome)}")
         if not self._outcome.requires_grad:
             return self._outcome
-        found: Tensor = _Through.apply(self._outcome.detach(), backward, *self._roots)
+        (found,) = _through([self._outcome], backward, self._roots)
         return found
 
     @property
     def refusal(self) -> str:
         """Why the original has to make the backward pass; empty if the winner may."""
-        is_same = self._versions == self._present_versions()
+        is_same = self._counts == self._present_counts()
         return "" if is_same else "arguments or parameters were written to before the backward pass"
 
     def leads_elsewhere(self) -> bool:
@@ -98,6 +98,12 @@ class Pass:
         if not keeps:
             self.release()
         return found
+
+    def differentiable(self, gradient: Tensor) -> Gradients:
+        """As `gradients`, with a graph of their own (`create_graph=True`)."""
+        if self._outcome is None:
+            raise RuntimeError(_AGAIN)
+        return _differentiable([self._outcome], self.leaves, self._roots, [gradient])
 
     def release(self) -> None:
         """Free the original's graph, unless the script keeps its own."""
@@ -135,16 +141,58 @@ class Pass:
 
 
 class _Through(torch.autograd.Function):
-    """The outcome of a call, with a backward pass of its own."""
+    """The first `count` tensors, with a backward pass of their own to the others."""
 
     @staticmethod
-    def forward(ctx: Any, outcome: Tensor, backward: Any, *roots: Tensor) -> Tensor:
-        ctx.backward_pass = backward
-        return outcome.detach()
+    def forward(ctx: Any, backward: Any, count: int, *tensors: Tensor) -> Any:
+        ctx.backward_pass, ctx.count = backward, count
+        return tuple(one.detach() for one in tensors[:count])
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return None, None, *ctx.backward_pass(gradient)
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, *[None] * ctx.count, *ctx.backward_pass(*gradients)
+
+
+def _through(
+    outcomes: Sequence[Tensor], backward: Callable[..., Gradients], roots: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """The same values in a graph that goes on to `roots`, whose gradients `backward` gives."""
+    values = [one.detach() for one in outcomes]
+    found: tuple[Tensor, ...] = _Through.apply(backward, len(values), *values, *roots)
+    return found
+
+
+def _differentiable(
+    outcomes: Sequence[Tensor],
+    ends: Sequence[Tensor],
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+) -> Gradients:
+    """Gradients of `ends`, None where there is none, with derivatives of any order of their own.
+
+    Args:
+        outcomes: whose graph ends at `ends`.
+        ends: aliases of `roots`.
+        roots: to which the graph of the gradients goes on.
+        gradients: of the outcomes; the graph goes on to them too.
+    """
+    aliases = [one.detach().requires_grad_() for one in gradients]
+    found: Gradients = torch.autograd.grad(
+        outcomes, ends, aliases, create_graph=True, allow_unused=True
+    )
+    known = [one for one in found if one is not None and one.requires_grad]
+    inner, outer = [*ends, *aliases], [*roots, *gradients]
+
+    def backward(*given: Tensor) -> Gradients:
+        if torch.is_grad_enabled():
+            return _differentiable(known, inner, outer, given)
+        second: Gradients = torch.autograd.grad(
+            known, inner, given, retain_graph=True, allow_unused=True
+        )
+        return second
+
+    linked = iter(_through(known, backward, outer))
+    return [next(linked) if one is not None and one.requires_grad else one for one in found]
 
 
 def unfit(arguments: list[Any], original: Any, outcome: Any) -> str:

@@ -62,7 +62,7 @@ class Winner:
         return self.misfit(arguments, state, self.forward_kinds if needs else self.kinds)
 
     def misfit(self, arguments: Any, state: list[Tensor], kinds: frozenset[Any]) -> str:
-        """Why it must not be given such arguments, as if gradients were no matter."""
+        """Why it must not be given such arguments, gradients aside; empty if it may."""
         tensors = [*tensors_of(arguments), *state]
         if torch.is_autocast_enabled(self.device):
             return "autocast is on, and it computes in the types that it is given"

@@ -10,7 +10,8 @@ options.add_argument("--save")
 options.add_argument("--odd", action="store_true", help="calls that a winner must not make too")
 options.add_argument("--elsewhere", action="store_true", help="a gradient of another tensor")
 options.add_argument("--steps", type=int, default=3)
-options.add_argument("--second", action="store_true", help="a penalty on gradients")
+options.add_argument("--second", action="store_true", help="penalties on gradients and curvature")
+options.add_argument("--graph", action="store_true", help="of gradients, of which none is taken")
 OPTIONS = options.parse_args()
 SHIFT = nn.Parameter(torch.zeros(16))
 
@@ -81,7 +82,10 @@ for _ in range(OPTIONS.steps):
     loss = silu_mean(noisy(net.inner(x))).sum() + (net(x) ** 2).sum()
     if OPTIONS.second:
         (gradient,) = torch.autograd.grad(loss, net.first.weight, create_graph=True)
-        loss = loss + gradient.square().sum()
+        (curvature,) = torch.autograd.grad(gradient.sum(), net.first.weight, create_graph=True)
+        loss = loss + 0.01 * (gradient.square().sum() + curvature.square().sum())
+    if OPTIONS.graph:
+        torch.autograd.grad(loss, [*net.parameters()], create_graph=True)
     loss.backward()
     if OPTIONS.odd:
         odd(net, x)

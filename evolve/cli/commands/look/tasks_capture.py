@@ -125,7 +125,10 @@ def _table(capture: Capture) -> str:
     left_out = len(capture.shares) - len(rows)
     more = f"\n{left_out} more with smaller shares" if left_out > 0 else ""
     gradients = any(one.has_gradients for one in capture.shares)
-    note = "\ngradients: they flow back through it; `evolve apply` replaces backward passes alone"
+    note = (
+        "\ngradients: they flow back through it; "
+        "`evolve apply` can replace only the backward pass of such calls"
+    )
     total = time_text(1e3 * capture.total_s)
     return f"{table(header, rows)}{more}\n\n{total} in all{note if gradients else ''}"
 
