@@ -125,7 +125,7 @@ class Handover:
         for at in range(len(self._pieces)):
             outputs = done.addresses[at * width : (at + 1) * width]
             self._look(at, outputs, self._seen.ctypes.data + at * _PEEK)
-        for at in np.flatnonzero((before != self._seen).any(axis=1)):
+        for at in np.flatnonzero((before != self._seen).any(axis=1)).tolist():
             raise fault_of_change(done, self._peeks[at][0], width, kept, _CHANGED)
 
 
