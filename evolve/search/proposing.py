@@ -106,7 +106,8 @@ class Proposer:
         """The first outcome; None if all operators decline.
 
         They are asked in the order of the schedule, but that seeds take turns, and that tuning
-        comes last if it has had its share.
+        comes last if it has had its share. While nothing is held one episode begins at once, and
+        models wait for programs to start from that are being judged.
 
         Args:
             sequence: number of the ticket that it will be.
@@ -131,9 +132,13 @@ class Proposer:
             lambda name: self._rng(f"schedule/{name}", sequence),
         )
         order = self._tuned_last(self._by_turns(order), sequence, tunings)
-        waits = self._awaits_seeds(held)
-        for choice in order if held else self._agents_first(order):
-            if choice.model and waits and not self._is_agent(choice):
+        under_way = [] if held else self._under_way()
+        has_begun = any(map(self._is_agent, under_way))
+        waits = any(map(self._is_seed, under_way))
+        for choice in order if held or has_begun else self._episodes_first(order):
+            # What a model writes meanwhile would be paid for, and start from nothing.
+            begins = self._is_agent(choice.operator) and not has_begun
+            if choice.model and waits and not begins:
                 self.declined[choice.operator] = "the programs to start from are not judged yet"
                 continue
             card = cards.get(choice.model)
@@ -171,16 +176,10 @@ class Proposer:
             return reading.status, self._resolved(reading.outcome, ticket.model)
         return reading.status, reading.outcome
 
-    def _awaits_seeds(self, held: LivePopulation) -> bool:
-        """Whether nothing is held and a program to start from is being judged.
-
-        A first version that a model writes meanwhile would be paid for, and start from nothing.
-        """
-        return not held and any(
-            isinstance(self.operators[ticket.operator].operator, SeedOperator)
-            for ticket in self.store.open_tickets(self.run.id)
-            if ticket.operator in self.operators
-        )
+    def _under_way(self) -> list[str]:
+        """The operators of the tickets that are not told."""
+        found = self.store.open_tickets(self.run.id)
+        return [ticket.operator for ticket in found if ticket.operator in self.operators]
 
     def _by_turns(self, order: Sequence[Choice]) -> list[Choice]:
         """The same, but seeds before all others begin with the one that proposed least.
@@ -197,10 +196,10 @@ class Proposer:
 
     def _agents_first(self, order: Sequence[Choice]) -> list[Choice]:
         """The same, but models that work for minutes begin before the first program is judged."""
-        return sorted(order, key=lambda each: not self._is_agent(each))
+        return sorted(order, key=lambda each: not self._is_agent(each.operator))
 
-    def _is_agent(self, choice: Choice) -> bool:
-        operator = self.operators[choice.operator].operator
+    def _is_agent(self, name: str) -> bool:
+        operator = self.operators[name].operator
         return isinstance(operator, AgentOperator) and operator.is_agent
 
     def _had_share(self, operator: str, sequence: int, tunings: int) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
+from evolve.core.devices import device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
@@ -53,6 +54,9 @@ class PortedSeed:
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
         """The next one; a failure if a kernel cannot be rewritten."""
+        where = context.device.get("device_class", "")
+        if where and not (kind := device_kind_of(where)).is_gpu:
+            return Declined(f"{self.language} runs on a GPU only, and device={kind.name} is none")
         number = context.facts.proposals(context.operator)
         found = next(islice(self._programs(context.task, context.device), number, None), None)
         return found or Declined("every compiled reference has been proposed")

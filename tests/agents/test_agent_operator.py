@@ -4,7 +4,8 @@ Invariants:
 1. All that it submits on the way is a step of the run, with its lineage, verdict and place.
 2. Its cost and transcript are kept; its verdicts, time and output are bounded.
 3. It reaches its folder and the judge; not the database, not the keys.
-4. It begins with the run, and its programs are judged before others that wait.
+4. It begins with the run, and its programs are judged before others that wait; only one episode
+   begins from nothing while there are programs to start from.
 """
 
 import asyncio
@@ -139,6 +140,17 @@ def test_an_agent_begins_with_the_run_and_its_programs_do_not_queue_behind_seeds
     assert judge.order[:2] == [True, False]
     first = next(step for step in found.steps("agent") if step.note == "first try")
     assert first.parents == () and first.status is not None
+
+
+def test_only_one_of_several_agents_begins_from_nothing(searched):
+    found = searched("termination.proposals=6", agent=("good",), seeds=2, slots=3)
+    judge = SlowSeeds(found)
+    found.go(judge)
+    assert time.monotonic() < judge.ends
+    episodes = [step for step in found.steps("agent") if found.store.ticket(
+        found.run.id, step.sequence).exchanges]  # fmt: skip
+    assert len(episodes) > 1
+    assert [bool(step.parents) for step in episodes] == [False] + [True] * (len(episodes) - 1)
 
 
 def test_processes_that_an_agent_starts_in_another_session_end_with_its_episode(searched, tmp_path):

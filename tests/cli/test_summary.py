@@ -6,6 +6,7 @@ Invariants:
 3. A configured model that was never asked, or never answered, is said.
 4. The winner is named by its program and the step that made it.
 5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
+6. More time is advised only if more time can help.
 """
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ from evolve.search.execution.pipeline import Outcome
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
-from tests.cli.recording import record
+from tests.cli.recording import record, settings
 
 
 class Times(SyntheticEvaluator):
@@ -52,8 +53,8 @@ def store(tmp_path: Path):
         yield opened
 
 
-def said(store: Store) -> list[str]:
-    outcome = Outcome(reason="2m of 2m wall time used", finished=True)
+def said(store: Store, reason: str = "2m of 2m wall time used") -> list[str]:
+    outcome = Outcome(reason=reason, finished=True)
     return list(summary(gather(store, "demo"), outcome, "runs/evolve.db", "demo.html"))
 
 
@@ -77,6 +78,15 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         with attach(opened, opened.run("demo"), model=ByHand()) as search:
             search.ask(operators=["rewrite_full"])
         assert any(line.startswith("  No model has answered") for line in said(opened))
+
+
+@pytest.mark.parametrize("words", [(), ("operators=llm", "llm.model=openai/x")])
+def test_more_time_is_advised_only_if_time_was_short(tmp_path, words):
+    with Store.open(tmp_path / "other.db", create=True) as opened:
+        opened.create_run(name="demo", task=synthetic_task(), config=settings(*words), seed=0)
+        assert any("termination.wall_time=10m" in line for line in said(opened))
+        why = "nothing is left to propose: seed: it runs on a GPU only"
+        assert not any("wall_time" in line for line in said(opened, why))
 
 
 @pytest.mark.slow

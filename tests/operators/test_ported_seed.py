@@ -46,6 +46,14 @@ def on_gpu(name: str):
 
 
 @pytest.mark.parametrize("language", PORTS)
+def test_without_a_gpu_it_declines_and_says_that_the_language_needs_one(language):
+    on_cpu = {"device_class": "cpu-x86_64-16", "languages": ""}
+    declined = proposing.propose(PortedSeed(language), on_gpu("softmax"), **on_cpu)
+    assert isinstance(declined, Declined)
+    assert declined.reason == f"{language} runs on a GPU only, and device=cpu is none"
+
+
+@pytest.mark.parametrize("language", PORTS)
 def test_a_reference_is_proposed_once_in_the_language_that_is_named(language):
     for task in (on_gpu("softmax"), task_of(PRODUCT)):
         proposal = proposing.propose(PortedSeed(language), task)

@@ -2,20 +2,25 @@
 
 Invariants: a candidate with the reference's own text is correct, and so is one that returns a copy;
 one that returns another tensor, or changes the one that it returns, is not; only outputs that share
-memory with an input in the reference may do so in a candidate.
+memory with an input in the reference may do so in a candidate. Memory that a call of the reference
+writes to is none that all calls share, whatever values it writes.
 """
 
 import pytest
+import torch
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.worker.correctness.cases import load_task
+from evolve.worker.ipc.pytree import flatten
 from evolve.worker.judge.audit import conditions_of
-from tests.worker.judging import task_source
+from evolve.worker.reference.conditions import Conditions
+from tests.worker.judging import loaded_case, task_source
 from tests.worker.test_practice import all_judged, judged, own_text
 
 X = "[torch.randn(8, 16)]"
+FIXED = "[torch.linspace(-1.03, 1, 128).view(8, 16).sin()]"
 WEIGHT = "self.weight = nn.Parameter(torch.randn(9, 16))"
 SCALED = task_source(
     "(x * self.scale, self.scale)", X, setup="self.scale = nn.Parameter(torch.ones(16))"
@@ -150,6 +155,25 @@ def test_returned_tensors_are_judged_in_every_call_of_a_block(worker, task):
     assert verdict.ratios["eager"].value > 0
 
 
+CHOSEN = task_source(
+    "(self.table[int(x.sum(0).argmax())], x.sum(0))",
+    "[torch.rand(128, 64)]",
+    setup="self.table = nn.Parameter(torch.randn(64, 4096))",
+)
+
+
+def test_shared_memory_that_each_call_writes_to_is_refused_with_the_remedy(worker):
+    written = own_text(
+        CHOSEN,
+        ("(self.table[", "(self.out.copy_(self.table["),
+        ("argmax())]", "argmax())])"),
+        ("4096))", "4096)); self.out = torch.empty(4096)"),
+    )
+    verdict = judged(worker, CHOSEN, written, "screen")
+    assert verdict.status is Status.ALIASED, verdict.feedback
+    assert "return the shared memory unchanged, or a new tensor" in verdict.feedback
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
@@ -170,6 +194,29 @@ OVERWRITTEN = {
     "a global": task_source(
         "torch.add(x, 1, out=OUT)", X, extra="OUT = torch.empty(8, 16)"
     ),
+    "a global, by the same inputs with each seed": task_source(
+        "torch.cumsum(x, 1, out=OUT)", FIXED, extra="OUT = torch.empty(8, 16)"
+    ),
+    "a global, by equal integers": task_source(
+        "torch.add(x, 1, out=OUT)", "[torch.ones(8, 16, dtype=torch.int)]",
+        extra="OUT = torch.empty(8, 16, dtype=torch.int)",
+    ),
+    "a global, by random numbers": task_source(
+        "(x * 2, OUT.normal_())", X, extra="OUT = torch.empty(8, 16)"
+    ),
+    "a global, unseen by torch": task_source(
+        "written(x)", FIXED,
+        extra="OUT = torch.empty(8, 16)\n\ndef written(x):\n"
+        "    OUT.numpy()[:] = x.numpy().cumsum(1)\n    return OUT",
+    ),
+    "rows of a global": task_source(
+        "torch.cumsum(x, 1, out=OUT[2:10])", FIXED, extra="OUT = torch.zeros(12, 16)"
+    ),
+    "an attribute made by the first call": task_source(
+        "self.own(x)", FIXED, setup="self.out = None",
+        extra="def own(self, x):\n    self.out = torch.empty(8, 16) if self.out is None else "
+        "self.out\n    return torch.cumsum(x, 1, out=self.out)\n\nnn.Module.own = own",
+    ),
 }  # fmt: skip
 
 
@@ -177,3 +224,45 @@ OVERWRITTEN = {
 def test_an_outcome_that_the_next_call_overwrites_is_refused_with_the_reason(kind):
     with pytest.raises(UsageError, match="return the same memory, so the second overwrites"):
         conditions_of(load_task(Task(name="t", source=OVERWRITTEN[kind])))
+
+
+def test_no_result_that_is_cached_by_a_few_input_values_is_judged_by_such_a_reference(worker):
+    task = OVERWRITTEN["a global, by the same inputs with each seed"]
+    cached = own_text(
+        task,
+        ("OUT = torch.empty(8, 16)", "OUT = {}"),
+        (
+            "return torch.cumsum(x, 1, out=OUT)",
+            (
+                "key = float(x[0, 0]), float(x[-1, -1])\n"
+                "        return OUT.setdefault(key, torch.cumsum(x, 1))"
+            ),
+        ),
+    )
+    asked = {"task": Task(name="t", source=task).to_json(), "source": cached, "fidelity": "check"}
+    refused = worker.send("evaluate", **asked).result(100)["error"]
+    assert refused["kind"] == "usage"
+    assert "return the same memory, so the second overwrites" in refused["message"]
+
+
+SHARED = {
+    "equal integers": task_source("(x * 2, ONES)", X, extra="ONES = torch.ones(4).int()"),
+    "a mask": task_source("(x + MASK, MASK)", X, extra="MASK = torch.full((8, 16), -torch.inf)"),
+    "one value for all rows": task_source(
+        "(x * ROW, ROW.expand(8, 16))", X, extra="ROW = torch.randn(16)"
+    ),
+    "indices and truths": task_source(
+        "(x[ORDER], ORDER, HIDDEN)", X,
+        extra="ORDER = torch.randperm(8)\nHIDDEN = torch.arange(8) > 3",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_constants_have_their_values_after_the_reference_was_looked_at(kind):
+    case = loaded_case(SHARED[kind])
+    arguments = case.arguments(1)
+    model = case.made(1, Conditions())
+    before = [one.clone() for one in flatten(model(*arguments))[0]]
+    assert case.effects.kept
+    assert all(map(torch.equal, before, flatten(model(*arguments))[0]))

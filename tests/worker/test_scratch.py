@@ -4,12 +4,14 @@ Invariants:
 1. A folder is removed when its process ends, without a word of its owner.
 2. One whose process was killed is removed by the next process that makes a folder of any kind;
    that of a living process never, and a young one not yet.
-3. Nothing else is removed: no target of a symbolic link, no folder of another user, and none
-   because a forked process ends.
-4. The product has no other temporary folders.
+3. Nothing else is removed: no target of a symbolic link, no folder of another user, host or boot,
+   none without the mark, and none because a forked process ends.
+4. Where folders cannot be locked they are made, used and removed by their process alone.
+5. The product has no other temporary folders.
 """
 
 import ast
+import errno
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from evolve.worker.base import scratch
 from evolve.worker.base.scratch import PREFIX, ScratchFolder
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.launcher import Launcher
@@ -80,7 +83,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(temporary, maker):
 def test_a_launcher_removes_and_keeps_by_the_same_rule(temporary):
     living = Launcher(CpuDevice(), "none", ())
     (used,) = temporary.iterdir()
-    abandoned = temporary / f"{PREFIX}runners-abandoned"
+    abandoned = temporary / f"{PREFIX}runners-{scratch.host_mark()}-abandoned"
     abandoned.mkdir()
     grown_old(temporary)
     Launcher(CpuDevice(), "none", ()).close()
@@ -94,27 +97,84 @@ def test_no_symbolic_link_is_followed(temporary):
     kept.mkdir()
     (kept / "file").touch()
     os.utime(kept, (0, 0))
-    (temporary / f"{PREFIX}link").symlink_to(kept)
-    abandoned = temporary / f"{PREFIX}task-abandoned"
+    link = temporary / f"{PREFIX}task-{scratch.host_mark()}-link"
+    link.symlink_to(kept)
+    abandoned = temporary / f"{PREFIX}task-{scratch.host_mark()}-abandoned"
     abandoned.mkdir()
     (abandoned / "inside").symlink_to(kept)
-    (temporary / f"{PREFIX}file").touch()
+    (temporary / f"{PREFIX}task-{scratch.host_mark()}-file").touch()
     grown_old(temporary)
     ScratchFolder("next").close()
     assert not abandoned.exists()
     assert (kept / "file").exists()
-    assert (temporary / f"{PREFIX}link").is_symlink()
+    assert link.is_symlink()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_folders_of_another_user_stay(temporary):
-    other = temporary / f"{PREFIX}task-other"
+    other = temporary / f"{PREFIX}task-{scratch.host_mark()}-other"
     other.mkdir()
     os.chown(other, 12345, 12345)
     grown_old(temporary)
     ScratchFolder("next").close()
     assert other.exists()
     shutil.rmtree(other)
+
+
+OTHER_HOSTS = {
+    "another host": lambda patch: patch.setattr(scratch.platform, "node", lambda: "another"),
+    "an earlier boot": lambda patch: patch.setattr(scratch, "_BOOT", Path("/proc/version")),
+}
+
+
+@pytest.mark.parametrize("where", OTHER_HOSTS)
+def test_folders_of_another_host_stay_although_their_locks_are_not_seen(temporary, where):
+    with pytest.MonkeyPatch.context() as patch:
+        OTHER_HOSTS[where](patch)
+        scratch.host_mark.cache_clear()
+        other = temporary / f"{PREFIX}task-{scratch.host_mark()}-other"
+    scratch.host_mark.cache_clear()
+    other.mkdir()
+    grown_old(temporary)
+    ScratchFolder("next").close()
+    assert other.exists()
+
+
+def test_a_folder_of_the_user_whose_name_begins_alike_stays(temporary):
+    own = temporary / f"{PREFIX}notes-of-mine"
+    own.mkdir()
+    grown_old(temporary)
+    ScratchFolder("next").close()
+    assert own.exists()
+
+
+UNLOCKED = {
+    "a file system that refuses locks of folders": lambda patch: patch.setattr(
+        scratch.fcntl, "flock", refused
+    ),
+    "a system that does not tell its boot": lambda patch: patch.setattr(
+        scratch, "_BOOT", Path("/proc/none")
+    ),
+}
+
+
+def refused(*_: object) -> None:
+    raise OSError(errno.EBADF, "Bad file descriptor")  # NFS, for a descriptor that is only read
+
+
+@pytest.mark.parametrize("where", UNLOCKED)
+def test_folders_without_a_lock_are_removed_by_their_process_alone(temporary, where):
+    scratch.host_mark.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        UNLOCKED[where](patch)
+        own = ScratchFolder("task")
+        assert [*temporary.iterdir()] == [own.path]
+    scratch.host_mark.cache_clear()
+    grown_old(temporary)
+    ScratchFolder("next").close()
+    assert own.path.exists()
+    own.close()
+    assert [*temporary.iterdir()] == []
 
 
 def test_the_end_of_a_forked_process_removes_nothing(temporary):

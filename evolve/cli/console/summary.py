@@ -12,6 +12,7 @@ from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.facts import RunFacts
 from evolve.report.run.winner import winner_text
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
+from evolve.search.execution.nothing_left import NOTHING_LEFT
 from evolve.search.execution.pipeline import Outcome
 from evolve.search.termination import format_duration, parse_duration
 from evolve.store.champion import Champion
@@ -23,6 +24,7 @@ MAX_EXAMPLE = 150  # characters
 def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Iterator[str]:
     """Lines for the end of a command; `report` is its path, empty if none was written."""
     run, progress = facts.run, facts.progress
+    is_exhausted = outcome.reason.startswith(NOTHING_LEFT)
     ended = "finished" if outcome.finished else "stopped, and can be resumed"
     yield ""
     yield f"Run {run.name} {ended}: {one_line(outcome.reason)}."
@@ -33,13 +35,15 @@ def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Itera
     )
     if progress.calls:
         yield f"  {calls_text(progress)}"
-    elif has_model(complete(facts.run.config)):
+    elif has_model(complete(facts.run.config)) and not is_exhausted:
         yield _no_call_text(facts)
     if left := _left_text(facts):
         yield f"  {left}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
-    if outcome.finished and not any(step.status for step in facts.steps):
+    if is_exhausted and not any(step.program for step in facts.steps):
+        yield "  No program was proposed: more time changes nothing, see the reasons above."
+    elif outcome.finished and not any(step.status for step in facts.steps):
         yield (
             "  No program was judged: the start of the judge and the audit of the task count too; "
             "give it more, e.g. termination.wall_time=10m"

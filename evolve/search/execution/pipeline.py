@@ -20,6 +20,7 @@ from evolve.search.execution.judging import Judging, Told, UnderWay
 from evolve.search.execution.limits import Limits
 from evolve.search.execution.live_judge import SearchJudge
 from evolve.search.execution.llm_concurrency import LLMConcurrency, Rounds
+from evolve.search.execution.nothing_left import nothing_left
 from evolve.search.execution.reserve import Reserve
 from evolve.search.execution.steered import Steered
 from evolve.search.execution.verification import judge_opponents, verify_champion
@@ -276,7 +277,7 @@ class Pipeline:
                 return reason or self._limits.over()
             if not self._tasks() and (reason or not self._is_paused):
                 if not self._calls.outstanding:
-                    return reason or "nothing is left to propose"
+                    return reason or nothing_left(self._search)
                 # The rest waits for an unavailable endpoint, or may not be sent at all.
                 if ended := self._calls.refused or self._limits.reason(certain=True):
                     return ended

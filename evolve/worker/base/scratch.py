@@ -1,12 +1,17 @@
 """Temporary folders that do not outlive their process for long, however it ends.
 
 The owner of a folder holds a lock on it, which the system releases when the owner is killed. The
-next process that makes such a folder removes all those without a lock.
+next process that makes such a folder removes all those without a lock. Only names of locked folders
+have the mark of their host and its boot: locks of other hosts may be invisible here, and on some
+file systems (NFS) a folder cannot be locked.
 """
 
 import contextlib
 import fcntl
+import functools
+import hashlib
 import os
+import platform
 import shutil
 import tempfile
 import time
@@ -15,6 +20,7 @@ from pathlib import Path
 
 PREFIX = "evolve-scratch-"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _ABANDONED_S = 60.0  # a younger folder may be about to be locked by its owner
 
 
@@ -30,9 +36,7 @@ class ScratchFolder:
 
     def __init__(self, kind: str) -> None:
         remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-")).resolve()
-        lock = os.open(self.path, _OPEN)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.path, lock = _locked(kind) or (_made(kind), None)
         self._end = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def close(self) -> None:
@@ -47,8 +51,12 @@ class ScratchFolder:
 
 
 def remove_abandoned() -> None:
-    """Remove this user's scratch folders whose process has ended; a symbolic link is none."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    """Remove this user's scratch folders whose process has ended on this host, since it booted.
+
+    A symbolic link is none.
+    """
+    mark = host_mark()
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-{mark}-*") if mark else ():
         with contextlib.suppress(OSError):  # gone meanwhile, or not to be opened
             lock = os.open(folder, _OPEN)
             try:
@@ -60,7 +68,37 @@ def remove_abandoned() -> None:
                 os.close(lock)
 
 
-def _remove(path: Path, lock: int, owner: int) -> None:
+@functools.cache
+def host_mark() -> str:
+    """Of this host since it booted, for names of folders; empty where the boot cannot be told."""
+    try:
+        boot = _BOOT.read_text().strip()
+    except OSError:
+        return ""
+    return hashlib.sha256(f"{platform.node()} {boot}".encode()).hexdigest()[:12]
+
+
+def _locked(kind: str) -> tuple[Path, int] | None:
+    """A new folder with the mark, and the lock on it; None if there can be none."""
+    if not (mark := host_mark()):
+        return None
+    path = _made(f"{kind}-{mark}")
+    lock = os.open(path, _OPEN)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # NFS locks no descriptor that is only read, as those of folders are
+        os.close(lock)
+        path.rmdir()
+        return None
+    return path, lock
+
+
+def _made(kind: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-")).resolve()
+
+
+def _remove(path: Path, lock: int | None, owner: int) -> None:
     if os.getpid() == owner:  # and not a process that was forked from it, and ends
         shutil.rmtree(path, ignore_errors=True)
-    os.close(lock)
+    if lock is not None:
+        os.close(lock)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from evolve.core.errors import UsageError
 from evolve.worker.correctness.kinds import flat_outcome, require_inputs, require_outputs
 from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
+from evolve.worker.correctness.written import is_written
 from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
 from evolve.worker.reference.conditions import Conditions, bind, call, is_needed, named_state
 from evolve.worker.reference.seeding import seeded
@@ -230,15 +231,20 @@ def _kept(
     """Outputs in memory that each call returns (`places`) and none overwrites.
 
     Raises:
-        UsageError: a call on other inputs writes to it.
+        UsageError: a call writes to it.
     """
     if not places:
         return ()
     kept = [at for at, one in enumerate(seen.outputs) if _places([one]) & places]
     first = _call(case, conditions)
-    before = [first.outputs[at].clone() for at in kept]
-    _forward(case, first.model, _cloned(case.arguments(_OTHER_SEED)), conditions)
-    if not all(map(same, before, (first.outputs[at] for at in kept))):
+    memory = [first.outputs[at] for at in kept]
+    inputs = [case.arguments(seed) for seed in (_OTHER_SEED, _SEED)]
+
+    def call_again() -> None:
+        for own in inputs:
+            _forward(case, first.model, _cloned(own), conditions)
+
+    if is_written(memory, call_again, same):
         raise UsageError(
             f"task {case.task}: two calls of Model.forward return the same memory, so the second "
             "overwrites the outcome of the first. Return a new tensor, .clone() for one."

@@ -171,3 +171,24 @@ def require_distinct(done: Done, calls: int, layout: Layout, kept: Sequence[int]
     filled = all(size_in_bytes(layout[at]) for at in own)
     if filled and len(set().union(*distinct)) < sum(map(len, distinct)):
         raise CandidateFault(Status.ALIASED, "outputs of different calls share memory")
+
+
+def fault_of_change(
+    done: Done, output: int, width: int, kept: Sequence[int], changed: str
+) -> CandidateFault:
+    """The fault of an output that changed after its call was said to be done.
+
+    Args:
+        done: Of the block.
+        output: Place of the output among those of a call.
+        width: Addresses of each call.
+        kept: Places of outputs that may lie in memory which all calls share.
+        changed: What is said unless all calls gave such memory, and wrote to it.
+    """
+    if output in kept and len(set(done.addresses[output::width])) == 1:
+        return CandidateFault(
+            Status.ALIASED,
+            f"all calls return output {output} in one memory, and write to it: return the shared "
+            "memory unchanged, or a new tensor in each call",
+        )
+    return CandidateFault(Status.WRONG_VALUE, changed)

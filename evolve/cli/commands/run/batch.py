@@ -165,6 +165,7 @@ def _ask_new(
     number: int,
 ) -> None:
     """Fill up with new proposals, as far as the budget and the operators go."""
+    from evolve.search.execution.nothing_left import nothing_left
     from evolve.store import TicketState
 
     pending, failures = list(waiting), 0
@@ -175,7 +176,7 @@ def _ask_new(
             until = " before verdicts are told" if pending else ""
             by_hand = f"; `evolve ask {shlex.quote(search.run.name)}` writes prompts"
             hint = by_hand if search.model_operators else ""
-            asked.reason = asked.reason or f"nothing is left to propose{until}{hint}"
+            asked.reason = asked.reason or f"{nothing_left(search)}{until}{hint}"
             return
         if ticket.state is not TicketState.PROPOSED:
             failures += 1

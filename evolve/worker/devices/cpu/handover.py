@@ -19,7 +19,7 @@ from evolve.worker.base import faults
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.devices import output_snapshot
 from evolve.worker.devices.base import Device
-from evolve.worker.devices.window import Layout, size_in_bytes
+from evolve.worker.devices.window import Layout, fault_of_change, size_in_bytes
 from evolve.worker.ipc.memfd import Piece
 from evolve.worker.ipc.messages import Done
 from evolve.worker.ipc.turns import Turns
@@ -27,6 +27,10 @@ from evolve.worker.processes.runner_process import RunnerProcess
 from evolve.worker.sandbox import syscalls
 
 _PEEK = 64  # bytes
+_CHANGED = (
+    "outputs of a timed run changed after they were said to be done (is work left over when "
+    "forward returns?)"
+)
 
 
 class Handover:
@@ -110,22 +114,19 @@ class Handover:
                 Status.WRONG_VALUE, f"an output is not where it is said to be ({error})"
             ) from error
 
-    def require_same(self, done: Done) -> None:
+    def require_same(self, done: Done, kept: Sequence[int]) -> None:
         """CandidateFault if outputs have changed since they were reported as done.
 
         Args:
             done: Of the calls, once the process stands.
+            kept: Places of outputs that may lie in memory which all calls share.
         """
         before, width = self._seen.copy(), self._width + len(self._changed[0])
         for at in range(len(self._pieces)):
             outputs = done.addresses[at * width : (at + 1) * width]
             self._look(at, outputs, self._seen.ctypes.data + at * _PEEK)
-        if not np.array_equal(before, self._seen):
-            raise CandidateFault(
-                Status.WRONG_VALUE,
-                "outputs of a timed run changed after they were said to be done (is work left over "
-                "when forward returns?)",
-            )
+        for at in np.flatnonzero((before != self._seen).any(axis=1)).tolist():
+            raise fault_of_change(done, self._peeks[at][0], width, kept, _CHANGED)
 
 
 def _peek(layout: Layout, rng: random.Random) -> tuple[int, int, int]:

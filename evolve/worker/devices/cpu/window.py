@@ -144,7 +144,7 @@ class CpuWindow:
             self._require_apart(process, done, case, layout, landing)
             done = _with_changes(done, case.calls, layout, changed)
             if handover:
-                handover.require_same(done)
+                handover.require_same(done, case.warm.effects.kept)
             else:
                 for at, raw in buffers.items():
                     outputs = places_of(done, at, case.calls, whole)

@@ -55,6 +55,7 @@ from evolve.worker.devices.window import (
     Block,
     Layout,
     TimedCase,
+    fault_of_change,
     places_of,
     require_distinct,
     require_no_company,
@@ -187,7 +188,7 @@ class CudaWindow:
         if is_trusted or number < 0:
             return Block(run_s, done.seconds, number, {})
         with stopped(process):  # the clock would not see further work
-            self._require_done(asked, pieces)
+            self._require_done(asked, pieces, done, len(layout), case.warm.effects.kept)
             samples = self._samples(process, case, layout, judged, done, pieces)
             if changed := case.warm.effects.changed:
                 require_rest_unchanged(staged, inputs, changed)
@@ -238,7 +239,14 @@ class CudaWindow:
         asked.gate = gate_of(lent.inputs.mapping.address, lent.inputs.size)
         return asked
 
-    def _require_done(self, asked: native.WindowArguments, pieces: Sequence[_Piece]) -> None:
+    def _require_done(
+        self,
+        asked: native.WindowArguments,
+        pieces: Sequence[_Piece],
+        done: Done,
+        width: int,
+        kept: Sequence[int],
+    ) -> None:
         """The pieces are unchanged since the clock stopped, now that the device is idle."""
         seen = [piece.seen.copy() for piece in pieces]
         if not self._device.is_idle():
@@ -247,8 +255,11 @@ class CudaWindow:
         same = [np.array_equal(piece.seen, was) for piece, was in zip(pieces, seen, strict=True)]
         if outcome != native.TIMED or not all(same):
             raise _changed()
-        if any(piece.was_late for piece in pieces):
-            raise LateFault(Status.WRONG_VALUE, _CHANGED)
+        for piece in pieces:
+            if piece.was_late:
+                fault = fault_of_change(done, piece.output % width, width, kept, _CHANGED)
+                is_late = fault.status is Status.WRONG_VALUE
+                raise LateFault(Status.WRONG_VALUE, _CHANGED) if is_late else fault
 
     def _pieces(
         self, calls: Sequence[int], late: Sequence[int], layout: Layout, aliased: Sequence[int]
