@@ -135,7 +135,7 @@ class Proposer:
         under_way = [] if held else self._under_way()
         has_begun = any(map(self._is_agent, under_way))
         waits = any(map(self._is_seed, under_way))
-        for choice in order if held or has_begun else self._episodes_first(order):
+        for choice in order if held or has_begun else self._agents_first(order):
             # What a model writes meanwhile would be paid for, and start from nothing.
             begins = self._is_agent(choice.operator) and not has_begun
             if choice.model and waits and not begins:
