@@ -160,6 +160,7 @@ def _ready(side: str, start: Start, warm_up: Callable[[str, RunnerProcess], None
 
 def warm_up(device: Device, cases: list[TimedCase], side: str, process: RunnerProcess) -> None:
     """Bring a side's process into the state in which it is timed on these cases."""
+    process.resume()  # one that has served a round may stand since its last block
     for case in cases:
         device.window().warm_up(process, case, case.layouts[side], _working_set(case))
 
