@@ -30,6 +30,7 @@ def sit(database: Path, latency_s: float, *words: str) -> tuple[int, str, float]
     return done.returncode, done.stdout, time.monotonic() - begins
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_takes_long_at_the_end_is_given_up_and_the_winner_verified(tmp_path):
     database = tmp_path / "evolve.db"
     limit = "termination.wall_time=4s"

@@ -118,6 +118,7 @@ def test_what_the_oracle_has_examined_leaves_no_build_behind(audited, cache):
     assert [found.name for found in cache.iterdir() if found.name != "inductor"] == []
 
 
+@pytest.mark.slow
 def test_the_kill_matrix_names_the_inputs_that_tell_a_mutant_from_the_kernel(audited):
     found, places = audited
     assert {"main/task", "tall/task", "main/scaled_up"} <= set(found["half"].kills) <= set(places)

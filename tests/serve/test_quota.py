@@ -35,6 +35,7 @@ def spent(path: Path) -> dict[str, float]:
         return {quota.account.kind: spent.device_time_s for quota, spent in store.quotas()}
 
 
+@pytest.mark.slow
 def test_a_server_charges_and_stops_and_goes_on_when_the_quota_is_raised(tmp_path, shared):
     with serving(tmp_path, slots=1, quotas=str(shared)) as server:
         words = ("takes 6", "slow 0.7")

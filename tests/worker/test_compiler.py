@@ -198,6 +198,7 @@ def get_init_inputs():
 )
 
 
+@pytest.mark.slow
 def test_the_code_of_a_reference_tells_the_buffers_and_inputs_that_it_changes(worker):
     (answer,) = worker.ask("compiled", task=CHANGING.to_json(), variants=["default"]).values()
     (case,) = Compiled.from_json(answer["compiled"]).cases

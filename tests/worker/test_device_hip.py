@@ -54,6 +54,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return simulated(tmp_path_factory.mktemp("driver"), waits="queued")
 
 
+@pytest.mark.slow
 def test_inputs_reach_a_runner_through_memory_that_both_map(judged):
     assert judged["reads"]
     assert judged["unchanged"]
