@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from evolve.capture.job import perform
+from evolve.capture.job import Performance
 from evolve.core.errors import INTERRUPTED
 from evolve.worker.sandbox import syscalls
 
@@ -54,19 +54,26 @@ def _become(job: dict[str, Any]) -> None:
         log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
-    status = 1
+    status, performance = 1, None
     try:
-        perform(job)
+        performance = Performance(job)
+        performance.run()
         status = 0
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:  # whatever is raised, this process must not return to the loop
-        if sys.exc_info()[0] is not None:
-            traceback.print_exc()
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            error = sys.exc_info()[1]
+            if performance and error:
+                performance.fail(error)
+                status = 0  # it is in the job's result
+            elif error:
+                traceback.print_exc()
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,8 @@ _CALLS = re.compile(  # at which the script goes on, or is read
 _FRAMES = 3  # of a call of the script's: its own, and those of observers
 
 
-class ObserverFailed(Exception):
-    """What observes the script raised, not the script itself; the message says where."""
-
-
 class Failed(Exception):
-    """The script raised, or left with another status than 0; the message says which."""
+    """The script left with another status than 0, or cannot be found; the message says which."""
 
 
 def run_script(
@@ -38,27 +34,37 @@ def run_script(
     """Execute it as `__main__`; `binder_of` gives for that module what its names are reported to.
 
     Raises:
-        Failed: see there. An exception's traceback is printed, without frames of this package.
-        ObserverFailed: see there.
+        Failed: see there.
+        Exception: whatever the script raises, or what observes it (`fault_of`).
     """
     try:
         _execute(script, is_module, words, binder_of)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise Failed(f"ended with exit status {end.code}") from end
-    except Exception as error:  # the boundary around the user's script
-        every = traceback.extract_tb(error.__traceback__)
-        frames = [f for f in every if not _is_own(f)]
-        head = ["Traceback (most recent call last):\n"] if frames else []
-        lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-        sys.stderr.writelines([*head, *lines])
-        where, said = _place_and_message(error, frames)
-        if at := _observer_at(every):
-            raise ObserverFailed(f"{type(error).__name__} at {at}: {said}") from error
-        raise Failed(f"raised {type(error).__name__}{where}: {said}") from error
 
 
-def _place_and_message(error: Exception, frames: list[traceback.FrameSummary]) -> tuple[str, str]:
+def fault_of(error: BaseException) -> tuple[str, bool]:
+    """What to say of an exception that ended a run, and whether it is this package's.
+
+    Prints the traceback of what is the script's, without frames of this package.
+    """
+    if isinstance(error, Failed):
+        return str(error), False
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in every if not _is_own(f)]
+    head = ["Traceback (most recent call last):\n"] if frames else []
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    sys.stderr.writelines([*head, *lines])
+    where, said = _place_and_message(error, frames)
+    if at := _observer_at(every):
+        return f"{type(error).__name__} at {at}: {said}", True
+    return f"raised {type(error).__name__}{where}: {said}", False
+
+
+def _place_and_message(
+    error: BaseException, frames: list[traceback.FrameSummary]
+) -> tuple[str, str]:
     """The line that raised, or that has the syntax error, and the first line of the message."""
     said = str(error).strip().partition("\n")[0]
     if isinstance(error, SyntaxError) and Path(error.filename or "").is_file():
