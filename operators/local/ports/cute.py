@@ -30,7 +30,7 @@ from operators.local.ports.programs import (
     with_lines,
     without_triton,
 )
-from operators.local.ports.python_kernel import PythonKernel, constants_of
+from operators.local.ports.python_kernel import FORMULAS, PythonKernel, constants_of
 
 _WIDTH = MAX_LINE - 8
 _STEP = " " * 4
@@ -79,15 +79,13 @@ class LaneKernel(PythonKernel):
     taken = _TAKEN
     functions = {name: f"cute.math.{name}" for name in _SAME} | {
         "sqrt_rn": "cute.math.sqrt",
-        "div_rn": "({} / {})",
-        "fma": "({} * {} + {})",
+        **FORMULAS,
         "sigmoid": "(1.0 / (1.0 + cute.math.exp(-{})))",
         "abs": "where({0} < 0, -{0}, {0})",
         "maximum": "maximum",
         "minimum": "minimum",
     }
     reductions = _JOINS
-    divided = "({} / {})"
     chosen = "where({}, {}, {})"
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from operators.local.ports.programs import (
     without_triton,
     without_tunables,
 )
-from operators.local.ports.python_kernel import PythonKernel, constants_of
+from operators.local.ports.python_kernel import FORMULAS, PythonKernel, constants_of
 from operators.local.templates.launch import Launch
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
@@ -56,14 +56,12 @@ class TileKernel(PythonKernel):
 
     functions = {name: f"ct.{name}" for name in _SAME} | {
         "sqrt_rn": "ct.sqrt",
-        "div_rn": "({} / {})",
-        "fma": "({} * {} + {})",
+        **FORMULAS,
         "sigmoid": "(1.0 / (1.0 + ct.exp(-{})))",
         "maximum": "ct.maximum({}, {}, propagate_nan=True)",
         "minimum": "ct.minimum({}, {}, propagate_nan=True)",
     }
     reductions = _REDUCTIONS
-    divided = "({} / {})"
     chosen = "ct.where({}, {}, {})"
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str]) -> None:

@@ -9,6 +9,8 @@ from operators.local.inductor import NotConvertible
 from operators.local.ports.elements import OPERATORS, ElementKernel, Text, joined
 
 _INFINITY = "INFINITY"
+FORMULAS = {"div_rn": "({} / {})", "fma": "({} * {} + {})"}
+"""Functions of Triton's that are operators in these languages."""
 
 
 class PythonKernel(ElementKernel):
@@ -21,6 +23,7 @@ class PythonKernel(ElementKernel):
         ast.Not: "~",
     }
     infinity: ClassVar[str] = _INFINITY
+    divided = FORMULAS["div_rn"]
 
     def literal(self, value: object) -> str:
         if isinstance(value, float) and not math.isfinite(value):

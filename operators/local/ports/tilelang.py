@@ -29,7 +29,7 @@ from operators.local.ports.programs import (
     with_lines,
     without_triton,
 )
-from operators.local.ports.python_kernel import PythonKernel
+from operators.local.ports.python_kernel import FORMULAS, PythonKernel
 
 _WIDTH = MAX_LINE - 8
 _FLOATS = ("float32", "float64")
@@ -69,15 +69,13 @@ class FragmentKernel(PythonKernel):
     }
     functions = {name: f"T.{name}" for name in _SAME} | {
         "sqrt_rn": "T.sqrt",
-        "div_rn": "({} / {})",
-        "fma": "({} * {} + {})",
+        **FORMULAS,
         "sigmoid": "(1.0 / (1.0 + T.exp(-{})))",
         "maximum": "T.if_then_else(({0} > {1}) | T.isnan({0}), {0}, {1})",
         "minimum": "T.if_then_else(({0} < {1}) | T.isnan({0}), {0}, {1})",
     }
     infinity = "T.infinity('float32')"
     reductions = _REDUCTIONS
-    divided = "({} / {})"
     chosen = "T.if_then_else({}, {}, {})"
 
     def __init__(self, function: ast.FunctionDef, kinds: Mapping[str, str], axes: int) -> None:
