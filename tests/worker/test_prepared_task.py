@@ -3,6 +3,7 @@
 Invariants:
 - what several ask for at once is made once, and counted once;
 - what takes much of the memory is there once, and drives nothing else out;
+- tasks that take turns keep part of what is theirs, of that what takes longest to make again;
 - where memory is short, what is warm gives way, and then the neighbours; a verdict stays right;
 - what never fits is refused in words, and ends nothing;
 - any call of a timed block may be the one whose output is judged, and of each sitting one is;
@@ -210,6 +211,44 @@ def test_a_large_input_is_there_once_while_a_candidate_is_checked(tmp_path, monk
     assert verdict.status is Status.CORRECT, verdict.feedback
     assert len(most) > 10
     assert max(most) == 0
+
+
+def test_tasks_that_take_turns_find_part_of_what_is_theirs():
+    """By the least recently used, each would find that the others have driven out everything."""
+    store, made = Store(100), []
+
+    def make(name):
+        made.append(name)
+        return [name]
+
+    for _ in range(40):
+        for name in range(40):  # twice as many as fit
+            store.get((name,), partial(make, name), lambda _: 5)
+    assert len(made) < 0.85 * 40 * 40
+
+
+def test_what_takes_long_to_make_stays_longer_than_what_is_made_in_no_time():
+    store, again = Store(100), []
+
+    def slowly(name):
+        again.append(name)
+        time.sleep(0.003)
+        return [name]
+
+    for turn in range(50):
+        for name in "abcd":
+            store.get((name,), partial(slowly, name), lambda _: 10)
+        for name in range(20):
+            store.get((turn, name), list, lambda _: 10)
+    assert len(again) < 0.5 * 4 * 50
+
+
+def test_a_call_that_was_drawn_for_one_round_is_not_kept():
+    (case,) = PreparedTasks(CpuDevice()).get(RELU_TASK).cases
+    (usual, *_) = case.usually_sampled(0, 8)
+    drawn = next(at for at in range(8) if at not in case.usually_sampled(0, 8))
+    assert case.block_check(0, usual, 8) is case.block_check(0, usual, 8)
+    assert case.block_check(0, drawn, 8) is not case.block_check(0, drawn, 8)
 
 
 class SmallDevice(CpuDevice):

@@ -16,6 +16,7 @@ from evolve.core.task import Case, Task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import Alive
 from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.reference.seeding import seeded
 from evolve.worker.session.memory_model import weights_bytes
 from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import loaded_case, one_case, task_source
@@ -63,6 +64,14 @@ def test_the_same_seed_gives_the_same_and_another_seed_other_inputs_and_weights(
     assert not torch.equal(case.inputs(5)[0], case.inputs(6)[0])
     assert torch.equal(case.model(5).ln.weight, case.model(5).ln.weight)
     assert not torch.equal(case.model(5).ln.weight, case.model(6).ln.weight)
+
+
+def test_draws_are_those_of_torchs_own_seed_without_its_stack_traces(monkeypatch):
+    torch.manual_seed(7)
+    drawn = torch.rand(4)
+    monkeypatch.setattr("traceback.format_stack", None)
+    with seeded(7):
+        assert torch.equal(torch.rand(4), drawn)
 
 
 def test_no_call_disturbs_the_global_random_state():

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from evolve.worker.ipc.pytree import map_tensors
+from evolve.worker.reference.seeding import seed_torch
 
 CPU = torch.device("cpu")
 
@@ -25,7 +26,7 @@ def made_on(place: torch.device, make: Callable[[], Any], seed: int) -> Any:
         with torch.device(place):
             made = make()
     except (RuntimeError, TypeError):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         made = make()
     return moved(place, made)
 

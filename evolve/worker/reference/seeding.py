@@ -41,10 +41,21 @@ def drawing_from(state: RandomState) -> Iterator[None]:
 def seeded(seed: int) -> Iterator[None]:
     """Seeds torch, numpy and `random` inside the block and restores all of them after it."""
     with drawing_from(random_state()):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         numpy.random.seed(seed % 2**32)
         random.seed(seed)
         yield
+
+
+def seed_torch(seed: int) -> None:
+    """Seeds torch's generators, of GPUs only where torch has begun to use them.
+
+    `torch.manual_seed` keeps a stack trace for every kind of accelerator that is not there, which
+    took a quarter of the time in which a judge of several tasks holds `task_lock`.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
 
 
 def is_same_state(one: RandomState, other: RandomState) -> bool:

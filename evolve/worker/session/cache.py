@@ -1,8 +1,10 @@
 """A cache of the judge's objects that can be made again, as far as memory goes."""
 
+import random
 import threading
-from collections import OrderedDict
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -13,10 +15,24 @@ from evolve.worker.base.shortage import is_short_of_memory
 from evolve.worker.reference.task_module import task_lock
 
 Made = TypeVar("Made")
+_DRAWN = 5  # of which one goes, where room is needed
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Something that is kept, its bytes, and the seconds that it took to make."""
+
+    value: Any
+    size: int
+    seconds: float
 
 
 class Store:
-    """Things that can be made again, up to a number of bytes; least recently used go first.
+    """Things that can be made again, up to a number of bytes.
+
+    Of some drawn at random the one goes that is made again in the least time for its bytes. The
+    least recently used would be the wrong one: tasks are judged in turns, and where all of theirs
+    is more than fits, each would find that the others have driven out everything.
 
     Args:
         capacity: That number.
@@ -26,7 +42,7 @@ class Store:
     def __init__(self, capacity: int, release: Callable[[], None] = lambda: None) -> None:
         self._capacity = capacity
         self._release = release
-        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
+        self._held: dict[tuple[Any, ...], _Held] = {}
         self._bytes = 0
         self._passing: tuple[tuple[Any, ...], Any] | None = None
         self._lock = threading.RLock()
@@ -46,6 +62,7 @@ class Store:
         make: Callable[[], Any],
         size: Callable[[Any], int],
         about: int = 0,
+        keep: bool = True,
     ) -> Any:
         """The thing of this key.
 
@@ -54,6 +71,7 @@ class Store:
             make: Makes it.
             size: Gives its bytes.
             about: These as far as they are known before: so much is let go of first.
+            keep: Whether it may be asked for again.
         """
         if (known := self._known(key)) is not None:
             return known
@@ -61,12 +79,13 @@ class Store:
             if (known := self._known(key)) is not None:  # another thread has made it meanwhile
                 return known
             self._make_room(about)
+            start = time.monotonic()
             value = self.made(make)
-            taken = size(value)
-            if self._make_room(taken):
+            made = _Held(value, size(value), time.monotonic() - start)
+            if keep and self._make_room(made.size):
                 with self._lock:
-                    self._held[key] = (value, taken)
-                    self._bytes += taken
+                    self._held[key] = made
+                    self._bytes += made.size
         return value
 
     def _make_room(self, size: int) -> bool:
@@ -75,16 +94,19 @@ class Store:
             return False
         with self._lock:
             while self._held and self._bytes + size > self._capacity:
-                _, (_, freed) = self._held.popitem(last=False)
-                self._bytes -= freed
+                drawn = random.sample(list(self._held), min(_DRAWN, len(self._held)))
+                self._bytes -= self._held.pop(min(drawn, key=self._worth)).size
         return True
+
+    def _worth(self, key: tuple[Any, ...]) -> float:
+        """Seconds for each byte, to make it again."""
+        held = self._held[key]
+        return held.seconds / max(1, held.size)
 
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
-            if key not in self._held:
-                return None
-            self._held.move_to_end(key)
-            return self._held[key][0]
+            held = self._held.get(key)
+            return held.value if held else None
 
     def made(self, make: Callable[[], Made]) -> Made:
         """The result of `make`; if memory is short for it, once more with nothing held here.

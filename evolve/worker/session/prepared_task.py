@@ -331,7 +331,7 @@ class PreparedCase:
         return numbers
 
     def block_check(self, number: int, at: int, calls: int) -> Check:
-        """Call `at` of a block, with the outcome expected."""
+        """Call `at` of a block, with the outcome expected; not kept if it was drawn for a round."""
         return self._store.get(
             (*self._key, "sample", number, at, calls),
             lambda: self._make_check(
@@ -339,6 +339,7 @@ class PreparedCase:
             ),
             lambda check: check.expected.nbytes + check.inputs.size,
             self._bytes_of_check,
+            keep=at in self.usually_sampled(number, calls),
         )
 
     def _one_call(self, number: int, at: int, calls: int) -> TensorBuffer:
