@@ -5,8 +5,8 @@ Invariants:
   to the end; a verified one goes before all others;
 - a table says what was right and what each candidate costs, and why a language is missing;
 - programs of a language are in that language and call no library; defaults come first;
-- the attention in Gluon compiles for an H100 whatever its tunables are, with tiles by TMA and
-  tensor cores of warp groups, and without memory of its own;
+- attention in Gluon compiles for an H100 whatever its tunables are, with tiles by TMA and tensor
+  cores of warp groups (in cuTile and TileLang: `tests/operators/test_port_gates.py`);
 - what has a line is not judged again.
 """
 
@@ -132,15 +132,13 @@ def test_a_language_without_programs_of_operators_has_those_of_the_red_team():
     assert found("helion", "product, bf16", PLACE["product, bf16"].task) == []
 
 
-ATTENTION = Path(language_programs.__file__).parent / "attention" / "gluon.py"
+GLUON = (Path(language_programs.__file__).parent / "attention" / "gluon.py").read_text()
 
 
 @pytest.mark.parametrize("features", [64, 128])
-@pytest.mark.parametrize(
-    "assignment", [*tunables.parse(ATTENTION.read_text()).assignments()], ids=str
-)
+@pytest.mark.parametrize("assignment", [*tunables.parse(GLUON).assignments()], ids=str)
 def test_attention_in_gluon_compiles_for_an_h100(assignment, features):
-    source = tunables.render(ATTENTION.read_text(), assignment)
+    source = tunables.render(GLUON, assignment)
     tensor = torch.empty(2, 2, 512, features, dtype=torch.bfloat16, device="meta")
     (launch,) = launches(source, [tensor] * 3)
     ptx = compiled(launch)["ptx"]
