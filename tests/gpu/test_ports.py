@@ -34,7 +34,11 @@ IN_BOTH = (
     *("batchnorm", "groupnorm", "gelu", "norm", "linear"),
 )
 ONLY_GLUON = ("cumsum",)
-OF_PACKAGES = tuple(name for name, port in PORTS.items() if port.package)
+OF_PACKAGES = tuple(
+    name
+    for name in PORTS
+    if any(package.module != "triton" for package in find_language(name).packages)
+)
 IN_LANGUAGES = [(name, one) for one in PORTS if one not in OF_PACKAGES for name in IN_BOTH]
 IN_LANGUAGES += [(name, "gluon") for name in ONLY_GLUON]
 FEW = [("softmax", "default"), ("layernorm", "looped"), ("linear", "default")]

@@ -1,10 +1,10 @@
 """Programs of the compiler in CuTe DSL, cuTile and TileLang, compiled for an NVIDIA H100.
 
-Invariants, in an interpreter that has the package and without a GPU: kernels of the compiler and
-products of matrices compile for capability 9.0, with tunables as they are and drawn at random;
-products of float32 in parts and of fp16 and bf16 are on tensor cores, those of cuTile read by TMA,
-and CuTe DSL and cuTile spill no registers for them; TileLang reads masked elements under their
-mask.
+Invariants, in an interpreter that has the package and without a GPU: kernels of the compiler,
+products of matrices and the benchmark's attention compile for capability 9.0, with tunables as they
+are and drawn at random; products of float32 in parts and of fp16 and bf16 are on tensor cores,
+those of cuTile read by TMA, and CuTe DSL and cuTile spill no registers for them; TileLang reads
+masked elements under their mask.
 """
 
 import os
@@ -20,6 +20,7 @@ from triton import knobs
 
 from evolve.core.source import tunables
 from evolve.languages.registry import find_language
+from tests import benchmarks
 from tests.languages.programs import loaded
 from tests.operators import port_cases, port_gates
 from tests.operators.output_code import matrix
@@ -108,6 +109,22 @@ def test_products_compile_to_tensor_cores(language: str, dtype: str, parts: int)
     assert re.search(TENSOR_CORES[language], text)
     assert not re.search(r"\.local\b|\bSTL\b", text)
     assert language != "cutile" or "UTMALDG" in text
+
+
+ATTENTION = {
+    "cutile": (r"HGMMA\.\S*BF16", "UTMALDG"),
+    "tilelang": (r"tl::wgmma_rs<.*BFloat16", "tl::tma_load"),
+}
+
+
+@pytest.mark.parametrize("features", [64, 128])
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_attention_compiles_to_tensor_cores_and_reads_tiles_by_tma(language: str, features: int):
+    source = (Path(benchmarks.__file__).parent / "attention" / f"{language}.py").read_text()
+    tensors = [torch.empty(2, 2, 512, features, dtype=torch.bfloat16) for _ in range(3)]
+    text = compiled(language, source, port_gates.forward(source, tensors))
+    assert all(re.search(mark, text) for mark in ATTENTION[language])
+    assert not re.search(r"\bSTL\b", text)
 
 
 @with_package("tilelang")
