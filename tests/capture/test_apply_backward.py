@@ -8,6 +8,8 @@ Invariants:
 4. What a winner cannot do is left to the original, with the reason: random numbers, second and
    third derivatives, and gradients of which none is taken.
 5. Timed runs compare backward passes too.
+6. The verified winner of a run over a backward task is put back, and the script measured, on every
+   device.
 """
 
 import contextlib
@@ -19,6 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import evolve
 from evolve.capture.apply import Chosen, as_json, check
 from evolve.capture.processes import Script, started
 from evolve.capture.task_file import captured
@@ -202,19 +205,67 @@ class ModelNew(torch.nn.Module):
 """
 
 
+def applied(*words: str) -> tuple[int, dict]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = main(["apply", "--json", *words])
+    return status, json.loads(printed.getvalue())
+
+
 def test_the_gain_of_a_script_that_trains_is_measured_and_compared(tmp_path):
     """Two thirds of the time are the backward pass; its winner makes it in ten minus one calls."""
     (script := tmp_path / "script.py").write_text(SLOW)
     (tmp_path / "doubled.py").write_text(DOUBLED)
     capture(tmp_path / "tasks", "--select", "slow", str(script))
     words = ["--winner", f"{tmp_path / 'tasks' / 'slow_backward.py'}={tmp_path / 'doubled.py'}"]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        status = main(["apply", "--json", *words, "--pairs", "6", str(script)])
-    found = json.loads(printed.getvalue())
+    status, found = applied(*words, "--pairs", "6", str(script))
     (timed,) = found["timed"]
     assert (status, found["no_gain"]) == (0, "")
     assert (timed["made"], timed["agreed"], timed["differences"]) == (6 * 9, 6 * 8, {})
     ratio, longest = found["gain"]["ratio"], 10 * 60 / (10 * 20 + 40)
     assert 1.3 < ratio["low"] <= ratio["value"] <= ratio["high"]
     assert ratio["value"] < 1.1 * longest
+
+
+GATED = {
+    "cpu": ("gated_backward_cpp.py", ["--steps", "6", "--rows", "64"]),
+    "cuda": ("gated_backward_triton.py", ["--steps", "500", "--rows", "16384"]),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)],
+)
+def test_the_winner_of_a_run_makes_the_backward_pass_of_the_script(
+    device, request, tmp_path, monkeypatch
+):
+    """On the CPU the run's judge is the scripted one, which believes the first line."""
+    monkeypatch.chdir(tmp_path)
+    if device == "cpu":
+        request.getfixturevalue("judge")
+    (program, words), script = GATED[device], str(SCRIPTS / "gated.py")
+    words = [script, "--", "--device", device, *words]
+    capture(tmp_path / "tasks", "--select", "gated", *words)
+    task = tmp_path / "tasks" / "gated_backward.py"
+    source = (SCRIPTS / program).read_text()
+    Path("program.py").write_text(f"# speedup 1.5\n{source}")
+    settings = {"initial": ["program.py"], "operators": ["seed"]}
+    given = {"search": "seeds", "device": device, "budget": {"evaluations": 1}}
+    run = evolve.optimize(task, name="whole", settings=settings, **given)
+    assert (run.verified, run.is_gain) == (True, True)
+    assert source in run.source
+    winner = ["--winner", f"{task}=whole", "--store", "runs/evolve.db"]
+    status, found = applied(*winner, "--pairs", "6", *words)
+    (one,), (timed,) = found["winners"], found["timed"]
+    assert (status, found["no_gain"]) == (0, "")
+    steps = int(words[words.index("--steps") + 1])
+    assert (one["made"], one["agreed"], one["differences"]) == (steps - 1, steps - 1, {})
+    assert one["fallbacks"] == {FIRST: 1}
+    assert (timed["made"], timed["differences"]) == (6 * (steps - 1), {})
+    assert timed["agreed"] == 6 * min(8, steps - 1)
+    ratio = found["gain"]["ratio"]
+    assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
+    if device == "cuda":  # one kernel in place of five; the forward pass and the loss remain
+        assert 1 < ratio["low"] <= ratio["value"] < 3
