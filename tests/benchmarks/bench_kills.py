@@ -1,11 +1,13 @@
 """Random kills of a search, its workers, their hosts and its database, and what they cost.
 
     python -m tests.benchmarks.bench_kills --kills 100 --seed 39 --minutes 15
+    python -m tests.benchmarks.bench_kills --kills 30 --pairs 1
 
 One search (`cluster=pull`, a scripted model behind HTTP, PostgreSQL) with two workers over stub
 judges. Each round kills one of them with SIGKILL, starts it again, and waits until the search has
-stored a verdict more; after a kill of the search an answer of the model too. After each round no
-row that was ever seen in the database may be missing, and at the end:
+stored a verdict more; after a kill of the search an answer of the model too. A share `--pairs` of
+the rounds kills two at once, and starts them again in any order, up to three seconds apart. After
+each round no row that was ever seen in the database may be missing, and at the end:
 
 - no evaluation that was stored is judged again;
 - no call is sent twice: the server got at most one request for each stored call, each answer is
@@ -26,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -47,6 +49,7 @@ from tests.store.servers import Server, running_server
 from tests.worker.serving import alive, family_of
 
 KINDS = ("search", "worker", "host", "database")
+ON_HOSTS = ("worker", "host")
 PATIENCE_S = 120.0
 WORKERS = 2
 LATENCY_S = 0.2  # of a judge
@@ -80,6 +83,7 @@ class Lab:
         self._asked: dict[int, str] = {}  # by sequence number; "" without an evaluation
         self.hosts = [folder / f"host{number}" for number in range(WORKERS)]
         self.workers: list[Forked] = []
+        self._server_family: set[int] = set()
         for host in self.hosts:
             host.mkdir()
             self.workers.append(self._work(host))
@@ -102,27 +106,40 @@ class Lab:
     def _work(self, host: Path) -> Forked:
         return start_work(host, self.port, latency_s=LATENCY_S)
 
-    def kill(self, kind: str, chance: random.Random) -> None:
-        """Kill it, and start it again."""
-        self.killed[kind] += 1
+    def kill(self, kinds: Sequence[str], chance: random.Random) -> None:
+        """Kill them at once, and start them again one after the other."""
+        self.killed["+".join(sorted(kinds))] += 1
+        numbers = chance.sample(range(WORKERS), WORKERS)
+        victims = [(kind, numbers.pop() if kind in ON_HOSTS else 0) for kind in kinds]
+        families = [self._family(*victim) for victim in victims]
+        self._server_family = family_of(self.server.pid)
+        for pid in set().union(*families):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        chance.shuffle(victims)
+        for position, (kind, number) in enumerate(victims):
+            time.sleep(chance.uniform(0.0, 3.0 if position else 1.0))
+            self._start_again(kind, number)
+
+    def _family(self, kind: str, number: int) -> set[int]:
+        """The processes that a kill ends directly."""
+        if kind == "search":
+            return {self.search.pid}
+        if kind == "database":
+            return {self.server.pid}
+        worker = self.workers[number].pid
+        return family_of(worker) if kind == "host" else {worker}
+
+    def _start_again(self, kind: str, number: int) -> None:
         if kind == "search":
             self._end(self.search)
             self.search = self._evolve("resume", "run")
         elif kind == "database":
-            children = family_of(self.server.pid)
-            self.server.kill()
-            time.sleep(chance.uniform(0.0, 1.0))
-            wait(lambda: not alive(children), "the server's processes end")
+            self.server.kill()  # which waits for its first process
+            wait(lambda: not alive(self._server_family), "the server's processes end")
             self.server.start(durable=True)
         else:
-            number = chance.randrange(WORKERS)
-            worker = self.workers[number]
-            judges = family_of(worker.pid) - {worker.pid}
-            self._end(worker)
-            if kind == "host":
-                for pid in judges:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+            self._end(self.workers[number])
             self.workers[number] = self._work(self.hosts[number])
 
     def _end(self, process: Forked) -> None:
@@ -188,10 +205,18 @@ def reply(request: Request) -> str:
     return f"```python\n{SEED_SOURCE}\n\n{notes}\n```"
 
 
-def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> list[str]:
+def together(kind: str, pairs: float, chance: random.Random) -> tuple[str, ...]:
+    """A kill of this kind, in a share of the rounds with another one at once."""
+    if chance.random() >= pairs:
+        return (kind,)
+    return (kind, chance.choice([other for other in KINDS if other != kind or kind in ON_HOSTS]))
+
+
+def campaign(lab: Lab, options: argparse.Namespace, deadline: float) -> list[str]:
     """Kill until the number or the time is reached; returns the faults."""
+    seed, first = options.seed, options.first
     order = random.Random(seed)
-    rounds = [(order.choice(KINDS), order.random()) for _ in range(kills)]
+    rounds = [(order.choice(KINDS), order.random()) for _ in range(options.kills)]
     seen: Rows = {name: set() for name in _QUERIES}
     judged_first: Counter[str] = Counter()  # when the verdict was first seen in the database
     faults: list[str] = []
@@ -204,24 +229,27 @@ def campaign(lab: Lab, kills: int, first: int, seed: int, deadline: float) -> li
             break
         before = lab.stored()
         began = time.monotonic()
-        lab.kill(kind, random.Random(f"{seed} {number}"))
-        awaited = ("evaluations", "replies") if kind == "search" else ("evaluations",)
+        chance = random.Random(f"{seed} {number}")
+        kinds = together(kind, options.pairs, chance)
+        name = "+".join(kinds)
+        lab.kill(kinds, chance)
+        awaited = ("evaluations", "replies") if "search" in kinds else ("evaluations",)
         try:
-            wait(partial(lab.has_more, before, awaited), f"kill of {kind}")
+            wait(partial(lab.has_more, before, awaited), f"kill of {name}")
         except TimeoutError as error:
             faults.append(f"kill {number}: {error}; {lab.search.printed()[1][-600:]!r}")
             break
         after = lab.stored()
-        for name, rows in before.items():
-            seen[name] |= rows
-            if lost := seen[name] - after[name]:
-                faults.append(f"kill {number} of {kind}: {name} lost: {sorted(lost, key=str)[:3]}")
+        for table, rows in before.items():
+            seen[table] |= rows
+            if lost := seen[table] - after[table]:
+                faults.append(f"kill {number} of {name}: {table} lost: {sorted(lost, key=str)[:3]}")
         asked = lab.questions()  # first: a judge lists an answer before it is stored
         now = lab.judged
         for each in asked.keys() - judged_first.keys():
             judged_first[each] = now[each] - asked[each]
         print(
-            f"{number:>3} {kind:<9} {time.monotonic() - began:5.1f} s until a verdict more, "
+            f"{number:>3} {name:<17} {time.monotonic() - began:5.1f} s until a verdict more, "
             f"{len(after['evaluations'])} stored",
             flush=True,
         )
@@ -299,6 +327,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="go on with this one")
     parser.add_argument("--seed", type=int, default=39)
+    parser.add_argument("--pairs", type=float, default=0.0, help="share of kills of two at once")
     parser.add_argument("--minutes", type=float, default=15.0, help="end after the kill under way")
     options = parser.parse_args()
     print_conditions()
@@ -313,7 +342,7 @@ def main() -> int:
     ):
         lab = Lab(Path(folder), server, model)
         try:
-            faults = campaign(lab, options.kills, options.first, options.seed, deadline)
+            faults = campaign(lab, options, deadline)
         finally:
             lab.end()
         if lab.killed:
