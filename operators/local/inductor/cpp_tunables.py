@@ -242,7 +242,9 @@ def _is_guarded(body: Sequence[str], index: str, count: int) -> bool:
 
 def _reductions(body: Sequence[str], before: Sequence[str]) -> list[_Reduction]:
     """The reductions of a loop's body; an accumulator with other uses stays the only one."""
-    declared = {match[2]: match.groups() for line in before if (match := _DECLARED.fullmatch(line.strip()))}
+    declared = {
+        match[2]: match.groups() for line in before if (match := _DECLARED.fullmatch(line.strip()))
+    }
     found = []
     for name, (kind, _, first) in declared.items():
         if kind not in (_VECTOR, f"Welford<{_VECTOR}>"):
