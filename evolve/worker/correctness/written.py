@@ -55,7 +55,7 @@ def _put(tensor: Tensor, values: Tensor) -> None:
 def other_values(tensor: Tensor) -> Tensor:
     """Finite ones of the same sign; integers and truths in another order: they may be indices."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor.flatten().flip(0).view(tensor.shape)
+        return computable(tensor).flatten().flip(0).view(tensor.shape).to(tensor.dtype)
     values = computable(tensor)
     changes = values.isfinite() & (values != 0)
-    return torch.where(changes, values / 2, torch.ones_like(values))
+    return torch.where(changes, values / 2, torch.ones_like(values)).to(tensor.dtype)

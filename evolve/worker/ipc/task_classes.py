@@ -1,4 +1,4 @@
-"""Classes of a task's file, as a process knows them that has not loaded the file.
+"""Classes of a task's files, in a process that has not loaded these files.
 
 Arguments may be objects of such classes: a configuration, metadata of an attention. A candidate's
 process has them by the class of the same name of the candidate, or else by their attributes alone.
@@ -8,8 +8,6 @@ import sys
 from functools import reduce
 from typing import Any
 
-TASK_MODULES = "evolve_task_"
-"""How names of modules begin in which tasks' files are executed."""
 PROGRAM_MODULE = "candidate"
 
 
@@ -24,10 +22,8 @@ class Attributes:
                 raise _unknown(type(self).__name__)
 
 
-def find_class(module: str, name: str) -> Any | None:
-    """The class that stands for one of a task's file; None for other classes."""
-    if not module.startswith(TASK_MODULES) or module in sys.modules:
-        return None
+def stand_in(name: str) -> Any:
+    """The program's class of this name, or one with attributes alone."""
     try:
         return reduce(getattr, name.split("."), sys.modules[PROGRAM_MODULE])
     except (KeyError, AttributeError):
@@ -42,5 +38,5 @@ def _made(cls: type, *values: Any) -> Any:
 
 def _unknown(name: str) -> TypeError:
     return TypeError(
-        f"an argument is a {name} of the task's file; define the class {name} in the program too"
+        f"an argument is a {name} of the task's files; define the class {name} in the program too"
     )

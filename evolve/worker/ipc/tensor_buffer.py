@@ -234,7 +234,10 @@ class _Unpacker(pickle.Unpickler):
         self._memory = memory
 
     def find_class(self, module: str, name: str) -> Any:
-        return task_classes.find_class(module, name) or super().find_class(module, name)
+        try:
+            return super().find_class(module, name)
+        except (ModuleNotFoundError, AttributeError):  # it is of a task's file
+            return task_classes.stand_in(name)
 
     def persistent_load(self, place: tuple[Any, ...]) -> torch.Tensor:
         start, dtype, shape, stride = place

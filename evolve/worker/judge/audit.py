@@ -254,8 +254,9 @@ def _in_precision(scene: _Scene, dtype: torch.dtype) -> list[Tensor] | None:
         originals = tensors_of(scene.inputs)
         native = next(tensor.dtype for tensor in originals if tensor.is_floating_point())
         return _shortened(scene, scene.model, cast_floating(inputs, native))
-    model = _copy(scene.model)
-    return model and _shortened(scene, cast_module(model, dtype), inputs)
+    if (model := _copy(scene.model)) is None:
+        return None
+    return _shortened(scene, cast_module(model, dtype), inputs)
 
 
 def _with_tf32_operands(scene: _Scene) -> list[Tensor] | None:

@@ -15,7 +15,6 @@ import torch
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.worker.base.shortage import is_no_room
-from evolve.worker.ipc.task_classes import TASK_MODULES
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 from evolve.worker.reference.torch_settings import forget, imported, settings_of
@@ -107,7 +106,7 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
             "Correct the name in SIZES or in the cases."
         )
     tree.body = [new for old in tree.body for new in _overridden(old, constants)]
-    name = TASK_MODULES + framed_digest(source, canonical_json(dict(constants)))[:12]
+    name = "evolve_task_" + framed_digest(source, canonical_json(dict(constants)))[:12]
     module = ModuleType(name)
     module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
