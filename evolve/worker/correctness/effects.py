@@ -96,7 +96,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
         UsageError: the reference fails, or has an effect that cannot be judged.
     """
     inputs = case.arguments(_SEED)
-    require_inputs(case.task, case.init_inputs(_SEED), inputs)
+    unseen = require_inputs(case.task, case.init_inputs(_SEED), inputs)
     conditions, seen = _with_grad(case, Conditions(mode=mode))
     note = ""
     again = _again(case, seen, conditions)
@@ -126,7 +126,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
         hidden=tuple(name for name in _random_attributes(case) if name not in computed),
     )
     notes = _notes(note, [called[at] for at in changed], written, effects)
-    return replace(effects, notes=tuple(notes))
+    return replace(effects, notes=(*notes, *unseen))
 
 
 def judged_model(model: nn.Module, effects: Effects) -> nn.Module:

@@ -27,31 +27,29 @@ _REMEDIES = {
 }
 
 
-def require_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> None:
-    """UsageError for an input that cannot be handed to another process, or seen by the judge.
+def require_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> list[str]:
+    """Sentences about inputs with tensors that the judge does not see.
 
-    `init` are those of the constructor, whose tensors need not be seen.
+    Args:
+        task: Its name.
+        init: Inputs of the constructor.
+        inputs: Inputs of `forward`.
+
+    Raises:
+        UsageError: an input cannot be handed to another process.
     """
     for number, value in enumerate(init):
         _pickled(task, f"init input {number}", value)
-    for number, value in enumerate(inputs):
-        _require_seen(task, f"input {number}", value)
+    held = [_pickled(task, f"input {number}", value) for number, value in enumerate(inputs)]
     for number, tensor in enumerate(tensors_of(list(inputs))):
         if kind := _kind(tensor, (torch.strided, *SPARSE)):
             raise _refused(task, f"input tensor {number}", tensor, kind)
-
-
-def _require_seen(task: str, name: str, value: Any) -> None:
-    """UsageError for an object that has tensors that its type hides, or cannot be pickled."""
-    if _pickled(task, name, value) != len({id(tensor) for tensor in tensors_of(value)}):
-        raise UsageError(
-            f"{_named(task, name, value)} has tensors that the judge does not see. Make it a "
-            "dataclass, a named tuple, or a dict, list or tuple."
-        )
-
-
-def _named(task: str, name: str, value: Any) -> str:
-    return f"task {task}: {name}, of type {type(value).__name__},"
+    return [
+        f"input {number}, of type {type(value).__name__}, holds tensors: writes to them are not "
+        "judged; a dataclass, named tuple, dict or list shows them"
+        for number, value in enumerate(inputs)
+        if held[number] != len({id(tensor) for tensor in tensors_of(value)})
+    ]
 
 
 def _pickled(task: str, name: str, value: Any) -> int:
@@ -61,8 +59,9 @@ def _pickled(task: str, name: str, value: Any) -> int:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         said = str(error).splitlines()[0]
         raise UsageError(
-            f"{_named(task, name, value)} cannot be handed to another process ({said}). Give "
-            "tensors, numbers, and functions and classes from the top level of a module."
+            f"task {task}: {name}, of type {type(value).__name__}, cannot be handed to another "
+            f"process ({said}). Give tensors, numbers, and functions and classes from the top "
+            "level of a module."
         ) from error
 
 
