@@ -157,6 +157,21 @@ def test_a_reduction_of_any_other_kind_has_one_accumulator(written, otherwise):
     assert "LANES" not in text(RawCpp(SUM.code.replace(written, otherwise), ()))
 
 
+INTEGERS = "at::vec::VectorizedN<int64_t,2>"
+
+
+def test_an_accumulator_has_the_type_of_its_own_declaration():
+    counted = kernel(
+        f"{INTEGERS} tmp_acc0_vec = {INTEGERS}(0);\n"
+        + loop("tmp_acc0_vec = tmp_acc0_vec + tmp4;\n", "tmp_acc0_vec = tmp_acc0_vec + tmp4;\n")
+    ).code
+    (head, sums), (_, counts) = (code.split("\n{\n", 1) for code in (SUM.code, counted))
+    assert "LANES" not in text(RawCpp(counted, ()))
+    for first, second in (sums, counts), (counts, sums):
+        both = text(RawCpp(f"{head}\n{{\n{{\n{first}{{\n{second}}}\n", ()))
+        assert both.count("_lanes[LANES]") == 1
+
+
 def shared_out(count: int) -> RawCpp:
     """A sum as Inductor writes it where threads share the iterations of `count` loops."""
     heads = "".join(

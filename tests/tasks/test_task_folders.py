@@ -1,14 +1,19 @@
 """A task of several files: what it imports and reads is part of it, and of its revision."""
 
 import json
+import sys
 
 import pytest
 import torch
 
 from evolve.core.errors import UsageError
+from evolve.core.evaluation import Status
 from evolve.core.task import Task
 from evolve.tasks import find_task
+from evolve.worker.base.faults import CandidateFault
 from evolve.worker.correctness.cases import load_task
+from evolve.worker.ipc.tensor_buffer import Packed, unpack
+from evolve.worker.judge.source_text import explain
 
 MODULE = """
 import json
@@ -107,3 +112,52 @@ def test_files_too_large_for_a_task_are_refused(folder):
     (folder / "table.json").write_bytes(b"0" * (17 << 20))
     with pytest.raises(UsageError, match=r"table\.json; 16 MiB are the most"):
         find_task(str(folder / "task.py"))
+
+
+def test_a_program_that_wants_a_file_beside_the_task_is_told_that_it_is_one_file(folder):
+    files = find_task(str(folder / "task.py")).files
+    for said, name in (
+        ("line 3 in <module>: No module named 'other_helper'", "other_helper.py"),
+        ("ModuleNotFoundError: No module named 'lazy_part.inner'", "lazy_part/__init__.py"),
+        ("No such file or directory: '/tmp/x/table.json'", "table.json"),
+    ):
+        fault = CandidateFault(Status.RUNTIME_EXCEPTION, said)
+        assert f"{name} lies beside the task" in explain(fault, "", files)
+    for said in (
+        "No module named 'other'",
+        "No such file or directory: 'mytable.json.gz'",
+        "table",
+    ):
+        assert explain(CandidateFault(Status.RUNTIME_EXCEPTION, said), "", files) == said
+
+
+SIBLING = """
+import torch
+from torch import nn
+from sizes_of_this_task import Sizes
+
+class Model(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.sizes = sizes
+
+    def forward(self, x):
+        return x * self.sizes.width
+
+def get_inputs():
+    return [torch.ones(4)]
+
+def get_init_inputs():
+    return [Sizes(7)]
+"""
+
+
+def test_an_object_of_a_class_beside_the_task_reaches_a_process_without_its_files(tmp_path):
+    (tmp_path / "task.py").write_text(SIBLING)
+    text = "class Sizes:\n    def __init__(self, width):\n        self.width = width\n"
+    (tmp_path / "sizes_of_this_task.py").write_text(text)
+    case = load_task(find_task(str(tmp_path / "task.py"))).cases[0]
+    packed = Packed([case.init_inputs(1)])
+    del sys.modules["sizes_of_this_task"]
+    (sizes,) = unpack(packed.trees[0], torch.empty(0, dtype=torch.uint8))
+    assert (sizes.width, type(sizes).__name__) == (7, "Sizes")

@@ -84,6 +84,21 @@ def test_shorter_arithmetic_that_the_task_allows_is_no_weakness():
     assert names(source, precision="bf16") == set()
 
 
+CAST = """
+def cast(layer, x):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        return layer(x)
+"""
+
+
+def test_operands_as_short_as_those_of_the_reference_are_no_weakness():
+    setup = "self.layer = nn.Linear(96, 64)"
+    source = task_source("cast(self.layer, x)", "[torch.randn(32, 96)]", setup=setup, extra=CAST)
+    assert names(source) == set()
+    both = source.replace("return cast(self.layer, x)", "return cast(self.layer, x), self.layer(x)")
+    assert names(both) == set()
+
+
 READS = """
 def as_read(tensor, bits):
     \"\"\"Operands as tensor cores read them; exact in any other type.\"\"\"

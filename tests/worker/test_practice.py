@@ -257,6 +257,60 @@ REFUSED = {
                     setup="self.seen = []"),
         "remembers something",
     ),
+    "a position": (
+        task_source("self.step(k)", "[torch.randn(8)]", arguments="k",
+                    setup="self.register_buffer('cache', torch.zeros(16, 8)); self.at = 0",
+                    extra="def step(self, k):\n    self.cache[self.at] = k\n    self.at += 1\n"
+                          "    return self.cache.sum(0)\n\nnn.Module.step = step"),
+        "remembers something: .* differs in its writes to state",
+    ),
+    "an optimizer": (
+        task_source("(setattr(self.w, 'grad', g.clone()), self.adam.step(), self.w)[2]",
+                    "[torch.randn(8)]", arguments="g",
+                    setup="self.w = nn.Parameter(torch.randn(8)); "
+                          "self.adam = torch.optim.Adam([self.w])"),
+        "remembers something: .* differs in output 0",
+    ),
+    "a cache that grows": (
+        task_source("(setattr(self, 'cache', torch.cat([self.cache, x])), self.cache.sum(0))[1]",
+                    "[torch.randn(1, 8)]",
+                    setup="self.register_buffer('cache', torch.zeros(1, 8))"),
+        "remembers something: .*of a fixed shape",
+    ),
+    "hooks": (
+        task_source("(self.layer(x), self.seen['y'])", "[torch.randn(4, 8)]",
+                    setup="self.layer = nn.Linear(8, 8); self.seen = {}; "
+                          "self.layer.register_forward_hook("
+                          "lambda m, i, y: self.seen.update(y=y * 2))"),
+        "a copy of Model .* has another outcome",
+    ),
+    "inputs in one memory": (
+        task_source("(x.add_(1), (y * 2).sum(0))[1]", "(lambda x: [x, x.t()])(torch.randn(8, 8))",
+                    arguments="x, y"),
+        "writes to argument x, and argument y lie in the same memory",
+    ),
+    "an input of one value for all": (
+        task_source("(y[:1].add_(x), x * 2)[1]", "[torch.randn(1, 8), torch.zeros(8).expand(4, 8)]",
+                    arguments="x, y"),
+        "writes to argument y, and several of its own elements",
+    ),
+    "a resized argument": (
+        task_source("torch.mul(x, 2, out=y)", "[torch.randn(4, 8), torch.empty(0)]",
+                    arguments="x, y"),
+        "gives argument y another shape",
+    ),
+    "gradients of inputs": (
+        task_source("((x ** 2).sum().backward(), x.grad)[1]",
+                    "[torch.randn(8, requires_grad=True)]"),
+        r"x = x.detach\(\).requires_grad_\(\)",
+    ),
+    "numbers by value": (
+        task_source("(x * 2, int(x.argmax()))", "[torch.randn(99)]"), "depends on values"
+    ),
+    "operators of functions": (
+        task_source("torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))", "[torch.randn(8)]"),
+        "uses an operator that takes functions",
+    ),
     "the same memory": (
         task_source("torch.add(x, 1, out=self.out)", "[torch.randn(8)]",
                     setup="self.out = torch.empty(8)"),
@@ -270,6 +324,114 @@ def test_a_task_that_no_candidate_can_be_judged_by_is_refused_with_the_reason(ca
     task, words = REFUSED[case]
     with pytest.raises(UsageError, match=words):
         audit(load_task(Task(name="t", source=task)))
+
+
+QKV = "torch.randn(4, 24).split(8, -1)[:2]"
+TABLE = (
+    "def table(self, n):\n    if self.rows < n:\n        self.rows = n\n        {}\n    "
+    "return self.cos[:n]\n\nnn.Module.table = table"
+)
+MADE = "self.register_buffer('cos', torch.arange(n * 8.0).view(n, 8).cos(), persistent=False)"
+OBJECTS = "objects of the file's own classes"
+FINE = {
+    "two caches in one tensor": (
+        task_source("(kc.index_copy_(0, at, x), vc.index_copy_(0, at, x * 2), None)[2]",
+                    "[torch.randn(2, 8), torch.randperm(9)[:2], *torch.zeros(2, 9, 8).unbind(0)]",
+                    arguments="x, at, kc, vc"),
+        ("vc.index_copy_(0, at, x * 2)", "vc"),
+    ),
+    "parts of a projection": (
+        task_source("(q.mul_(2), k.add_(1), q.sum())[2]", QKV, arguments="q, k"), ("k.add_(1)", "k")
+    ),
+    "weights computed anew": (
+        task_source("self.layer(x)", "[torch.randn(4, 8)]",
+                    setup="self.layer = nn.utils.spectral_norm(nn.Linear(8, 8))"),
+        ("self.layer(x)", "self.layer.eval()(x)"),
+    ),
+    "a table made late": (
+        task_source("x * self.table(5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
+                    setup="self.register_buffer('cos', None); self.rows = 0"),
+        ("x * self", "x + self"),
+    ),
+    "a table that grows": (
+        task_source("x * self.table(5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
+                    setup="self.register_buffer('cos', torch.ones(2, 8)); self.rows = 2"),
+        ("x * self", "x + self"),
+    ),
+    "a lock": (
+        task_source("self.layer(x)", "[torch.randn(4, 8)]", extra="import threading",
+                    setup="self.layer = nn.Linear(8, 8); self.lock = threading.Lock()"),
+        ("self.layer(x)", "self.layer(x) * 1.1"),
+    ),
+    "a sparse buffer": (
+        task_source("self.a @ x", "[torch.randn(8, 8)]",
+                    setup="self.register_buffer('a', torch.eye(8).roll(1, 0).to_sparse_csr())"),
+        ("@ x", "@ x.abs()"),
+    ),
+    "unsigned integers": (
+        task_source("x.long().mul(7).add(n.long()).to(torch.uint32)",
+                    "[torch.randint(0, 9, (8, 8)).to(torch.uint16), "
+                    "torch.arange(8).to(torch.uint64)]", arguments="x, n"),
+        (".mul(7)", ".mul(6)"),
+    ),
+    OBJECTS: (
+        task_source("Out(x[meta.rows] * meta.scale * self.config.gain, (x, 3))",
+                    "[torch.randn(8, 8), Meta(torch.randperm(8))]", arguments="x, meta",
+                    setup="self.config = values[0]", init="[Config()]",
+                    extra="from dataclasses import dataclass\n\n"
+                          "@dataclass\nclass Meta:\n    rows: torch.Tensor\n    scale: float = 2.0"
+                          "\n\nclass Config:\n    def __init__(self):\n        self.gain = 3.0\n\n"
+                          "@dataclass\nclass Out:\n    y: torch.Tensor\n    cache: object"),
+        ("(x, 3)", "(x, 4)"),
+    ),
+}  # fmt: skip
+BARE = """
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+    def forward(self, x, meta):
+        return {"y": x[meta.rows] * meta.scale * self.config.gain, "cache": (x, 3)}
+"""
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_a_task_of_this_kind_is_no_weak_one(name):
+    assert audit(load_task(Task(name="t", source=FINE[name][0]))) == ()
+
+
+@pytest.mark.parametrize(
+    "names", [pytest.param(tuple(FINE)[:-1], marks=pytest.mark.slow), tuple(FINE)[-1:]]
+)
+def test_candidates_of_these_kinds_are_judged(worker, names):
+    pairs = {}
+    for name in names:
+        task, change = FINE[name]
+        pairs[name, True], pairs[name, False] = (
+            (task, own_text(task)),
+            (task, own_text(task, change)),
+        )
+    if OBJECTS in names:
+        pairs["without their classes", True] = (FINE[OBJECTS][0], BARE)
+    found = all_judged(worker, pairs)
+    assert {
+        about: verdict.feedback
+        for about, verdict in found.items()
+        if (verdict.status is Status.CORRECT) is not about[1]
+        or verdict.status in (Status.RUNTIME_EXCEPTION, Status.INVALID_INTERFACE)
+    } == {}
+
+
+def test_a_value_of_an_unknown_class_is_named_in_the_feedback(worker):
+    task = task_source("x * pair.scale", "[torch.randn(8), Pair(2.0)]", arguments="x, pair",
+                       extra="from collections import namedtuple\n\n"
+                             "Pair = namedtuple('Pair', 'scale')")  # fmt: skip
+    bare = BARE.replace("config", "*_", 1).replace("self.config = config", "pass")
+    verdict = judged(worker, task, bare)
+    assert "define the class Pair in the program too" in verdict.feedback
 
 
 def test_a_random_reference_with_a_check_is_judged_by_it(worker):

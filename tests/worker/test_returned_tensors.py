@@ -247,6 +247,9 @@ def test_no_result_that_is_cached_by_a_few_input_values_is_judged_by_such_a_refe
 
 SHARED = {
     "equal integers": task_source("(x * 2, ONES)", X, extra="ONES = torch.ones(4).int()"),
+    "unsigned integers": task_source(
+        "(x * 2, IDS)", X, extra="IDS = torch.tensor([1, 2**63], dtype=torch.uint64)"
+    ),
     "a mask": task_source("(x + MASK, MASK)", X, extra="MASK = torch.full((8, 16), -torch.inf)"),
     "one value for all rows": task_source(
         "(x * ROW, ROW.expand(8, 16))", X, extra="ROW = torch.randn(16)"

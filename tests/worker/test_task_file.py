@@ -272,8 +272,8 @@ def test_a_bad_file_is_refused_with_what_where_and_remedy(source, fields, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (task_source("float(x.sum())", "[torch.randn(4)]"), ["Model.forward", "float"]),
-        (task_source("(x, 3)", "[torch.randn(4)]"), ["output[1]", "int"]),
+        (task_source("float(x.sum())", "[torch.randn(4)]"), ["depends on values", "tensor"]),
+        (task_source("(x, b'3')", "[torch.randn(4)]"), ["output[1]", "bytes"]),
         (task_source("None", "[torch.randn(4)]"), ["no tensor"]),
         (task_source("x @ x", "[torch.randn(4, 3)]"), ["Model.forward", "RuntimeError", "line 14"]),
         (task_source("x", "torch.randn(4)"), ["get_inputs()", "Tensor", "list"]),
@@ -288,3 +288,118 @@ def test_a_file_that_fails_when_it_runs_is_refused_in_the_same_way(source, said)
         case.reference(case.model(1), case.inputs(1))
     for words in said:
         assert words in str(refusal.value)
+
+
+FORMS = {
+    "by name": ("{'dim': 4, 'gain': 2.0}", "{'y': torch.ones(4), 'x': torch.zeros(4)}"),
+    "in two parts": ("[[4], {'gain': 2.0}]", "[[torch.zeros(4)], {'y': torch.ones(4)}]"),
+    "with a gap": ("[[], {'dim': 4, 'gain': 2.0}]", "[torch.zeros(4), torch.ones(4)]"),
+}  # fmt: skip
+KEYWORDS = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, dim, bias=True, gain=1.0):
+        super().__init__()
+        self.gain, self.dim = gain, dim
+
+    def forward(self, x, y, scale=3.0):
+        return (x + y) * self.gain * scale
+
+def get_init_inputs():
+    return {init}
+
+def get_inputs():
+    return {inputs}
+"""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_arguments_by_name_become_arguments_by_position(form):
+    init, inputs = FORMS[form]
+    case = loaded_case(KEYWORDS.format(init=init, inputs=inputs))
+    assert case.init_inputs(1) == [4, True, 2.0]
+    assert case.reference(case.model(1), case.inputs(1))[0].tolist() == [6.0] * 4
+    assert len(case.inputs(1)) == 2
+
+
+LISTS = task_source(
+    "x * len(self.names) + len(self.options)", "[torch.randn(4)]",
+    setup="self.names, self.options = values", init="[['a', 'b'], {'c': 1}]",
+)  # fmt: skip
+
+
+def test_a_list_and_a_dict_that_are_two_arguments_stay_so():
+    assert loaded_case(LISTS).init_inputs(1) == [["a", "b"], {"c": 1}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("'gain': 2.0", "'again': 2.0", "get_init_inputs() does not fit Model"),
+        ("'y': torch", "'z': torch", "get_inputs() does not fit Model.forward"),
+        ("x, y,", "x, *, y,", "takes y by name only"),
+    ],
+)
+def test_arguments_by_name_that_cannot_be_given_are_refused(old, new, said):
+    text = KEYWORDS.format(init=FORMS["by name"][0], inputs=FORMS["by name"][1])
+    case = loaded_case(text.replace(old, new))
+    with pytest.raises(UsageError) as refusal:
+        case.inputs(case.model(1) and 1)
+    assert said in str(refusal.value)
+
+
+SETTINGS = {
+    "type": ("torch.set_default_dtype(torch.float64)", torch.get_default_dtype),
+    "products": (
+        "torch.set_float32_matmul_precision('high')", torch.get_float32_matmul_precision
+    ),
+    "gradients": ("torch.set_grad_enabled(False)", torch.is_grad_enabled),
+    "convolutions": (
+        "torch.backends.cudnn.allow_tf32 = False", lambda: torch.backends.cudnn.allow_tf32
+    ),
+    "device": ("torch.set_default_device('meta')", lambda: torch.empty(0).device),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_settings_of_the_whole_process_hold_for_the_file_that_makes_them_alone(kind):
+    statement, setting = SETTINGS[kind]
+    before = setting()
+    loaded_case(task_source("x", "[torch.ones(4)]", extra=statement))
+    assert setting() == before
+
+
+def test_a_files_own_settings_hold_whenever_its_code_runs():
+    case = loaded_case(
+        task_source(
+            "x + torch.ones(4)", "[torch.randn(4)]", extra="torch.set_default_dtype(torch.float64)"
+        )
+    )
+    other = load_task(Task(name="other", source=task_source("x", "[torch.randn(4)]"))).cases[0]
+    for _ in range(2):
+        assert other.inputs(1)[0].dtype is torch.float32
+        assert case.inputs(1)[0].dtype is torch.float64
+        assert case.reference(case.model(1), case.inputs(1))[0].dtype is torch.float64
+
+
+@pytest.mark.parametrize(
+    ("inputs", "init", "said"),
+    [
+        ("[torch.ones(4), lambda: 0]", "[]", "input 1, of type function, cannot be handed"),
+        ("[torch.ones(4), 0]", "[lambda: 0]", "init input 0, of type function, cannot be handed"),
+    ],
+)
+def test_an_argument_that_another_process_cannot_get_is_refused(inputs, init, said):
+    case = loaded_case(task_source("x * 2", inputs, "x, y", init=init))
+    with pytest.raises(UsageError, match=said):
+        assert case.effects
+
+
+def test_tensors_of_an_object_that_are_not_seen_are_said():
+    hidden = "class Hidden:\n    def __init__(self):\n        self.x = torch.ones(1)"
+    inputs = "[torch.ones(4), Hidden(), [torch.ones(2)]]"
+    case = loaded_case(task_source("x * y.x", inputs, "x, y, z", extra=hidden))
+    (note,) = case.effects.notes
+    assert note.startswith("input 1, of type Hidden, holds tensors")

@@ -191,7 +191,7 @@ def _judge_values(
                 text += _integers_off(output, own)
             else:
                 wrong = _bad_elements(output, own, truth, budget)
-            text += ": " + describe_mismatch(computable(output), truth, wrong, margin)
+            text += ": " + describe_mismatch(computable(output), computable(truth), wrong, margin)
     return Judgement(Status.WRONG_VALUE, text, margin)
 
 

@@ -7,7 +7,7 @@ be judged by it.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.correctness.kinds import flat_outcome, require_inputs, require_outputs
-from evolve.worker.correctness.tolerance import computable, real, unit_roundoff
-from evolve.worker.correctness.written import is_written
-from evolve.worker.ipc.pytree import components, flatten, map_tensors, tensors_of
+from evolve.worker.correctness.differences import first_difference, same
+from evolve.worker.correctness.kinds import (
+    flat_outcome,
+    require_inputs,
+    require_outputs,
+    require_places,
+)
+from evolve.worker.correctness.reference_runs import copied
+from evolve.worker.correctness.written import is_written, other_values
+from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
 from evolve.worker.reference.conditions import Conditions, bind, call, is_needed, named_state
 from evolve.worker.reference.seeding import seeded
-from evolve.worker.reference.task_module import task_code
+from evolve.worker.reference.task_module import PLAIN_PYTHON, task_code
 
 if TYPE_CHECKING:
     from evolve.worker.correctness.cases import LoadedCase
 
 _SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
 _MAX_NAMES = 4
+_MAX_SPEC = 60  # characters
 _NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
 
 
@@ -89,35 +96,37 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
         UsageError: the reference fails, or has an effect that cannot be judged.
     """
     inputs = case.arguments(_SEED)
-    require_inputs(case.task, inputs)
+    unseen = require_inputs(case.task, case.init_inputs(_SEED), inputs)
     conditions, seen = _with_grad(case, Conditions(mode=mode))
     note = ""
     again = _again(case, seen, conditions)
     kept = _kept(case, conditions, _places(seen.outputs) & _places(again), seen)
-    if case.check is None and _first_difference(seen.outputs, again):
+    if case.check is None and first_difference(seen.outputs, again):
         conditions, note = _deterministic(case, conditions)
         seen = _call(case, conditions)
+    if case.check is None:
         _require_no_memory(case, seen, conditions)
     before, given, after = case.made(_SEED, conditions), tensors_of(inputs), _once(seen.state)
-    _require_buffers(case, before, seen)
+    computed = _computed_anew(case, conditions, seen)
     own = named_state(before)
+    called = _argument_names(before, inputs)
     changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
-    written = [name for name, now in after.items() if not same(own[name], now)]
+    require_places(case.task, given, seen.inputs, changed, called)
+    written = [name for name, now in after.items() if _is_changed(own, name, now)]
     conditions = replace(
         conditions, state=tuple(written), trains=before.training, writes=bool(changed or written)
     )
     _require_bindable(case, seen, conditions)
-    called = _argument_names(before, inputs)
     effects = Effects(
         conditions=conditions,
         changed=(*changed, *range(len(given), len(given) + len(written))),
         names=(*(called[at] for at in changed), *(f"state {n}" for n in written)),
         aliased=_places_of_own(seen, [*seen.inputs, *(seen.state[name] for name in written)]),
         kept=kept,
-        hidden=_random_attributes(case),
+        hidden=tuple(name for name in _random_attributes(case) if name not in computed),
     )
     notes = _notes(note, [called[at] for at in changed], written, effects)
-    return replace(effects, notes=tuple(notes))
+    return replace(effects, notes=(*notes, *unseen))
 
 
 def judged_model(model: nn.Module, effects: Effects) -> nn.Module:
@@ -162,20 +171,6 @@ def initial_state(case: "LoadedCase", seed: int, effects: Effects) -> tuple[Tens
     return tuple(known[name].detach().clone() for name in names)
 
 
-def same(some: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same values, NaN included."""
-    if some.shape != other.shape or some.dtype != other.dtype or some.layout != other.layout:
-        return False
-    if some.layout is not torch.strided:
-        return all(map(same, components(some), components(other)))
-    some, other = computable(some), computable(other)
-    if torch.equal(some, other):
-        return True
-    if not (some.is_floating_point() or some.is_complex()):
-        return False
-    return bool(((some == other) | (some.isnan() & other.isnan())).all())
-
-
 def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, _Seen]:
     """A first call, with gradients if the reference does not run without."""
     try:
@@ -184,7 +179,16 @@ def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, 
         if not any(words in str(error) for words in _NO_GRAD):
             raise
     conditions = replace(conditions, grad=True)
-    return conditions, _call(case, conditions)
+    try:
+        return conditions, _call(case, conditions)
+    except UsageError as error:
+        if not any(words in str(error) for words in _NO_GRAD):
+            raise
+        said = str(error).removesuffix(PLAIN_PYTHON).rstrip()
+    raise UsageError(
+        f"{said} Inputs come without gradients: let forward begin with "
+        "x = x.detach().requires_grad_(), and return x.grad or torch.autograd.grad(...)."
+    )
 
 
 def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, str]:
@@ -217,12 +221,21 @@ def _where_random(case: "LoadedCase", conditions: Conditions) -> str:
 
 def _again(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> list[Tensor]:
     """Outputs of a further call of a model, its state restored, in another random state."""
+    return _called_again(case, seen.model, conditions, _SEED, draws=1).outputs
+
+
+def _called_again(
+    case: "LoadedCase", model: nn.Module, conditions: Conditions, seed: int, draws: int = 0
+) -> _Seen:
+    """A further call of a model that has its first state, on the inputs of this seed.
+
+    Buffers that its calls have registered, or given another shape, stay.
+    """
     before = named_state(case.made(_SEED, conditions))
-    for name, now in named_state(seen.model).items():
-        if not same(before[name], now.detach()):
-            bind(seen.model, [name], [before[name].detach()])
-    inputs = _cloned(case.arguments(_SEED))
-    return flatten(_forward(case, seen.model, inputs, conditions, draws=1))[0]
+    for name, now in named_state(model).items():
+        if _is_changed(before, name, now.detach()):
+            bind(model, [name], [before[name].detach()])
+    return _seen(case, model, conditions, seed, draws)
 
 
 def _kept(
@@ -253,29 +266,61 @@ def _kept(
 
 
 def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
-    """UsageError if a second call of a model gives another outcome than the first."""
-    own = list(seen.outputs)
-    if where := _first_difference([one.clone() for one in own], _again(case, seen, conditions)):
+    """UsageError if a call depends on those before it by something else than its state."""
+    model = _call(case, conditions).model
+    other = _called_again(case, model, conditions, _OTHER_SEED)
+    if other.spec != seen.spec and _forms(other) == _forms(seen):
+        raise UsageError(
+            f"task {case.task}: Model.forward returns a number or a text that depends on values: "
+            f"{seen.spec[:_MAX_SPEC]} for some inputs, {other.spec[:_MAX_SPEC]} for others (T: a "
+            "tensor). Return it as a tensor."
+        )
+    if not _where_different(seen, _called_again(case, copied(model), conditions, _SEED)):
+        return
+    if where := _where_different(seen, _called_again(case, model, conditions, _SEED)):
         raise UsageError(
             f"task {case.task}: Model.forward remembers something: a second call on the same "
-            f"inputs differs in {where}. Keep state in buffers (self.register_buffer), or pass it "
-            "as an argument."
+            f"inputs differs in {where}. Keep state in buffers (self.register_buffer) of a fixed "
+            "shape, or pass it as an argument."
         )
+    raise UsageError(
+        f"task {case.task}: a copy of Model (copy.deepcopy) has another outcome than Model, as it "
+        "has with hooks that keep the module in a variable. Let forward pass values by returning "
+        "them."
+    )
 
 
-def _require_buffers(case: "LoadedCase", before: nn.Module, seen: _Seen) -> None:
-    """UsageError if a call changes a tensor that is no parameter and no buffer."""
-    old = dict(_attributes(before))
+def _is_changed(before: Mapping[str, Tensor], name: str, now: Tensor) -> bool:
+    """Whether a call has changed a part of the state, which had values for it before."""
+    if name not in before or before[name].shape != now.shape:
+        return False
+    return not same(before[name].detach(), now)
+
+
+def _computed_anew(case: "LoadedCase", conditions: Conditions, seen: _Seen) -> list[str]:
+    """Tensors besides parameters and buffers that each call gives new values, unseen the old.
+
+    Raises:
+        UsageError: a call changes one, and its outcome depends on the old values.
+    """
+    model = case.made(_SEED, conditions)
+    old = dict(_attributes(model))
     found = [
         name for name, now in _attributes(seen.model)
         if name in old and not same(old[name], now)
     ]  # fmt: skip
-    if found:
+    if not found:
+        return []
+    for name in found:  # the weight of `weight_norm`, say; it may lie in a parameter's memory
+        owner, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(owner), attribute, other_values(old[name]))
+    if case.check is not None or _where_different(seen, _seen(case, model, conditions, _SEED, 0)):
         raise UsageError(
             f"task {case.task}: Model.forward changes {_listed(found)}, which "
             f"{'is no buffer' if len(found) == 1 else 'are no buffers'}, so a candidate's cannot "
             "be compared. Make it one: self.register_buffer(name, tensor)."
         )
+    return found
 
 
 def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
@@ -288,8 +333,8 @@ def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -
     with task_code(case.task, "Model.forward"), seeded(0):
         outputs, _ = flatten(call(model, conditions, inputs))
     expected = [seen.state[name] for name in conditions.state]
-    is_same = not _first_difference(list(state), expected)
-    if case.check is None and (_first_difference(outputs, seen.outputs) or not is_same):
+    is_same = not first_difference(list(state), expected)
+    if case.check is None and (first_difference(outputs, seen.outputs) or not is_same):
         raise UsageError(
             f"task {case.task}: Model.forward uses {_listed(conditions.state)} by another tensor, "
             "such as a view that the constructor keeps. Use the parameter or buffer itself."
@@ -298,7 +343,14 @@ def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -
 
 def _call(case: "LoadedCase", conditions: Conditions, draws: int = 0) -> _Seen:
     """One call of a new model on new inputs."""
-    model, given = case.made(_SEED, conditions), _cloned(case.arguments(_SEED))
+    return _seen(case, case.made(_SEED, conditions), conditions, _SEED, draws)
+
+
+def _seen(
+    case: "LoadedCase", model: nn.Module, conditions: Conditions, seed: int, draws: int
+) -> _Seen:
+    """One call of a model on new inputs of this seed."""
+    given = _cloned(case.arguments(seed))
     outputs, spec = flatten(_forward(case, model, given, conditions, draws))
     state = {name: value.detach() for name, value in named_state(model).items()}
     return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given), state)
@@ -325,7 +377,8 @@ def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Without further names of the same memory (tied weights)."""
     seen: dict[int, str] = {}
     for name, value in state.items():
-        seen.setdefault(value.data_ptr() if value.numel() else id(value), name)
+        is_placed = value.layout is torch.strided and value.numel()
+        seen.setdefault(value.data_ptr() if is_placed else id(value), name)
     return {name: state[name] for name in seen.values()}
 
 
@@ -367,40 +420,20 @@ def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from ((name, value) for name, value in named_state(model).items() if name not in listed)
 
 
+def _forms(seen: _Seen) -> list[torch.Size]:
+    return [tensor.shape for tensor in (*seen.inputs, *seen.outputs)]
+
+
 def _where_different(first: _Seen, again: _Seen) -> str:
     if first.spec != again.spec:
         return "the nesting of its outputs"
-    if where := _first_difference(first.outputs, again.outputs):
+    if where := first_difference(first.outputs, again.outputs):
         return where
-    if _first_difference(first.inputs, again.inputs):
+    if first_difference(first.inputs, again.inputs):
         return "its writes to inputs"
-    if _first_difference(list(first.state.values()), list(again.state.values())):
+    if first_difference(list(first.state.values()), list(again.state.values())):
         return "its writes to state"
     return ""
-
-
-def _first_difference(some: Sequence[Tensor], others: Sequence[Tensor]) -> str:
-    if len(some) != len(others):
-        return "the number of outputs"
-    pairs = enumerate(zip(some, others, strict=True))
-    return next((f"output {at}" for at, (a, b) in pairs if _differ(a, b)), "")
-
-
-def _differ(some: Tensor, other: Tensor) -> bool:
-    """By more than another order of additions explains."""
-    if same(some, other):
-        return False
-    if some.shape != other.shape or some.dtype != other.dtype or some.layout is not torch.strided:
-        return True
-    if not (some.is_floating_point() or some.is_complex()):
-        return True
-    unit = unit_roundoff(real(some).dtype) ** 0.5
-    a, b = (real(computable(one)).double() for one in (some, other))
-    finite = a.isfinite() & b.isfinite()
-    if not bool((finite | (a == b) | (a.isnan() & b.isnan())).all()):
-        return True
-    a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
-    return bool(((a - b).abs() > unit * (b.abs() + b.square().mean().sqrt())).any())
 
 
 def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:

@@ -133,7 +133,7 @@ def _ties(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:
     picks = torch.randint(x.numel(), (5,), generator=draws, device=x.device)
     levels = x.reshape(-1)[picks].sort().values
     middles = (levels[1:] + levels[:-1]) / 2
-    return levels[torch.bucketize(x, middles)]
+    return levels[torch.bucketize(x.contiguous(), middles)]
 
 
 def _sparse(x: Tensor, support: Support, draws: torch.Generator) -> Tensor | None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evolve.core.errors import UsageError
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.fp64_truth import as_truth, run_in_fp64
 from evolve.worker.correctness.freedom import Freedom, freedoms
@@ -123,14 +124,13 @@ def expect(
     to a copy: each run is expected to give the outcome of the model as it is.
     """
     exact = run_in_fp64(model, inputs)  # first: it needs the most memory, and all else less
-    with ReductionTrace() as trace:
-        tree = evaluate_reference(task, copied(model), inputs)
+    tree, terms = _traced(task, model, inputs)
     reference, spec = flatten(tree)
     if changed is not None:
         tree, _ = tree
         _, spec = flatten(tree)
     truth = as_truth(exact, model, inputs, reference)
-    arithmetic = Arithmetic(accumulation=accumulation, terms=trace.length, even=even)
+    arithmetic = Arithmetic(accumulation=accumulation, terms=terms, even=even)
     budgets = [
         output_budget(native, exact, arithmetic)
         for native, exact in zip(reference, truth.outputs, strict=True)
@@ -144,12 +144,31 @@ def expect(
         spec=spec,
         truth=truth.outputs,
         budgets=budgets,
-        reduction=trace.length,
+        reduction=terms,
         note=truth.note,
         names=changed or (),
         loosen=partial(freedoms, run, reference, torch.float64 if truth.runs else None),
         widen=partial(_widened, budgets, reference, truth.outputs, motions, arithmetic),
     )
+
+
+def _traced(task: str, model: nn.Module, inputs: list[Any]) -> tuple[Any, int]:
+    """The outcome in native precision, and the length of the longest reduction.
+
+    Raises:
+        UsageError: the reference fails, or has operations that cannot be looked at.
+    """
+    try:
+        with ReductionTrace() as trace:
+            return evaluate_reference(task, copied(model), inputs), trace.length
+    except UsageError as error:
+        if "HigherOrderOperator" not in str(error.__cause__):
+            raise
+        raise UsageError(
+            f"task {task}: Model.forward uses an operator that takes functions, such as "
+            "flex_attention or cond, whose operations the judge cannot follow. Write it in plain "
+            "operations of torch."
+        ) from error
 
 
 @torch.no_grad()

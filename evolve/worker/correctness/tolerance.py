@@ -71,7 +71,14 @@ def real(tensor: Tensor) -> Tensor:
 
 
 def computable(tensor: Tensor) -> Tensor:
-    """The tensor, in a longer type if its floating type has 8 bits, for which torch has little."""
+    """The tensor in a type for which torch has all operations; equal values stay equal.
+
+    Floating types of 8 bits become longer ones, unsigned integers of 16 bits and more signed ones.
+    """
+    if tensor.dtype is torch.uint64:
+        return tensor.view(torch.int64)
+    if tensor.dtype in (torch.uint16, torch.uint32):
+        return tensor.long()
     if not tensor.is_floating_point() or tensor.dtype.itemsize > 1:
         return tensor
     return tensor.float() if tensor.dtype is torch.float8_e8m0fnu else tensor.half()

@@ -27,7 +27,7 @@ def is_written(
     own = [one.clone() for one in tensors]
     try:
         for one in tensors:
-            _put(one, _other_values(one))
+            _put(one, other_values(one))
         others = [one.clone() for one in tensors]
         try:
             call()
@@ -52,10 +52,10 @@ def _put(tensor: Tensor, values: Tensor) -> None:
     tensor.copy_(values)
 
 
-def _other_values(tensor: Tensor) -> Tensor:
+def other_values(tensor: Tensor) -> Tensor:
     """Finite ones of the same sign; integers and truths in another order: they may be indices."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return tensor.flatten().flip(0).view(tensor.shape)
+        return computable(tensor).flatten().flip(0).view(tensor.shape).to(tensor.dtype)
     values = computable(tensor)
     changes = values.isfinite() & (values != 0)
-    return torch.where(changes, values / 2, torch.ones_like(values))
+    return torch.where(changes, values / 2, torch.ones_like(values)).to(tensor.dtype)

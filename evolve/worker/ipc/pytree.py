@@ -1,20 +1,26 @@
 """Nested outputs and inputs: flat lists of tensors, and the text that describes their nesting."""
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_SCALARS = (bool, int, float, str)
+_MAX_TEXT = 200
 
 
 def flatten(tree: Any) -> tuple[list[Tensor], str]:
     """The tensors of a tree of tuples, lists and dicts (by sorted key), and its shape as text.
 
     Two trees have the same nesting exactly when their texts are equal: `T` is a tensor, `None` an
-    absent one, `(..)`, `[..]` and `{key:..}` the containers.
+    absent one, `(..)`, `[..]` and `{key:..}` the containers; numbers and strings are as Python
+    writes them. An object of a dataclass is the dict of its fields.
 
     Raises:
-        TypeError: a leaf is neither a tensor nor None; the message says where.
+        TypeError: a leaf is none of these; the message says where.
 
     >>> flatten((torch.zeros(2), [None, torch.ones(1)]))[1]
     '(T,[None,T])'
@@ -27,8 +33,10 @@ def _describe(tree: Any, path: str, tensors: list[Tensor]) -> str:
     if isinstance(tree, Tensor):
         tensors.append(tree)
         return "T"
-    if tree is None:
-        return "None"
+    if tree is None or type(tree) in _SCALARS:
+        return _text(tree, path)
+    if _is_record(tree):
+        tree = {field.name: getattr(tree, field.name) for field in fields(tree)}
     if isinstance(tree, dict):
         parts = [
             f"{key}:{_describe(tree[key], f'{path}[{key!r}]', tensors)}"
@@ -40,17 +48,27 @@ def _describe(tree: Any, path: str, tensors: list[Tensor]) -> str:
             _describe(item, f"{path}[{index}]", tensors) for index, item in enumerate(tree)
         )
         return f"[{inner}]" if isinstance(tree, list) else f"({inner})"
-    raise TypeError(f"{path} is a {type(tree).__name__}, not a tensor")
+    raise TypeError(f"{path} is of type {type(tree).__name__}, not a tensor")
+
+
+def _text(scalar: Any, path: str) -> str:
+    text = repr(scalar)
+    if len(text) > _MAX_TEXT:
+        raise TypeError(f"{path} is a text of more than {_MAX_TEXT} characters, not a tensor")
+    return text
 
 
 def unflatten(tensors: Sequence[Tensor], like: Any) -> Any:
-    """The tensors in the nesting of `like` (named tuples become plain tuples)."""
+    """The tensors in the nesting of `like`."""
     remaining = iter(tensors)
     return map_tensors(lambda _: next(remaining), like)
 
 
 def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
-    """The tree with `function` applied to every tensor; all other leaves stay as they are."""
+    """The tree with `function` applied to every tensor; all other leaves stay as they are.
+
+    Objects of dataclasses and named tuples stay such.
+    """
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, dict):
@@ -58,8 +76,19 @@ def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
     if isinstance(tree, list):
         return [map_tensors(function, item) for item in tree]
     if isinstance(tree, tuple):
-        return tuple(map_tensors(function, item) for item in tree)
+        items = [map_tensors(function, item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
+    if _is_record(tree):
+        made = copy.copy(tree)
+        for field in fields(tree):
+            value = map_tensors(function, getattr(tree, field.name))
+            object.__setattr__(made, field.name, value)  # it may be frozen
+        return made
     return tree
+
+
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def tensors_of(tree: Any) -> list[Tensor]:

@@ -1,6 +1,5 @@
 """Null candidates: outcomes that need no real work. A task that lets one pass is weak."""
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from evolve.worker.correctness.cases import LoadedCase, LoadedTask
 from evolve.worker.correctness.compare import judge
 from evolve.worker.correctness.oracle import Expected
 from evolve.worker.correctness.reference_precision import Precision, precision_of
-from evolve.worker.correctness.reference_runs import evaluate_reference
+from evolve.worker.correctness.reference_runs import copied, evaluate_reference
 from evolve.worker.correctness.tolerance import computable
 from evolve.worker.ipc.pytree import cast_floating, flatten, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
@@ -24,6 +23,7 @@ from evolve.worker.reference.task_module import task_values
 
 _SEEDS = (0xA0D17, 0xA0D18)
 _OTHER_SEED = 0xA0D19
+_HALF = {torch.float16, torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _nulls(scene: _Scene, allowed: str) -> dict[str, Null]:
     for dtype in _lower_precisions(scene, allowed):
         name = str(dtype).removeprefix("torch.")
         nulls[f"computed in {name}"] = partial(_in_precision, dtype=dtype)
-    if allowed == "ieee":
+    if allowed == "ieee" and not _is_rounded(scene):
         nulls["operands rounded to tf32"] = _with_tf32_operands
     return nulls
 
@@ -235,10 +235,16 @@ def _lower_precisions(scene: _Scene, allowed: str) -> tuple[torch.dtype, ...]:
     dtypes = {t.dtype for t in tensors_of(scene.inputs) if t.is_floating_point()}
     if not dtypes or allowed == "half":
         return ()
-    if dtypes & {torch.float16, torch.bfloat16}:
+    if dtypes & _HALF or _is_rounded(scene):
         return (torch.float8_e4m3fn,)
     # Within its range fp16 rounds operands just as tf32 does.
     return (torch.float16, torch.bfloat16)[allowed == "tf32" :]
+
+
+def _is_rounded(scene: _Scene) -> bool:
+    """Whether all outputs have 16 bits or fewer, which hide shorter operands; as under autocast."""
+    floating = [own for own in scene.expected.reference if own.is_floating_point()]
+    return bool(floating) and all(own.dtype.itemsize <= 2 for own in floating)
 
 
 def _in_precision(scene: _Scene, dtype: torch.dtype) -> list[Tensor] | None:
@@ -248,16 +254,25 @@ def _in_precision(scene: _Scene, dtype: torch.dtype) -> list[Tensor] | None:
         originals = tensors_of(scene.inputs)
         native = next(tensor.dtype for tensor in originals if tensor.is_floating_point())
         return _shortened(scene, scene.model, cast_floating(inputs, native))
-    return _shortened(scene, cast_module(copy.deepcopy(scene.model), dtype), inputs)
+    if (model := _copy(scene.model)) is None:
+        return None
+    return _shortened(scene, cast_module(model, dtype), inputs)
 
 
 def _with_tf32_operands(scene: _Scene) -> list[Tensor] | None:
     if not any(tensor.dtype == torch.float32 for tensor in tensors_of(scene.inputs)):
         return None
-    model = copy.deepcopy(scene.model)
+    if (model := _copy(scene.model)) is None:
+        return None
     for parameter in model.parameters():
         parameter.data = _tf32(parameter.data)
     return _shortened(scene, model, map_tensors(_tf32, scene.inputs))
+
+
+def _copy(model: nn.Module) -> nn.Module | None:
+    """None of a model that cannot be copied, such as one with a lock."""
+    made = copied(model)
+    return None if made is model else made
 
 
 def _shortened(scene: _Scene, model: nn.Module, inputs: list[Any]) -> list[Tensor] | None:

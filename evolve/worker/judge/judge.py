@@ -306,7 +306,7 @@ class Judge:
             status, feedback = self._climb(warm, asked, progress)
             warm.has_fitted = True
         except CandidateFault as fault:
-            status, feedback = fault.status, explain(fault, asked.source)
+            status, feedback = fault.status, explain(fault, asked.source, warm.task.files)
             if why := self._is_beyond(fault, progress):
                 progress.labels.append(Label(NOT_INTERPRETED, why))
                 said = f"not judged: {why}, and here Triton is interpreted without one. {feedback}"

@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 from evolve.core.errors import UsageError
 from evolve.core.task import ACCUMULATIONS, ONLY_CASE, PRECISIONS, Case, Task
 from evolve.worker.ipc.pytree import cast_floating, map_tensors, resolved
+from evolve.worker.reference.arguments import by_position
 from evolve.worker.reference.conditions import MODES, Conditions
 from evolve.worker.reference.parameters import cast_module, randomise
 from evolve.worker.reference.placing import CPU, made_on
@@ -80,7 +81,8 @@ class TaskCase:
         """Arguments of the constructor of `Model` and `ModelNew`."""
         with task_code(self.task, "get_init_inputs()"), seeded(seed):
             made = made_on(self.place, self.module.get_init_inputs, seed)
-        return self.cast(self._listed("get_init_inputs", made))
+        given = by_position(self.task, "get_init_inputs()", self.module.Model, made)
+        return self.cast(list(map_tensors(resolved, given)))
 
     def made(self, seed: int, conditions: Conditions) -> nn.Module:
         """The reference as it is called under these conditions, all its parameters randomised.
@@ -144,16 +146,11 @@ class TaskCase:
 
     def _own_inputs(self) -> list[Any]:
         if self.group is None:
-            return self._listed("get_inputs", self.module.get_inputs())
-        return self._listed("get_input_groups", self.module.get_input_groups()[self.group])
-
-    def _listed(self, function: str, value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
-            raise UsageError(
-                f"task {self.task}: {function}() gives a {type(value).__name__}, not a list. "
-                "Return a list of arguments."
-            )
-        return list(map_tensors(resolved, list(value)))
+            made = self.module.get_inputs()
+        else:
+            made = self.module.get_input_groups()[self.group]
+        given = by_position(self.task, self._input_function, self.module.Model.forward, made)
+        return list(map_tensors(resolved, given))
 
     def cast(self, values: list[Any]) -> list[Any]:
         """Floating tensors in the task's precision."""

@@ -17,7 +17,9 @@ from evolve.core.errors import UsageError
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
+from evolve.worker.reference.torch_settings import forget, imported, settings_of
 
+PLAIN_PYTHON = "Mend the task file; it has to run under plain Python with torch."
 _MAX_ERROR = 300  # characters of an error of a task's code
 _UNSUITABLE = (  # all that torch raises of a tensor's kind
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -33,7 +35,7 @@ task_lock = threading.RLock()
 def task_code(task: str, where: str) -> Iterator[None]:
     """The boundary around the user's own task file: its exceptions become a `UsageError`."""
     try:
-        with reading(task):
+        with reading(task), settings_of(task):
             yield
     except UsageError:
         raise
@@ -78,7 +80,7 @@ def _remedy(error: BaseException) -> str:
             "A module has to be installed for the judge, or lie beside the task file; data are "
             "opened by Path(__file__).parent / NAME. Give a folder as the task to have all of it."
         )
-    return "Mend the task file; it has to run under plain Python with torch."
+    return PLAIN_PYTHON
 
 
 def execute(task: str, source: str, constants: Constants, folder: Path) -> ModuleType:
@@ -109,7 +111,8 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
     module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     sys.modules[name] = module  # dataclasses and pickling look their module up
-    with task_code(task, "importing it"), importing_from(folder, source):
+    forget(task)
+    with task_code(task, "importing it"), imported(task), importing_from(folder, source):
         exec(compile(tree, filename, "exec"), module.__dict__)
     return module
 

@@ -48,5 +48,7 @@ def plain_tensors(output: Any) -> tuple[list[torch.Tensor], str]:
         if tensor.layout is not torch.strided or tensor.dtype not in messages.DTYPES:
             raise OutputError(f"an output is {tensor.layout} of {tensor.dtype}")
         if tensor.is_conj() or tensor.is_neg():
-            raise OutputError("an output is a lazy conjugate; resolve it")
+            raise OutputError(
+                "an output is a lazy conjugate; return output.resolve_conj().resolve_neg()"
+            )
     return tensors, spec

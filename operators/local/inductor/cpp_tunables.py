@@ -89,7 +89,7 @@ _WAYS = (  # to add a vector to an accumulator, to join two, and its initial val
         f"Welford<{_VECTOR}>()",
     ),
 )
-_FIRST = re.compile(rf"({_VECTOR}|Welford<{_VECTOR}>) (\w+) = (.*);")
+_DECLARED = re.compile(r"([\w:]+(?:<.+>)?) (\w+) = (.*);")  # the last of a name is in scope
 
 
 def declaration(source: str) -> str:
@@ -242,10 +242,13 @@ def _is_guarded(body: Sequence[str], index: str, count: int) -> bool:
 
 def _reductions(body: Sequence[str], before: Sequence[str]) -> list[_Reduction]:
     """The reductions of a loop's body; an accumulator with other uses stays the only one."""
-    declared = (_FIRST.fullmatch(line.strip()) for line in before)
-    firsts = {match[2]: (match[1], match[3]) for match in declared if match}
+    declared = {
+        match[2]: match.groups() for line in before if (match := _DECLARED.fullmatch(line.strip()))
+    }
     found = []
-    for name, (kind, first) in firsts.items():
+    for name, (kind, _, first) in declared.items():
+        if kind not in (_VECTOR, f"Welford<{_VECTOR}>"):
+            continue  # of integers, say, though another loop has floating ones of that name
         uses = [line.strip() for line in body if re.search(rf"\b{name}\b", line)]
         joined = _joined(name, first, uses)
         if joined is not None:
