@@ -179,6 +179,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow  # torch's numbers are in test_apply_faults
 def test_original_and_winner_draw_the_same_numbers_while_they_are_compared(tmp_path):
     (script := tmp_path / "script.py").write_text(DRAWING)
     capture(tmp_path, "--select", "Drawing", str(script))
@@ -281,6 +282,7 @@ def test_a_winner_of_another_architecture_or_with_a_fault_ends_no_script(tasks):
     assert reason.startswith("it raised AttributeError")
 
 
+@pytest.mark.slow  # test_apply_faults has it in a smaller script
 def test_a_winner_that_differs_is_not_timed(tasks, tmp_path, capsys):
     (tmp_path / "wrong.py").write_text(
         (SCRIPTS / "new_gelu_torch.py").read_text().replace('approximate="tanh"', "")

@@ -84,7 +84,7 @@ def stored(name: str, sequence: int):
         return store.ticket(run.id, sequence)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     preset, evolve, tmp_path: Path

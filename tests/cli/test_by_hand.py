@@ -203,7 +203,7 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         assert "no_code" in store.step(store.run("demo").id, sequence).failure
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -63,6 +63,7 @@ def test_whether_a_run_opens_with_a_verification_is_kept_with_it(judge, device):
         assert store.run("sound").config["opening"] is (device == "cuda")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -76,6 +76,7 @@ def test_a_signal_drains_and_the_run_can_be_resumed(tmp_path: Path, number: sign
         assert store.open_tickets(store.run("demo").id) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.parametrize("after_s", [0.0, 0.4])
 def test_a_stop_waits_for_no_call_that_is_not_sent_yet(tmp_path: Path, after_s: float):

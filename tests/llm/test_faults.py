@@ -141,6 +141,7 @@ def test_an_answer_that_arrives_damaged_is_unknown_and_never_asked_for_again(ser
     assert len(server.log.requests) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_hanging_endpoint_ends_at_the_deadline_as_unknown(serve, stream):
     server = serve(Hang())
@@ -186,6 +187,7 @@ def test_a_page_instead_of_a_completion_is_nobodys_answer(serve):
     assert (reply.status, reply.attempts) == (CallStatus.COMPLETED, 2)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "provider",
     ["anthropic", "azure", "deepseek", "gemini", "groq", "hosted_vllm", "mistral", "nvidia_nim",

@@ -132,6 +132,7 @@ def test_on_the_plateau_many_changes_make_no_difference_and_far_from_the_needle_
     assert level[1] == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("policy", "archive"),
     [

@@ -268,6 +268,7 @@ def test_a_process_whose_connection_was_cut_is_fenced_off_by_its_successor(
         assert second.ask(run, "seed", ()).sequence == 0
 
 
+@pytest.mark.slow  # pruning is in test_maintenance, on files
 def test_pruning_beside_searches_that_use_the_same_texts_breaks_nothing(url: str) -> None:
     with Store.open(url, create=True) as store:
         old = new_run(store, "old").id

@@ -23,6 +23,7 @@ from tests.store.facts import SmallArchive, evaluation, new_run, program, take_s
 BACK_ENDS = ("sqlite", "postgresql")
 
 
+@pytest.mark.sample(1)
 def test_a_ticket_counts_so_many_generations_up(store: Store) -> None:
     run, archive = new_run(store).id, SmallArchive()
     depth = GENERATIONS + 5
