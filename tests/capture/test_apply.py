@@ -232,6 +232,7 @@ def test_parameters_and_hooks_that_a_script_adds_later_are_seen(tmp_path):
     }
 
 
+@pytest.mark.slow  # test_apply_backward has a constructed gain
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""

@@ -149,6 +149,7 @@ def test_a_run_by_hand_goes_on_without_a_model_when_it_is_resumed(evolve, tmp_pa
 WARM = ("search=single", "operators=[seed,rewrite_full]")
 
 
+@pytest.mark.slow  # warm starts are in test_switching
 def test_a_warm_start_is_there_at_the_first_prompt_and_is_not_judged_again(evolve, tmp_path):
     with_seed(tmp_path)
     create(evolve, "first", *WARM)

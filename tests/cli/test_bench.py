@@ -346,6 +346,7 @@ class Crowded(SyntheticEvaluator):
     calls_under_way = 0
 
 
+@pytest.mark.slow  # a final that is judged again is below
 def test_what_fails_for_its_neighbours_is_judged_again_alone():
     plan = planned("final=none")
     said: list[str] = []
@@ -405,6 +406,7 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
     assert [result.task.label for result in results if not result.ended] == skipped
 
 
+@pytest.mark.slow  # one that is gone is above
 def test_a_judge_that_fails_under_every_task_ends_the_bench():
     plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
 

@@ -47,6 +47,7 @@ def test_a_dry_run_asks_each_model_for_one_proposal_and_says_what_it_takes(task_
     assert "comes first" in lines[-1]
 
 
+@pytest.mark.slow  # one round is above
 def test_a_dry_run_counts_every_round_of_a_proposal_and_keeps_what_it_paid_for(task_folder):
     universal = ("operators=[seed,universal]", "operators.universal.diagnosis=model")
     with ModelServer(diagnosing) as server:

@@ -275,6 +275,7 @@ def test_the_configuration_is_printed_as_it_is_stored_and_never_resolved():
         check_word("--resolve", before="job")
 
 
+@pytest.mark.slow  # search/test_outages has a refused key
 def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(task_folder):
     def refusing(request: Request) -> Refusal:
         time.sleep(0.2 * request.number)
@@ -334,6 +335,7 @@ def test_a_task_without_programs_needs_a_model_that_writes_the_first(task_folder
     assert read_request(config).task.seeds == ()
 
 
+@pytest.mark.slow  # what it needs is in another test here
 def test_a_search_that_starts_from_nothing_finds_a_program(task_folder):
     Path("seeds/seed.py").unlink()
     with ModelServer(script) as server:

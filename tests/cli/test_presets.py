@@ -29,7 +29,8 @@ from tests import composing
 from tests.cli.recording import settings
 
 MODELLESS = {"seeds"}  # proposes what there is to start from, and asks nobody
-PRESETS = sorted({path.stem for path in (config_dir() / "search").glob("*.yaml")} - MODELLESS)
+NAMES = {path.stem for path in (config_dir() / "search").glob("*.yaml")} - MODELLESS
+PRESETS = sorted(NAMES, key=lambda name: (name != "kernel_smith", name))  # a quick one first
 PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 MODEL = ("llm.model=openai/scripted", "llm.slots=1", *PRICE)
 TYPED = ("archive=pareto", "selection=boltzmann", "termination=overnight", "operators=default")

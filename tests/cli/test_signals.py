@@ -195,6 +195,7 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
+@pytest.mark.slow  # test_verbs and test_databases have two processes
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 0.5)

@@ -84,6 +84,7 @@ def stored(path: Path) -> tuple[Store, RunRow]:
     return store, store.run("demo")
 
 
+@pytest.mark.slow  # a warm start gives them too
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_start(

@@ -248,6 +248,7 @@ def test_a_stream_is_put_together(serve):
     assert reply.latency_s >= 0.25
 
 
+@pytest.mark.slow  # a hanging endpoint ends at it too
 def test_a_stream_that_is_too_slow_ends_at_the_deadline(serve):
     ask(endpoint(serve("warm")))
     reply = ask(endpoint(serve(Answer("x" * 64, spread_s=30)), stream=True, deadline_s=1))
@@ -360,6 +361,7 @@ def test_an_endpoint_that_nobody_listens_at_is_down_and_says_so():
     assert 25 < asyncio.run(twice()) <= 30
 
 
+@pytest.mark.slow  # an endpoint without a listener is in another test here
 def test_a_host_that_swallows_packets_is_not_reached_and_nothing_is_unknown(monkeypatch):
     monkeypatch.setattr("evolve.llm.client.CONNECT_S", 0.3)
     with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
@@ -373,6 +375,7 @@ def test_a_host_that_swallows_packets_is_not_reached_and_nothing_is_unknown(monk
             ask(model)
 
 
+@pytest.mark.slow  # search/test_outages has one that is down
 def test_an_endpoint_that_is_down_is_left_alone_and_found_again(serve):
     replies = [Refusal(503)] * 5
     server = serve(lambda asked: replies[asked.number] if asked.number < 5 else "up again")

@@ -75,6 +75,7 @@ def test_a_quota_of_device_time_ends_a_run_that_others_leave_too_little(store, r
     assert store.progress(store.run("last").id).evaluations == 0
 
 
+@pytest.mark.slow  # quotas in USD are above
 def test_a_run_without_a_model_goes_on_with_no_money_left(store, run):
     other = another(store, "other")
     asyncio.run(search(store, run, ScriptedModel()))

@@ -149,6 +149,7 @@ def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
     assert "the stub fails" in answer["message"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("device_oom", 1)])
 def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(server, word, attempts):
     answer = server.submit(word)

@@ -291,6 +291,7 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(server: Server) -> No
         assert "s3cret" not in repr(caught.value.__cause__)
 
 
+@pytest.mark.slow  # bad locations are in cli/test_databases
 def test_a_wrong_password_is_said_in_one_line(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

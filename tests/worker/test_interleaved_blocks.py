@@ -275,6 +275,7 @@ class ModelNew(torch.nn.Module):
     assert "interpreted" in verdict.feedback
 
 
+@pytest.mark.slow  # effects are timed and judged in test_practice too
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "body, candidate, status",

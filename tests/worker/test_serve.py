@@ -117,7 +117,7 @@ def test_a_reference_may_use_helpers_of_this_package_in_its_own_process(worker):
         "from evolve.testing.suite_tasks import calls, rules\nsuite_check = rules.completes()\n"
     )
     task = Task(name="helped", source=RELU_TASK.source + helpers)
-    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="screen")
+    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="check")
     assert verdict.status is Status.CORRECT
     assert verdict.suite is True
 
