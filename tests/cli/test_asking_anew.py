@@ -122,6 +122,7 @@ def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     assert "HAND = 'first'" in prompts(tmp_path / "next")[0].read_text()
 
 
+@pytest.mark.slow  # first prompts are in other tests here
 def test_the_first_prompt_has_the_costs_that_a_judge_elsewhere_found(evolve, tmp_path: Path):
     create(evolve, "mine", "search=single", "operators=rewrite_full")
     assert judged(evolve, tmp_path, "mine") == []

@@ -12,6 +12,8 @@ COMMAND = "python -m pytest -m gpu "
 ABSENT = """
 import sys
 
+import pytest
+
 ABSENT = "hydra omegaconf sqlalchemy litellm networkx rich jinja2 yaml hypothesis pytest_timeout"
 
 
@@ -25,6 +27,7 @@ sys.meta_path.insert(0, Absent())
 """
 
 
+@pytest.mark.slow  # collects tests in a process of its own
 def test_the_command_of_the_readme_finds_its_tests_with_four_packages(tmp_path: Path):
     (line,) = [
         line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith(COMMAND)
