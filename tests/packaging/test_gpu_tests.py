@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.worker.serving import ROOT
 
 COMMAND = "python -m pytest -m gpu "
 ABSENT = """
 import sys
-
-import pytest
 
 ABSENT = "hydra omegaconf sqlalchemy litellm networkx rich jinja2 yaml hypothesis pytest_timeout"
 
