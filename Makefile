@@ -1,7 +1,8 @@
 # Two commands on a fresh machine (python3 3.11 to 3.13 with venv, g++, make):
 #   make run     evolve a kernel on what this machine has, in 80 s with its verification
 #   make test    everything that CI checks; `make test ONLY=store` runs one folder of tests
-#   make test-all    the tests marked `slow` and those of Ray too, before a release
+#   make test-all    before a release: also tests marked `slow` (further parameters, whole searches,
+#                    PyTorch's compiler, emulated GPUs, browsers, long waits), and those of Ray
 #   make test-trainers   exports and rewards through the trainers themselves, in a .venv-trainers
 #   make bench   figures of scale and cost, up to 10^4 programs: minutes, on a quiet machine
 # `make run ARGS="task=softmax termination.wall_time=10m"` passes configuration on;
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-all test-trainers lint style types units bench clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -10
 
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)

@@ -1,4 +1,7 @@
-"""Marks of all tests: `gpu` is skipped without a GPU; all but a `sample` of parameters is slow."""
+"""Marks of all tests: `gpu` is skipped without a GPU; all but a `sample` of parameters is slow.
+
+Properties are tried with a quarter of the examples where slow tests are left out.
+"""
 
 import gc
 import os
@@ -10,6 +13,17 @@ import pytest
 # As in a worker's process, before torch is imported: threads that spin while they wait for others
 # take the processor from all that runs beside them, a multiple of what they compute.
 os.environ["OMP_WAIT_POLICY"] = "passive"
+
+
+EXAMPLES = 25
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "not slow" in config.option.markexpr and config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import settings
+
+        settings.register_profile("quick", max_examples=EXAMPLES)
+        settings.load_profile("quick")
 
 
 @cache

@@ -160,6 +160,7 @@ def test_processes_that_an_agent_starts_in_another_session_end_with_its_episode(
     assert not processes_of(tmp_path)
 
 
+@pytest.mark.slow  # the tools are in test_mcp, documents in test_knowledge
 def test_an_agent_finds_the_records_of_its_run_and_the_documents_of_the_run_s_folders(
     searched, tmp_path
 ):

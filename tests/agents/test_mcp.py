@@ -141,6 +141,7 @@ def test_a_run_is_asked_told_and_looked_at(server, folder):
         assert store.progress(run.id).evaluations == 2
 
 
+@pytest.mark.slow  # several clients are below
 def test_a_hundred_candidates_at_once_all_get_their_own_verdict(server):
     async def one(client: Client, number: int) -> float:
         ticket = await call(client, "submit", task="row_sum", source=good(1 + number / 100))

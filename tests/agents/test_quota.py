@@ -20,6 +20,7 @@ from tests.agents.test_mcp import good, judged
 ME, PROJECT = Account("user", current_user()), Account("project", "kernels")
 
 
+@pytest.mark.slow  # search/test_quotas has those of runs, test_agent_operator of episodes
 def test_what_agents_submit_is_charged_and_refused_at_the_quota(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = compose_other("mcp", McpConfig, ["database=runs.db", "project=kernels"])

@@ -70,7 +70,7 @@ def streams(draw):
     return [draw(elites(sequence)) for sequence in near]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", MAKERS)
 @settings(max_examples=25, deadline=None)
 @given(stream=streams(), data=st.data())
@@ -90,6 +90,7 @@ def test_any_stream_can_be_followed_and_cut_anywhere(kind, stream, data):
         assert list(restored.slots().items()) == list(lived.slots().items())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", MAKERS)
 @given(stream=streams())
 @settings(max_examples=10, deadline=None)

@@ -179,6 +179,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow  # torch's numbers are in test_apply_faults
 def test_original_and_winner_draw_the_same_numbers_while_they_are_compared(tmp_path):
     (script := tmp_path / "script.py").write_text(DRAWING)
     capture(tmp_path, "--select", "Drawing", str(script))
@@ -231,6 +232,7 @@ def test_parameters_and_hooks_that_a_script_adds_later_are_seen(tmp_path):
     }
 
 
+@pytest.mark.slow  # test_apply_backward has a constructed gain
 @pytest.mark.quiet
 def test_the_gain_of_the_whole_script_has_an_interval(tmp_path):
     """The script spends most of its time on thirty times the same, which its winner does once."""
@@ -281,6 +283,7 @@ def test_a_winner_of_another_architecture_or_with_a_fault_ends_no_script(tasks):
     assert reason.startswith("it raised AttributeError")
 
 
+@pytest.mark.slow  # test_apply_faults has it in a smaller script
 def test_a_winner_that_differs_is_not_timed(tasks, tmp_path, capsys):
     (tmp_path / "wrong.py").write_text(
         (SCRIPTS / "new_gelu_torch.py").read_text().replace('approximate="tanh"', "")

@@ -130,6 +130,7 @@ def test_a_winner_draws_the_same_random_numbers_as_the_original(task):
     assert reads.agreed == 0
 
 
+@pytest.mark.slow  # what a winner keeps is in a test above
 def test_packed_parameters_are_found_stale_after_a_write_through_data(task):
     packed, reads = checked(task, "writes", PACKED, READS)
     assert (packed.made, packed.agreed) == (4, 1)
@@ -145,6 +146,7 @@ def test_a_winner_that_differs_gives_no_gain(task, tmp_path, capsys):
     assert "end to end" not in said
 
 
+@pytest.mark.slow  # one that differs in a timed run is in the next test
 def test_a_winner_that_raises_in_a_timed_run_is_named(task, tmp_path, capsys):
     """It counts calls: building it is one more, which only timed runs have."""
     body = (
@@ -172,6 +174,7 @@ def test_a_winner_that_differs_in_timed_runs_alone_gives_no_gain(task, tmp_path,
     assert "end to end" not in said
 
 
+@pytest.mark.slow  # three gains; test_every_timed_run_compares_calls is quicker
 def test_a_winner_that_is_right_in_one_timed_run_alone_gives_no_gain(task, tmp_path, capsys):
     """The script makes one call a run; the winner counts runs, and is right in each but one."""
     (script := tmp_path / "once.py").write_text(SCRIPT.replace("range(4)", "range(1)"))

@@ -175,6 +175,7 @@ def test_a_script_that_fails_is_named_with_its_fault(tmp_path):
             assert said in str(raised.value)
 
 
+@pytest.mark.slow  # three runs of scripts for messages
 def test_a_script_with_nothing_to_capture_is_refused(tmp_path):
     (script := tmp_path / "script.py").write_text("print('no model here')")
     small = "import torch, time\ntorch.nn.ReLU()(torch.ones(2))\ntime.sleep(0.3)"

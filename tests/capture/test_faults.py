@@ -29,6 +29,7 @@ def captured(folder, text, *names):
     return {one.part.title: written[one.part] for one in shares}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["tanh.py", "tanh.cases.yaml", "tanh.0.pt", "tanh.12.pt"])
 def test_no_file_of_the_user_is_replaced(tmp_path, name):
     (tmp_path / "tasks").mkdir()
@@ -162,6 +163,7 @@ for reentrant in (False, True):
 """
 
 
+@pytest.mark.slow  # backward tasks are in test_own_functions, without checkpoints
 def test_activations_that_are_computed_again_are_no_fault(tmp_path):
     """Checkpoints count the tensors that a graph saves: trying a task saves none of theirs."""
     parts = captured(tmp_path, CHECKPOINTED)
@@ -203,6 +205,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow  # backward tasks are in test_own_functions
 def test_integers_made_under_inference_mode_are_no_fault(tmp_path):
     """Such tensors count no writes."""
     parts = captured(tmp_path, COUNTED)
@@ -265,6 +268,7 @@ def test_containers_that_hold_themselves_are_named_in_one_line(tmp_path):
     assert not any("\n" in one.fault or "recursion" in one.fault for one in parts.values())
 
 
+@pytest.mark.slow  # configurations are in test_own_functions
 def test_a_configuration_of_postponed_annotations_becomes_a_task(tmp_path):
     parts = captured(
         tmp_path,

@@ -118,6 +118,7 @@ def test_functions_of_the_user_become_tasks(functions):
     assert (folder / "halved.py").exists()
 
 
+@pytest.mark.slow  # those of a module are in test_apply
 def test_a_winner_makes_the_calls_of_a_function_of_the_user(functions):
     folder, parts = functions
     task = parts["helpers.gated"]["task"]
@@ -333,6 +334,7 @@ with open(sys.argv[1], "w") as file:
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", ["script", "link", "module"])
 def test_a_script_has_the_names_that_python_gives_it(tmp_path, monkeypatch, capfd, way):
     monkeypatch.chdir(tmp_path)

@@ -84,7 +84,7 @@ def stored(name: str, sequence: int):
         return store.ticket(run.id, sequence)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_whose_operators_all_ask_a_model_is_answered_by_hand(
     preset, evolve, tmp_path: Path
@@ -122,6 +122,7 @@ def test_a_first_program_may_come_from_a_prompt(evolve, tmp_path: Path):
     assert "HAND = 'first'" in prompts(tmp_path / "next")[0].read_text()
 
 
+@pytest.mark.slow  # first prompts are in other tests here
 def test_the_first_prompt_has_the_costs_that_a_judge_elsewhere_found(evolve, tmp_path: Path):
     create(evolve, "mine", "search=single", "operators=rewrite_full")
     assert judged(evolve, tmp_path, "mine") == []
@@ -149,6 +150,7 @@ def test_a_run_by_hand_goes_on_without_a_model_when_it_is_resumed(evolve, tmp_pa
 WARM = ("search=single", "operators=[seed,rewrite_full]")
 
 
+@pytest.mark.slow  # warm starts are in test_switching
 def test_a_warm_start_is_there_at_the_first_prompt_and_is_not_judged_again(evolve, tmp_path):
     with_seed(tmp_path)
     create(evolve, "first", *WARM)

@@ -222,6 +222,7 @@ def test_telling_twice_and_from_a_single_shard_changes_nothing(evolve: Evolve, c
         assert store.progress(store.run("far").id) == before
 
 
+@pytest.mark.slow  # telling what is known is in the test above
 def test_telling_a_finished_run_what_it_knows_leaves_it_finished(evolve: Evolve, created: Path):
     round_of(evolve, created)
     with Store.open(created / "runs" / "evolve.db") as store:

@@ -153,6 +153,7 @@ def test_the_same_command_repeats_nothing_and_other_baselines_only_add_what_is_m
     assert results[0].custom.ratios.keys() == {"eager", "compile", "eager_tf32"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("words", "timed"), [(["baselines=[compile]"], {"eager", "compile"}), ([], {"eager"})]
 )
@@ -166,6 +167,7 @@ def test_without_finals_baselines_that_are_named_are_timed_beside_every_program(
     assert set(step.ratios) == set(found.custom.ratios) == timed
 
 
+@pytest.mark.slow  # three benches; the same command again is in other tests
 def test_another_commit_of_the_suite_goes_on_with_tasks_that_are_the_same():
     judge, said = SyntheticEvaluator(), list[str]()
     git = Path("checkout", ".git")
@@ -245,6 +247,7 @@ def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
         assert not list(store.runs())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("calls", [0, 1])
 def test_work_that_is_cancelled_without_a_stop_is_no_success(calls: int):
     class Cancelled(SyntheticEvaluator):
@@ -343,6 +346,7 @@ class Crowded(SyntheticEvaluator):
     calls_under_way = 0
 
 
+@pytest.mark.slow  # a final that is judged again is below
 def test_what_fails_for_its_neighbours_is_judged_again_alone():
     plan = planned("final=none")
     said: list[str] = []
@@ -380,6 +384,7 @@ def test_a_final_that_fails_by_a_fault_of_the_judge_is_repeated():
     assert set(result.custom.ratios) == {"eager", "compile"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("dies_at", "skipped"), [("1/2", ["1/2"]), ("1", ["1/1", "2/1"])])
 def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(dies_at, skipped):
     plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
@@ -401,6 +406,7 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
     assert [result.task.label for result in results if not result.ended] == skipped
 
 
+@pytest.mark.slow  # one that is gone is above
 def test_a_judge_that_fails_under_every_task_ends_the_bench():
     plan = make_plan([*WORDS, f"store.path={DB}", "audit=false"])
 

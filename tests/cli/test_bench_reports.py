@@ -57,6 +57,7 @@ class Better(SyntheticEvaluator):
         return replace(found, ratios=twice)
 
 
+@pytest.mark.slow  # a report of one suite is above
 def test_all_suites_of_a_database_are_on_one_page_with_benches_compared(capsys):
     bench(planned("name=one", "level=[1]"))
     bench(planned("name=two", "level=[1]"), Better(evaluator_version="synthetic-2"))

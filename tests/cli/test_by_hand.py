@@ -137,6 +137,7 @@ def test_asking_writes_prompts_and_tickets(asked, database):
     assert states(database) == [TicketState.ASKED] * 3
 
 
+@pytest.mark.slow  # such prompts are in another test here
 def test_prompts_before_any_verdict_say_how_to_have_better_ones(evolve, database):
     assert evolve("run", "task=softmax", "operators=llm", "--create", "name=new").returncode == 0
     assert "`evolve resume new` first" in evolve("ask", "new", "-n", "1", "--out", "out").stdout
@@ -155,6 +156,7 @@ def test_prompts_before_any_verdict_know_the_device_of_the_configuration(evolve,
     assert f"- device_class: {device}" in path.read_text()
 
 
+@pytest.mark.slow  # starts a run for one message
 def test_a_run_whose_budget_is_used_says_how_to_go_on(evolve, tmp_path):
     with Store.open(tmp_path / "runs.db", create=True) as store:
         words = ("operators=llm", "termination.evaluations=2")
@@ -203,7 +205,7 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         assert "no_code" in store.step(store.run("demo").id, sequence).failure
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

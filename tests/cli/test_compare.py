@@ -82,6 +82,7 @@ def test_runs_differ_in_method_and_seed_alone_and_end_by_the_budget():
     assert one["store"]["reuse"] is False
 
 
+@pytest.mark.slow  # words of runs are in test_composition
 def test_words_for_parts_that_only_the_presets_have_are_taken():
     words = ("archive.of.noise=0.2", "selection.candidates=3", "operators.remeasure.most=3")
     entries = planned(*words, methods=["polca operators=[default,remeasure]"], seeds=1)

@@ -41,7 +41,7 @@ def test_the_groups_are_those_that_are_promised():
     }
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str, option: str):
     config = composed(f"{group}={option}")
@@ -57,6 +57,7 @@ def test_every_option_of_every_group_composes_and_its_parts_are_built(group: str
     assert canonical_json(config)  # what the database stores
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("archive", [option for group, option in OPTIONS if group == "archive"])
 def test_a_capacity_that_is_typed_reaches_the_archive(archive: str):
     config = composed(f"archive={archive}", "archive.capacity=7")

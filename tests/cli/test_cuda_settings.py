@@ -36,6 +36,7 @@ def test_a_list_of_other_things_is_refused_with_an_example():
         settings("cuda.flags=[[x]]")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

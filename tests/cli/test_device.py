@@ -248,6 +248,7 @@ def test_a_size_that_is_named_wins_over_the_devices():
     assert load_task(config).size == "tiny"
 
 
+@pytest.mark.slow  # replays are in test_models
 def test_a_replay_is_of_the_size_of_its_recording(recorded: Path, monkeypatch):
     monkeypatch.chdir(recorded.parents[1])
     config = settings("device=replay", "device.run=demo") | {"task": "softmax"}
@@ -403,6 +404,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("source", "kind", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_program_that_the_device_does_not_run_is_refused_in_one_line(
     evolve, tmp_path: Path, source, kind, words

@@ -62,6 +62,7 @@ def test_a_read_only_disk_is_named(shell):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow  # a disk that is read-only is named in the test above
 def test_a_run_on_a_read_only_disk_is_not_resumed(shell, recording: Path, tmp_path: Path):
     shutil.copy(recording, tmp_path / "files" / "evolve.db")
     resume = f"{EVOLVE} resume demo store.path=disk/evolve.db"

@@ -300,6 +300,7 @@ class Stopping(Judge):
         return await super().evaluate(request)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "at", [1, 2, 3], ids=["while its reference is checked", "while it is judged", "beside"]
 )

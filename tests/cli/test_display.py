@@ -69,6 +69,7 @@ def test_of_a_very_long_run_only_the_sitting_is_counted(recorded: Path, monkeypa
         assert tally_of(store).counts_text() == "none since the run was resumed"
 
 
+@pytest.mark.slow  # the one that has won is in another test
 def test_a_better_program_is_not_verified_yet(tmp_path: Path):
     with Store.open(tmp_path / "evolve.db", create=True) as store:
         run = record(store, synthetic_task(), SyntheticEvaluator(), "termination.evaluations=1")

@@ -47,6 +47,7 @@ def test_a_dry_run_asks_each_model_for_one_proposal_and_says_what_it_takes(task_
     assert "comes first" in lines[-1]
 
 
+@pytest.mark.slow  # one round is above
 def test_a_dry_run_counts_every_round_of_a_proposal_and_keeps_what_it_paid_for(task_folder):
     universal = ("operators=[seed,universal]", "operators.universal.diagnosis=model")
     with ModelServer(diagnosing) as server:
@@ -65,6 +66,7 @@ def test_a_dry_run_counts_every_round_of_a_proposal_and_keeps_what_it_paid_for(t
         assert replies
 
 
+@pytest.mark.slow  # limits of calls are in llm
 def test_a_dry_run_asks_nothing_that_a_limit_does_not_allow(task_folder):
     with ModelServer(script) as server:
         [call], _ = sampled(*words(server), "termination.tokens=10")
@@ -74,6 +76,7 @@ def test_a_dry_run_asks_nothing_that_a_limit_does_not_allow(task_folder):
     assert "10 tokens" in call.said
 
 
+@pytest.mark.slow  # a refused key is in test_models, a dry run in the test above
 def test_a_dry_run_with_a_refused_key_says_so_and_charges_nothing(task_folder):
     with ModelServer(lambda request: Refusal(401)) as server, pytest.raises(UsageError):
         sampled(*words(server))

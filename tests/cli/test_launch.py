@@ -54,6 +54,7 @@ def test_a_compiler_that_ends_the_judge_is_not_the_tasks_fault(judge):
         begin("patient")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_whether_a_run_opens_with_a_verification_is_kept_with_it(judge, device):
     judge("nothing")
@@ -63,6 +64,7 @@ def test_whether_a_run_opens_with_a_verification_is_kept_with_it(judge, device):
         assert store.run("sound").config["opening"] is (device == "cuda")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

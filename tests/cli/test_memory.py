@@ -152,6 +152,7 @@ def test_the_next_run_is_told_rules_and_ideas_with_where_they_come_from(evolve, 
     assert section.count("<quoted") == section.count("\n- ")
 
 
+@pytest.mark.slow  # two runs by commands; rules and ideas are above
 def test_a_failure_that_was_put_right_says_how(evolve, tmp_path: Path):
     create(
         evolve, "soft", "past", "operators=[seed,rewrite_full,repair]", "operators.repair.share=1"
@@ -270,6 +271,7 @@ def test_what_is_told_is_bounded(evolve, tmp_path: Path):
     assert HEADING not in prompt(evolve, "none")
 
 
+@pytest.mark.slow  # what is told is in the tests above
 def test_a_summary_that_a_model_wrote_is_told(evolve, tmp_path: Path):
     words = ("operators=[seed,rewrite_full,summarise]", "operators.summarise.every=1")
     create(evolve, "soft", "past", *words)
@@ -285,11 +287,13 @@ def test_a_summary_that_a_model_wrote_is_told(evolve, tmp_path: Path):
     assert "Loads of 128 bits helped most." in section
 
 
+@pytest.mark.slow  # two runs by commands; the next test has one that is told
 def test_a_run_that_asks_no_model_is_told_nothing(evolve, tmp_path: Path):
     past(evolve, tmp_path)
     assert "findings" not in create(evolve, "soft", "next", "operators=[seed,tune]")
 
 
+@pytest.mark.slow  # composes a comparison for one message
 def test_where_runs_are_compared_the_setting_is_refused(evolve):
     searches = ("--search", "single memory.runs=2", "--search", "greedy")
     refused = evolve("compare", "task=./soft.py", "termination.evaluations=9", *searches)

@@ -163,6 +163,7 @@ def test_a_run_does_not_become_a_replay_of_itself(task_folder, of):
         read_request(again)
 
 
+@pytest.mark.slow  # a replay of itself is above
 def test_replays_of_each_other_are_refused_and_another_model_ends_it(task_folder):
     with Store.open("runs/evolve.db", create=True) as store:
         runs = [replaying(store, *pair) for pair in (("a", "b"), ("b", "a"), ("c", "c"))]
@@ -173,6 +174,7 @@ def test_replays_of_each_other_are_refused_and_another_model_ends_it(task_folder
     assert build_model(mended, run="a").models[0].name == "openai/gpt-4o"
 
 
+@pytest.mark.slow  # two runs; replays are above and in search/test_replay
 def test_a_new_run_beside_one_of_its_name_may_be_its_replay(task_folder):
     with ModelServer(script) as server:
         record(server, "termination.evaluations=2")
@@ -235,6 +237,7 @@ def test_a_key_of_any_name_that_an_endpoint_quotes_is_stored_nowhere(
     assert "plain-words" not in kept
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "word",
     [
@@ -272,6 +275,7 @@ def test_the_configuration_is_printed_as_it_is_stored_and_never_resolved():
         check_word("--resolve", before="job")
 
 
+@pytest.mark.slow  # search/test_outages has a refused key
 def test_a_refused_key_costs_nothing_however_many_calls_were_under_way(task_folder):
     def refusing(request: Request) -> Refusal:
         time.sleep(0.2 * request.number)
@@ -331,6 +335,7 @@ def test_a_task_without_programs_needs_a_model_that_writes_the_first(task_folder
     assert read_request(config).task.seeds == ()
 
 
+@pytest.mark.slow  # what it needs is in another test here
 def test_a_search_that_starts_from_nothing_finds_a_program(task_folder):
     Path("seeds/seed.py").unlink()
     with ModelServer(script) as server:
@@ -369,6 +374,7 @@ def test_what_may_stand_for_a_key_is_left_to_the_endpoint(monkeypatch, instead):
     assert len(notes) == ("OPENAI_API_KEY" not in instead)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "words",
     [

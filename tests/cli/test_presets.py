@@ -29,7 +29,8 @@ from tests import composing
 from tests.cli.recording import settings
 
 MODELLESS = {"seeds"}  # proposes what there is to start from, and asks nobody
-PRESETS = sorted({path.stem for path in (config_dir() / "search").glob("*.yaml")} - MODELLESS)
+NAMES = {path.stem for path in (config_dir() / "search").glob("*.yaml")} - MODELLESS
+PRESETS = sorted(NAMES, key=lambda name: (name != "kernel_smith", name))  # a quick one first
 PRICE = ("llm.price.prompt=1", "llm.price.completion=2")
 MODEL = ("llm.model=openai/scripted", "llm.slots=1", *PRICE)
 TYPED = ("archive=pareto", "selection=boltzmann", "termination=overnight", "operators=default")
@@ -85,7 +86,7 @@ def store(tmp_path: Path):
         yield opened
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_searches_end_to_end_with_a_model(preset: str, store: Store):
     words = [f"search={preset}", *(["archive.interval=5"] if preset in LATE else [])]
@@ -105,6 +106,7 @@ def test_every_preset_searches_end_to_end_with_a_model(preset: str, store: Store
     assert any(step.ratios for step in judged)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("selection", ["greedy", "uct", "tournament"])
 def test_one_word_makes_the_variants_of_kernel_evolve(selection: str, store: Store):
     with ModelServer(script) as server:
@@ -117,6 +119,7 @@ def test_one_word_makes_the_variants_of_kernel_evolve(selection: str, store: Sto
     assert store.slots(store.run("demo").id)
 
 
+@pytest.mark.slow  # exchanges are in archives/test_islands
 def test_the_islands_of_kernel_smith_exchange_programs_within_its_forty_rounds(store: Store):
     with ModelServer(script) as server:
         searched(
@@ -160,6 +163,7 @@ def composed(*words: str) -> dict[str, Any]:
     return composing.composed("task=any", *words)
 
 
+@pytest.mark.slow  # six compositions for each preset; values that are typed are below
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
 def test_an_option_that_is_typed_is_taken_whole_whatever_a_preset_says_of_its_group(preset: str):
@@ -172,7 +176,7 @@ def test_an_option_that_is_typed_is_taken_whole_whatever_a_preset_says_of_its_gr
         assert all(both[other] == untouched[other] for other in groups - {group})
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_value_that_is_typed_wins_over_a_preset(preset: str):
     config = composed(f"search={preset}", "archive.capacity=7", "termination.proposals=3")
@@ -235,6 +239,7 @@ def test_parts_that_contradict_each_other_are_refused_with_the_remedy(words: tup
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow  # a command, for the message of the test above
 def test_contradictory_parts_end_the_command_with_status_2(evolve):
     done = evolve("run", "task=softmax", "device=cpu", "archive=priority", "selection=uct")
     assert done.returncode == 2

@@ -76,6 +76,7 @@ def test_a_signal_drains_and_the_run_can_be_resumed(tmp_path: Path, number: sign
         assert store.open_tickets(store.run("demo").id) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.parametrize("after_s", [0.0, 0.4])
 def test_a_stop_waits_for_no_call_that_is_not_sent_yet(tmp_path: Path, after_s: float):
@@ -194,6 +195,7 @@ def test_a_signal_in_the_last_moment_of_a_block_calls_nobody_after_it():
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
+@pytest.mark.slow  # test_verbs and test_databases have two processes
 def test_a_second_process_cannot_continue_the_same_run(evolve, tmp_path: Path):
     database = tmp_path / "evolve.db"
     process = sit(database, 0.5)

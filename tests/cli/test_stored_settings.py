@@ -68,6 +68,7 @@ def in_old_modules(config: dict) -> dict:
     return {**config, "operators": nodes}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("preset", ["portfolio", "shinka", "mtmc", "kernel_evolve"])
 def test_operators_that_have_moved_since_are_found_where_they_are_now(preset: str):
     today = settings(f"search={preset}", "llm.model=openai/x")

@@ -84,6 +84,7 @@ def stored(path: Path) -> tuple[Store, RunRow]:
     return store, store.run("demo")
 
 
+@pytest.mark.slow  # a warm start gives them too
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_start(
@@ -118,7 +119,7 @@ def search_of(store: Store, run: RunRow, config, option: str) -> Search:
     )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start(
@@ -193,6 +194,7 @@ def test_verdicts_that_mean_something_else_are_not_taken_over(changes, watched):
     assert take_over(same, task, SyntheticEvaluator())[1] != []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("search", ["greedy", "kernel_smith", "polca", "mcts"])
 def test_where_verdicts_do_not_hold_the_seeds_are_what_the_other_archive_would_hold(
     search: str, watched

@@ -28,6 +28,7 @@ def over(recorded: Path) -> Path:
     return recorded
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [

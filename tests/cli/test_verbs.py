@@ -257,6 +257,7 @@ def test_a_sweep_makes_one_run_per_combination(evolve, recorded: Path, tmp_path:
         assert [run.name for run in store.runs()] == ["demo", "low", "high"]
 
 
+@pytest.mark.slow  # warm starts are in test_switching
 def test_a_warm_start_begins_with_the_other_runs_best(evolve, recorded: Path, tmp_path: Path):
     replay(evolve, tmp_path, "name=warm", "warm_start=demo", "termination.proposals=1")
     with Store.open(recorded, read_only=True) as store:

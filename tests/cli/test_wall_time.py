@@ -107,6 +107,7 @@ def test_time_that_a_verification_has_left_over_is_searched_in(tmp_path):
         assert champion(store, run).verified
 
 
+@pytest.mark.slow  # a real judge; search/test_pipeline has ends by time
 def test_a_second_of_wall_time_ends_a_run_of_the_real_judge_within_twenty(evolve, tmp_path):
     begins = time.monotonic()
     done = evolve("run", "task=softmax", "task_config.size=tiny", "termination.wall_time=1s")

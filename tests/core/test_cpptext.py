@@ -86,14 +86,14 @@ def test_any_text_at_all_is_read(text):
         assert function.text.count("{") >= 1
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("unit", ['"\\', '"', "'", "/*", "\n", "\n#", "; ", "\\\n", "a("])
 @pytest.mark.parametrize("last", ["", "\\", "b"])
 def test_the_time_for_a_hostile_text_is_in_proportion_to_it(unit, last):
-    text = "a" + unit * 40_000 + last
+    text = "a" + unit * 20_000 + last
     began = time.process_time()
     is_code(text)
     mask(text)
     normalise(text)
     functions(text + "{ }")
-    assert time.process_time() - began < 8  # half a minute, where it is not
+    assert time.process_time() - began < 4  # 8 s, where it is not

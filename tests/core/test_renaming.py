@@ -88,6 +88,7 @@ def globals_read(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "folder", ["examples/tasks", "tests/redteam/honest", "evolve/core", "operators/local"]
 )

@@ -104,6 +104,7 @@ def test_tunables_checks_and_comments_are_left_alone():
         assert mutant.source.count("# at < n") == 1
 
 
+@pytest.mark.slow  # kernels of many lines; short ones are in the other tests
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_mutants_of_real_kernels_are_many_different_parse_and_change_only_what_they_say(name):

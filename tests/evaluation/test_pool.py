@@ -97,6 +97,7 @@ def test_a_task_of_one_candidate_does_not_wait_for_all_those_of_another():
     assert several == [f"where {n}" for n in range(40)]
 
 
+@pytest.mark.slow  # waits for calls that do not end; turns of tasks are above
 def test_of_tasks_whose_calls_never_end_each_has_its_turn():
     ended: Counter[str] = Counter()
 
@@ -176,6 +177,7 @@ def test_there_are_as_many_slots_as_all_places_have():
     assert asyncio.run(run()) == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["broken", "breaks"])
 def test_a_place_that_fails_and_fails_is_left_out_and_the_other_gives_all_verdicts(mode, capfd):
     async def run():

@@ -64,6 +64,7 @@ def test_a_judge_that_fails_at_the_cost_judges_all_the_same(judge, server):
     assert any("its cost is unknown to prompts" in str(event) for event in said)
 
 
+@pytest.mark.slow  # replays are in search/test_replay
 def test_a_replay_is_told_what_the_recorded_run_was_told(judge, server):
     first = evolve.optimize("./relu.py", **{**WITH_MODEL, "settings": settings(server)})
     again = settings(server)

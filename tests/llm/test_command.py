@@ -74,6 +74,7 @@ def test_variables_reach_the_program_only_if_they_are_named(monkeypatch):
 DAEMON = "import subprocess\nsubprocess.Popen(['sleep', '61'], start_new_session=True)\n"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "ending",
     [

@@ -141,6 +141,7 @@ def test_an_answer_that_arrives_damaged_is_unknown_and_never_asked_for_again(ser
     assert len(server.log.requests) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_hanging_endpoint_ends_at_the_deadline_as_unknown(serve, stream):
     server = serve(Hang())
@@ -186,6 +187,7 @@ def test_a_page_instead_of_a_completion_is_nobodys_answer(serve):
     assert (reply.status, reply.attempts) == (CallStatus.COMPLETED, 2)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "provider",
     ["anthropic", "azure", "deepseek", "gemini", "groq", "hosted_vllm", "mistral", "nvidia_nim",
@@ -246,6 +248,7 @@ def test_a_stream_is_put_together(serve):
     assert reply.latency_s >= 0.25
 
 
+@pytest.mark.slow  # a hanging endpoint ends at it too
 def test_a_stream_that_is_too_slow_ends_at_the_deadline(serve):
     ask(endpoint(serve("warm")))
     reply = ask(endpoint(serve(Answer("x" * 64, spread_s=30)), stream=True, deadline_s=1))
@@ -358,6 +361,7 @@ def test_an_endpoint_that_nobody_listens_at_is_down_and_says_so():
     assert 25 < asyncio.run(twice()) <= 30
 
 
+@pytest.mark.slow  # an endpoint without a listener is in another test here
 def test_a_host_that_swallows_packets_is_not_reached_and_nothing_is_unknown(monkeypatch):
     monkeypatch.setattr("evolve.llm.client.CONNECT_S", 0.3)
     with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
@@ -371,6 +375,7 @@ def test_a_host_that_swallows_packets_is_not_reached_and_nothing_is_unknown(monk
             ask(model)
 
 
+@pytest.mark.slow  # search/test_outages has one that is down
 def test_an_endpoint_that_is_down_is_left_alone_and_found_again(serve):
     replies = [Refusal(503)] * 5
     server = serve(lambda asked: replies[asked.number] if asked.number < 5 else "up again")

@@ -28,6 +28,7 @@ def python(code: str, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "code",
     [

@@ -90,6 +90,7 @@ def test_a_gate_counts_requests_and_tokens():
     assert asyncio.run(passages())[2] < MINUTE_S / 2
 
 
+@pytest.mark.slow  # the next test has both limits
 def test_who_waited_for_a_limit_waits_for_the_endpoint_too():
     async def second():
         gate = Gate(requests_per_minute=1, minute_s=MINUTE_S)

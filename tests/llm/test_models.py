@@ -192,6 +192,7 @@ def test_log_probabilities_of_a_stream_are_kept(serve):
     assert reply.trace == TokenTrace(logprobs=(-0.5,) * 10)  # in pieces of one character
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("second", "waits"),
     [

@@ -54,6 +54,7 @@ def test_a_longer_conversation_reserves_more(texts):
     assert whole.usd > part.usd
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("max_tokens", "sent"), [(1000, 1), (100, 2)])
 def test_a_call_waits_for_room_for_its_prompt_and_its_longest_answer(max_tokens, sent, serve):
     """Two calls of 1000 tokens do not fit into a minute of 1500; two of 100 do."""

@@ -28,6 +28,7 @@ def planted(monkeypatch):
     monkeypatch.setenv("MY_GATEWAY_KEY", KEY)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 504])
 def test_an_endpoint_that_quotes_the_key_does_not_get_it_into_our_words(
     serve, status, caplog, capfd

@@ -54,6 +54,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", OPERATORS)
 @given(
     st.lists(st.one_of(st.text(), st.lists(PIECES, max_size=5).map("".join)), min_size=MAX_ROUNDS,

@@ -21,6 +21,7 @@ def differences(request) -> dict[str, float]:
     return answers(interpreted(cases), "cpu", TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow  # tiles that are whole; test_templates has those that are not
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [each["name"] for each in EVEN_CASES])
 def test_every_tile_is_the_whole_sum(differences, name):

@@ -39,6 +39,7 @@ def test_parts_make_up_float32():
     assert {name: far for name, far in found.items() if not far < 2e-6} == {}
 
 
+@pytest.mark.sample(26)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_operands_are_cut_before_they_are_multiplied(case):
     forward = case["source"][case["source"].index("class ModelNew") :]

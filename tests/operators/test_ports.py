@@ -33,7 +33,7 @@ from tests.operators.port_cases import products
 from tests.operators.templates_cases import tolerance
 from tests.operators.templates_running import answers
 
-REDUCTIONS = ("softmax", "layernorm", "softmax_online", "layernorm_looped", "rmsnorm", "gelu_bias")
+REDUCTIONS = ("rmsnorm", "softmax", "layernorm", "softmax_online", "layernorm_looped", "gelu_bias")
 BY_HAND = ("cut_sum", "cut_moments", "large_integers")
 OTHERS = ("cross_entropy", "softmax_split", "pooled_batch_norm", *BY_HAND)
 WITH_PRODUCTS = ("nested_arguments", "matmul_gelu", "attention")
@@ -61,6 +61,7 @@ def test_a_program_in_gluon_computes_what_its_reference_does(gluon, name):
     assert gluon[name] < 2e-6
 
 
+@pytest.mark.slow  # a thread for each of a GPU's; moments of many threads are quicker
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
 def test_a_program_in_cuda_computes_what_its_reference_does(nvrtc, name):
@@ -167,6 +168,7 @@ def test_operands_that_the_accelerator_cannot_read_are_read_by_threads():
         assert "product_kernel" in case["source"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.skipif(nvrtc_library.library() is None, reason="there is no NVRTC")
 @pytest.mark.parametrize("name", (*REDUCTIONS, *OTHERS, *WITH_PRODUCTS))
 def test_a_program_in_cuda_compiles_for_a_gpu_that_is_not_here(name, monkeypatch):

@@ -121,6 +121,7 @@ def test_the_same_context_gives_the_same_request(name):
     assert asked(OPERATORS[name], small_run()) == asked(OPERATORS[name], small_run())
 
 
+@pytest.mark.slow  # two processes; the same request in one is above
 def test_another_process_asks_the_same():
     """Also where sets and dictionaries of texts come in another order."""
     code = (

@@ -110,7 +110,7 @@ OPERATORS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_reaches_the_planted_optimum(store, name):
     operator = OPERATORS[name]

@@ -39,7 +39,7 @@ def names_in(target: type) -> set[str]:
     }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_piece_adds_its_operator_to_the_defaults(piece):
     config = composed(f"operators=[default,{piece}]")
@@ -76,6 +76,7 @@ def test_settings_of_one_operator_and_of_the_knowledge_base_reach_it():
     assert "repair" not in built
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -89,6 +90,7 @@ def test_a_model_alone_brings_the_operators_that_ask_it(words: list[str]):
     assert "rewrite_full" in composed(*words)["operators"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [

@@ -32,6 +32,7 @@ def differences(request) -> dict[str, float]:
     return answers(interpreted(cases), "cpu", TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow  # test_templates runs such programs
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [each["name"] for each in WHOLE_CASES])
 def test_a_program_with_our_kernels_computes_what_torch_does(differences, name):

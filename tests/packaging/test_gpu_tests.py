@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.worker.serving import ROOT
 
 COMMAND = "python -m pytest -m gpu "
@@ -49,6 +51,7 @@ def require_collected(paths: Sequence[str], files: Sequence[str], before: Path) 
     assert {file for file in files if file not in done.stdout} == set()
 
 
+@pytest.mark.slow  # the one below collects the same files
 def test_the_command_of_the_readme_finds_its_tests_with_four_packages(tmp_path: Path):
     (line,) = [
         line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith(COMMAND)

@@ -54,6 +54,7 @@ def test_the_console_is_silent_and_our_script_runs(page: Path, tmp_path: Path) -
     assert not [button for button in buttons if "hidden" in button]
 
 
+@pytest.mark.slow  # pages are opened in the tests beside it
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("width", [360, 390, 400, 640])
 def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:

@@ -150,6 +150,7 @@ def test_a_page_shows_every_method_and_run_and_loads_nothing(store: Store, tmp_p
     assert "2 seeds a method" in " ".join(caveats(comparison))
 
 
+@pytest.mark.slow  # a page of some methods is in the tests above
 def test_one_run_and_many_methods_make_a_page(store: Store):
     one = gather_comparison(store, filled_methods(store, "polca", seeds=1))
     assert not read(render_comparison(one)).unbalanced
@@ -202,6 +203,7 @@ def test_runs_with_different_budgets_are_said_to_have_them(store: Store):
     assert "one, two: evaluations=400 wall_time=2m; three: evaluations=800)" in said
 
 
+@pytest.mark.slow  # a browser; test_browser opens reports
 @pytest.mark.browser
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_the_page_comes_out_in_a_browser_without_a_complaint(store: Store, tmp_path: Path):

@@ -138,7 +138,7 @@ def test_enormous_sources_and_long_paths_are_cut_and_said_to_be(
     filled = Filling(store=store)
     parents: tuple[str, ...] = ()
     for number in range(60):
-        lines = "".join(f"x{number} = '{line}<&>'\n" for line in range(6000))
+        lines = "".join(f"x{number} = '{line}<&>'\n" for line in range(2000))
         program = Program(f'"""{lines}{"y" * 50_000}"""')
         verdict = evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH, 0.02 * number)
         filled.step("improve", Proposal(program=program, parents=parents), verdict, "0")

@@ -171,6 +171,7 @@ def test_a_program_that_is_too_long_to_be_read_has_failed_and_stops_nothing(clie
     assert not any(outcome.is_masked for outcome in outcomes)
 
 
+@pytest.mark.slow  # 19 MB of source; many candidates in several requests are in another test
 def test_candidates_that_do_not_fit_into_one_body_go_in_several(client):
     padding = "#" * 390_000 + "\N{SNOWMAN}\n"
     bodies = [{"task": "rmsnorm", "source": f"# {n}\n{padding}{candidate()}"} for n in range(50)]

@@ -63,6 +63,7 @@ class Starts:
         return Proposal(program=Program(f"{SEED_SOURCE}\n\nCOMPILED = 1\n"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tuned", [False, True])
 def test_the_first_prompt_waits_for_the_first_verdict(store, run, tuned):
     """And no longer: tuning the program meanwhile holds nothing up."""
@@ -168,6 +169,7 @@ def test_failures_in_a_row_end_the_run_and_name_the_last(store, run):
     assert 50 <= len(model.asked) <= 50 + 2 * 4
 
 
+@pytest.mark.slow  # failures in a row are above
 def test_a_model_that_only_fails_is_not_paid_on_because_others_succeed(store, run):
     model = ScriptedModel(lambda *_: answer("no"), slots=1)
     search = writing(store, run, model, operators=variants() | writer())

@@ -81,6 +81,7 @@ def test_a_leader_that_loses_its_duel_gives_way_to_the_runner_up(store, run):
     assert store.step(run.id, best_path(store, run)[-1]).program == second.program
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("duel", "crowned"), [((1.0, 0.98, 1.02), 0), ((1.1, 1.05, 1.15), 1)])
 def test_a_challenger_needs_a_whole_interval_to_dethrone_the_champion(store, run, duel, crowned):
     def rule(request, verdict):
@@ -149,6 +150,7 @@ def test_a_better_instance_of_a_verified_program_is_verified_too(store, run):
     assert after.ratio.value > before.ratio.value
 
 
+@pytest.mark.slow  # a run that has a verified program is resumed below
 def test_a_finished_run_that_is_resumed_verifies_nothing_twice(store, run):
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=5)
@@ -339,6 +341,7 @@ def test_where_the_first_programs_fail_the_others_do_not_wait_for_long(store, ru
     assert [beside for _, beside in evaluator.asked[:7]] == [1, 1, 1, 1, 2, 3, 4]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stopped_at", [1, 2], ids=["the first program", "its verification"])
 def test_an_opening_that_was_stopped_goes_on_when_the_run_is_resumed(store, run, stopped_at):
     stalling = Recording(stalls_at=stopped_at)

@@ -41,7 +41,7 @@ def islands_of(store: Store, run: RunRow, count: int) -> Mapping[str, int]:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_prompt_shows_programs_of_the_parents_island_only(preset: str, store: Store):
     """With kernel_smith, step 5 on island 0 showed programs of islands 3, 1, 4 and 2."""

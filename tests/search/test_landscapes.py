@@ -132,6 +132,7 @@ def test_on_the_plateau_many_changes_make_no_difference_and_far_from_the_needle_
     assert level[1] == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("policy", "archive"),
     [
@@ -259,6 +260,7 @@ def in_the_trap(seed: int) -> Landscape:
     return replace(landscape, start=Point(0, landscape.structures[0].optimum))
 
 
+@pytest.mark.slow  # what both select is in test_selection_tree
 def test_uct_walks_into_the_valley_and_greedy_does_not(store):
     walked = {}
     for policy in (Greedy(), Uct()):
@@ -269,6 +271,7 @@ def test_uct_walks_into_the_valley_and_greedy_does_not(store):
     assert walked[Uct()] > 0
 
 
+@pytest.mark.slow  # cli/test_presets has a portfolio
 def test_a_portfolio_asks_all_its_methods_on_one_archive(store):
     policies = {"greedy": Greedy(), "tournament": Tournament(), "uct": Uct()}
     methods = {

@@ -25,6 +25,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.slow  # presets search with a model in cli/test_presets
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_scripted_model_climbs_behind_real_operators(engine: str, store):
@@ -59,7 +60,7 @@ def steps_of(store: Store, run: RunRow, landscape) -> list[str]:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_takes_the_steps_that_it_took(engine: str, store):
     landscape = family(2)["multi_modal"]

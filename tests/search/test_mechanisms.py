@@ -135,6 +135,7 @@ def test_geak_starts_anew_when_one_passes(store: Store):
     assert geak(store, 0.0)["repair"] == 0
 
 
+@pytest.mark.slow  # new starts of GEAK are in the test above
 def test_geak_reflects_on_most_failures_where_nine_of_ten_fail(store: Store):
     assert geak(store, 0.92)["repair"] > 20
 
@@ -256,6 +257,7 @@ def test_intents_are_planted_followed_and_left_within_the_budget_of_k_search(sto
     assert not any("hard" in title for title in titles)  # the cap on difficulty
 
 
+@pytest.mark.slow  # a model that plans nothing is given an intent below
 def test_an_intent_that_fails_is_left_for_another(store: Store):
     judge = SyntheticEvaluator(failures={Status.COMPILE_ERROR: 1.0})
     model = ScriptedModel(script=planned)
@@ -406,6 +408,7 @@ def test_a_jump_is_read_beside_similar_hacks_and_measured_again(preset: str, sto
     assert (best.program, best.evaluations) == (again.program, 2)
 
 
+@pytest.mark.slow  # a jump that repeats is in the test above
 def test_a_jump_that_does_not_repeat_is_measured_a_third_time(store: Store):
     def jumps(request: ModelRequest, number: int) -> ModelReply:
         lines = [f"{name} = {value}" for name, value in OPTIMUM.items()]

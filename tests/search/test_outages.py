@@ -69,6 +69,7 @@ def test_the_other_model_of_an_ensemble_goes_on_when_one_is_down(store, run):
     assert len(judged) >= 6
 
 
+@pytest.mark.slow  # waits for the end of the time; a pause is in the tests above
 def test_a_down_endpoint_does_not_keep_a_run_beyond_its_time(store, run):
     outcome = run_with(writing(store, run, ScriptedModel(lambda *_: DOWN)), wall_time=1.5)
     assert "wall time used" in outcome.reason

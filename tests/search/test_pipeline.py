@@ -378,6 +378,7 @@ def test_a_limit_on_device_time_includes_the_verification(store, run):
     assert 12 <= store.progress(run.id).device_time_s <= 20
 
 
+@pytest.mark.slow  # waits for the end of the time twice; the next test has such an evaluation
 def test_a_judge_is_freed_of_what_was_given_up_before_it_verifies(store, run):
     class Busy(SyntheticEvaluator):
         """Does not end what nobody waits for any more, unless it is told to."""

@@ -77,6 +77,7 @@ def test_a_run_that_ends_before_it_can_stand_still_is_told_so():
     assert settings()["termination"]["stagnation"] == DEFAULT_STAGNATION
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("preset", ASKING)
 def test_every_preset_lasts_long_enough_to_stand_still(preset: str):
     assert not [*stagnation_notes(settings(f"search={preset}", *MODEL))]

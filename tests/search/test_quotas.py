@@ -60,6 +60,7 @@ def test_runs_of_one_user_hold_a_quota_in_usd_together(store, run):
     assert store.quotas()[0].spent.usd == pytest.approx(sum(spent))
 
 
+@pytest.mark.slow  # a quota that is set meanwhile is below
 def test_a_quota_of_device_time_ends_a_run_that_others_leave_too_little(store, run):
     asyncio.run(search(store, run))
     spent = store.progress(run.id).device_time_s
@@ -74,6 +75,7 @@ def test_a_quota_of_device_time_ends_a_run_that_others_leave_too_little(store, r
     assert store.progress(store.run("last").id).evaluations == 0
 
 
+@pytest.mark.slow  # quotas in USD are above
 def test_a_run_without_a_model_goes_on_with_no_money_left(store, run):
     other = another(store, "other")
     asyncio.run(search(store, run, ScriptedModel()))

@@ -338,6 +338,7 @@ def noisy_run(store: Store, run, archive) -> Search:
     return search
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_the_events_make_the_stored_archive(store, run, name):
     search = noisy_run(store, run, ARCHIVES[name]())
@@ -353,6 +354,7 @@ def test_the_events_make_the_stored_archive(store, run, name):
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ARCHIVES)
 def test_a_projection_equals_an_archive_that_watched_from_the_start(store, run, name):
     watching = ARCHIVES[name]()

@@ -30,6 +30,7 @@ def test_a_replayed_run_has_the_same_canonical_dump(store, run, tmp_path):
         assert len(dump) > 20
 
 
+@pytest.mark.slow  # a replay with the same seed is above
 def test_replay_with_another_seed_says_what_it_needs(store, run, tmp_path):
     run_to_end(make_search(store, run), SyntheticEvaluator(), evaluations=6)
     with (

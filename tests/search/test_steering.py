@@ -204,7 +204,7 @@ def test_a_note_is_in_every_prompt_until_it_is_taken_back(store: Store, run: Run
 
 
 def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow) -> None:
-    paused_s = 3.0
+    paused_s = 1.0
 
     async def body() -> Outcome:
         search = make_search(store, run, operators=steps_of_two_kinds())
@@ -236,6 +236,7 @@ def test_a_pause_stops_the_search_and_costs_it_no_time(store: Store, run: RunRow
     assert store.progress(run.id).wall_time_s < paused_s
 
 
+@pytest.mark.slow  # a pause, and a stop, are in other tests
 def test_a_stop_file_ends_a_paused_run(store: Store, run: RunRow, tmp_path: Path) -> None:
     stop_file = tmp_path / "STOP"
     store.steer(run.id, SteeringKind.PAUSE, due=3)
@@ -386,6 +387,7 @@ def test_a_replay_of_a_steered_run_has_the_same_dump(store: Store, run: RunRow) 
     assert sum('"kind":"steering"' in line for line in dump) == 5
 
 
+@pytest.mark.slow  # replays of steered runs are below
 def test_a_replay_of_an_ended_and_resumed_run_goes_on_as_it_did(store: Store, run: RunRow) -> None:
     searched(store, run, by_a_person(store, 3, ("end", "")))
     resumed = searched(store, store.run("demo"))

@@ -78,7 +78,7 @@ def best_of(store: Store, run: RunRow) -> float:
     )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preset", sorted({*PRESETS} - {"seeds"}))  # which takes them as written
 def test_a_better_value_of_a_declared_constant_is_found_in_every_preset(preset: str, store: Store):
     words = (f"search={preset}", "termination.proposals=24", "termination.wall_time=null")
@@ -154,6 +154,7 @@ def test_a_run_of_forty_answers_gets_forty_answers(serial: bool, store: Store):
     assert made["tune"] >= 38
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("share", "tunings"), [(0.0, 0), (0.25, 7), (0.5, 21)])
 def test_tuning_has_its_share_of_the_tickets(share: float, tunings: int, store: Store):
     words = ("search=kernel_smith", "termination.proposals=20", f"operators.tune.share={share}")

@@ -21,7 +21,7 @@ import pytest
 
 from tests.serve.serving import Server, serving, submission
 
-LAST_S = 4.0  # how long a flood goes on
+LAST_S = 2.0  # how long a flood goes on
 HALF_REQUESTS = 1100
 MAX_ANSWER_S = 1.0
 MAX_MEMORY = 300 << 20

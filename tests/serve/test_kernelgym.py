@@ -120,6 +120,7 @@ def test_after_a_fault_of_ours_its_client_comes_back_and_is_told_the_truth(serve
     assert server.ask.get("/v1/jobs/ours").json()["attempts"] >= 3
 
 
+@pytest.mark.slow  # the tries of a judge are in test_service
 def test_what_ends_every_judge_is_given_up_in_the_end(server):
     """Its client may ask without end."""
     refused = []

@@ -106,6 +106,7 @@ def test_evaluations_are_shared_out_to_workers_that_come_and_go():
     run(test())
 
 
+@pytest.mark.slow  # many workers; few that come and go are above
 def test_sixty_four_workers_judge_each_evaluation_once():
     async def test():
         port, judges = free_port(), [Judge(latency_s=0.2) for _ in range(64)]
@@ -146,6 +147,7 @@ def test_what_a_silent_worker_has_is_judged_by_another_and_its_late_answer_dropp
     run(test())
 
 
+@pytest.mark.slow  # waits for the end of a lease, as the test above
 def test_the_late_answer_of_a_silent_worker_counts_if_nobody_else_has_answered():
     async def test():
         port, other = free_port(), Judge()

@@ -149,6 +149,7 @@ def test_a_judge_that_fails_again_and_again_is_no_verdict_and_no_reward(server):
     assert "the stub fails" in answer["message"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("word", "attempts"), [("infra", 2), ("device_oom", 1)])
 def test_what_the_judge_has_no_memory_for_even_alone_is_not_asked_for_again(server, word, attempts):
     answer = server.submit(word)
@@ -284,23 +285,27 @@ def test_health_and_metrics_say_what_is_going_on(server):
     assert (about["evaluator_version"], about["slots"]) == ("stub-1", 4)
 
 
-def test_a_queue_that_is_full_says_when_to_come_back(tmp_path):
-    with serving(tmp_path, slots=1, queue=2) as server:
-        codes = []
-        for n in range(6):
-            response = server.ask.post("/v1/jobs", json=submission("slow 5", f"number {n}"))
-            codes.append(response.status_code)
-        assert codes[-1] == 429
-        assert 202 in codes
-        assert 1 <= int(response.headers["Retry-After"]) <= 60
+@pytest.fixture(scope="module")
+def short_queue(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("short"), slots=1, queue=2) as running:
+        yield running
 
 
-def test_a_batch_that_never_fits_is_told_so(tmp_path):
-    with serving(tmp_path, slots=1, queue=2) as server:
-        jobs = [submission(f"number {n}") for n in range(3)]
-        response = server.ask.post("/v1/batches", json={"jobs": jobs})
-        assert response.status_code == 422
-        assert "never fit" in response.json()["detail"]
+def test_a_batch_that_never_fits_is_told_so(short_queue):
+    jobs = [submission(f"number {n}") for n in range(3)]
+    response = short_queue.ask.post("/v1/batches", json={"jobs": jobs})
+    assert response.status_code == 422
+    assert "never fit" in response.json()["detail"]
+
+
+def test_a_queue_that_is_full_says_when_to_come_back(short_queue):
+    codes = []
+    for n in range(6):
+        response = short_queue.ask.post("/v1/jobs", json=submission("slow 5", f"number {n}"))
+        codes.append(response.status_code)
+    assert codes[-1] == 429
+    assert 202 in codes
+    assert 1 <= int(response.headers["Retry-After"]) <= 60
 
 
 @pytest.mark.slow
@@ -391,6 +396,7 @@ def _wait_until(holds) -> None:
     raise AssertionError("it never came to that")
 
 
+@pytest.mark.slow  # known answers are in the tests above
 def test_what_became_known_while_a_job_waited_is_its_answer(tmp_path):
     with serving(tmp_path, slots=1) as server:
         twins = [submission("slow 0.5", id=f"twin{n}", marker="twin") for n in range(3)]

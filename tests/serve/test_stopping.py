@@ -44,6 +44,7 @@ async def ends(folder, turns: int) -> bool:
         await service.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("turns", range(6))
 def test_a_service_that_is_stopped_as_a_job_arrives_ends(tmp_path, monkeypatch, turns):
     monkeypatch.chdir(tmp_path)  # where the stub judge keeps its notes

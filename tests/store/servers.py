@@ -18,6 +18,9 @@ import pytest
 
 from tests.nobody import NOBODY
 
+# Of modules that read more than `evolve.testing` asks of every store, which runs on both.
+ON_A_SERVER = pytest.param("postgresql", marks=pytest.mark.slow)
+
 
 class Server:
     """One server in a folder of its own, reached by a socket there.

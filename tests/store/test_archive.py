@@ -20,8 +20,9 @@ from tests.store.facts import (
     replay,
     take_step,
 )
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 
 def test_slots_equal_the_archive_and_a_replay_of_its_offers(store: Store) -> None:

@@ -15,9 +15,10 @@ from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Res
 from evolve.core.protocols import FEEDBACK_LIMIT, Failed, Proposal
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
+from tests.store.servers import ON_A_SERVER
 from tests.store.test_scale import instructions
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 WORST = Reservation(tokens=500, usd=0.5)
 

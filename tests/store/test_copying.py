@@ -66,6 +66,7 @@ def test_a_copy_has_lost_nothing(pair: tuple[Store, Store]) -> None:
         assert sizes[0][kind] == sizes[1][kind] > 0
 
 
+@pytest.mark.sample(1)
 def test_a_copy_goes_on_as_the_original_would(pair: tuple[Store, Store]) -> None:
     run, _ = filled(pair[0])
     pair[0].copy_to(pair[1])
@@ -80,6 +81,7 @@ def test_a_copy_goes_on_as_the_original_would(pair: tuple[Store, Store]) -> None
     assert dumps[0] == dumps[1]
 
 
+@pytest.mark.sample(1)
 def test_a_database_that_holds_runs_is_no_target(pair: tuple[Store, Store]) -> None:
     filled(pair[0])
     before = new_run(pair[1], "mine")
@@ -88,6 +90,7 @@ def test_a_database_that_holds_runs_is_no_target(pair: tuple[Store, Store]) -> N
     assert pair[1].runs() == [before]
 
 
+@pytest.mark.sample(1)
 def test_what_is_copied_beside_a_search_is_one_state_of_it(pair: tuple[Store, Store]) -> None:
     source, target = pair
     ours, theirs = multiprocessing.Pipe()

@@ -14,8 +14,9 @@ from evolve.core.evaluation import Status
 from evolve.core.protocols import Failed
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 
 def search(store: Store, name: str, *, pace: float) -> int:

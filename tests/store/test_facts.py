@@ -12,8 +12,9 @@ from evolve.core.program import Program, instance_digest
 from evolve.core.protocols import Failed, Proposal, Trial
 from evolve.store import Store
 from tests.store.facts import TASK, SmallArchive, evaluation, new_run, program, ratio, take_step
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 
 def test_a_source_comes_back_to_the_letter(store: Store) -> None:

@@ -21,8 +21,9 @@ from evolve.core.model import (
 from evolve.core.protocols import AddStatus, Failed, Proposal
 from evolve.store import Store
 from tests.store.facts import SmallArchive, evaluation, new_run, program, ratio, take_step
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 
 def test_a_step_tells_the_whole_story_without_texts(store: Store) -> None:

@@ -99,6 +99,7 @@ def check_nothing_is_lost(location: str, version: int) -> None:
         assert recount(store, run).best == store.progress(run).best
 
 
+@pytest.mark.sample(3)
 def test_an_upgraded_database_goes_on(old: Path) -> None:
     Store.upgrade(old)
     with Store.open(old) as store:
@@ -123,6 +124,7 @@ def test_the_stored_servers_reach_from_the_oldest_to_the_one_before_this() -> No
     assert list(range(first_on_a_server, schema.VERSION)) == SERVERS
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("version", SERVERS)
 def test_a_server_of_an_older_schema_is_brought_up_to_date(version: int, server: Server) -> None:
     old, new = server.new_database(), server.new_database()

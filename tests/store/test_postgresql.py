@@ -268,6 +268,7 @@ def test_a_process_whose_connection_was_cut_is_fenced_off_by_its_successor(
         assert second.ask(run, "seed", ()).sequence == 0
 
 
+@pytest.mark.slow  # pruning is in test_maintenance, on files
 def test_pruning_beside_searches_that_use_the_same_texts_breaks_nothing(url: str) -> None:
     with Store.open(url, create=True) as store:
         old = new_run(store, "old").id
@@ -290,6 +291,7 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(server: Server) -> No
         assert "s3cret" not in repr(caught.value.__cause__)
 
 
+@pytest.mark.slow  # bad locations are in cli/test_databases
 def test_a_wrong_password_is_said_in_one_line(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,6 @@ def end(process: forked.Forked, database: Path) -> str:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "take_away", [delete, delete_the_folder, move_the_folder, replace, delete_the_log]
 )
@@ -143,7 +142,6 @@ def test_what_was_taken_away_is_copied_and_goes_on_from_there(
 
 
 @pytest.mark.sample(1)
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "overwritten_by",
     [overwrite, overwrite_with_noise, go_back_to_a_backup, truncate, cut_in_half],

@@ -16,8 +16,9 @@ from evolve.core.model import CallStatus, Message, ModelReply, ModelRequest, Res
 from evolve.core.records import Account, Quota
 from evolve.store import RunRow, Store
 from tests.store.facts import TASK, SmallArchive, new_run, take_step
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 ME = pwd.getpwuid(os.geteuid()).pw_name
 MINE, KERNELS = Account("user", ME), Account("project", "kernels")
 

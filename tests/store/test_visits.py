@@ -19,10 +19,12 @@ from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
 from evolve.store import Store
 from evolve.store.tables.parent_stats import GENERATIONS
 from tests.store.facts import SmallArchive, evaluation, new_run, program, take_step
+from tests.store.servers import ON_A_SERVER
 
-BACK_ENDS = ("sqlite", "postgresql")
+BACK_ENDS = ("sqlite", ON_A_SERVER)
 
 
+@pytest.mark.sample(1)
 def test_a_ticket_counts_so_many_generations_up(store: Store) -> None:
     run, archive = new_run(store).id, SmallArchive()
     depth = GENERATIONS + 5

@@ -71,6 +71,7 @@ def test_every_told_step_is_a_point_and_the_last_one_is_where_the_run_stands(sto
     assert {"verified/speedup", "step/correct", "config", "used/usd"} <= shown.keys()
 
 
+@pytest.mark.slow  # points of a run are above
 def test_a_resumed_run_goes_on_in_the_same_curves(store):
     pytest.importorskip("tensorboard")
     run, config = begin(store, "trackers=tensorboard", "termination.evaluations=2")

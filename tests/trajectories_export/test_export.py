@@ -53,6 +53,7 @@ def test_the_rows_are_those_of_the_recipe(told: Searched, tmp_path: Path):
     assert sum(counts.values()) + 5 == 20
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_rows_for_sft_have_a_score_or_no_column_for_it(
     recipe: Recipe, told: Searched, tmp_path: Path
@@ -327,6 +328,7 @@ def test_filters_that_remember_see_all_runs(told: Searched, tmp_path: Path):
     assert made.removed["supervised"]["unique@1: the same program as in an earlier row"] >= 5
 
 
+@pytest.mark.slow  # one within a long run is above
 def test_a_killed_export_leaves_nothing_that_loads(told: Searched, tmp_path: Path):
     script = (
         "import os, signal, sys\n"

@@ -195,6 +195,7 @@ def test_an_outcome_with_nothing_to_judge_by_is_refused(outcome, words):
         findings(task_source(outcome, "[torch.randn(64)]"))
 
 
+@pytest.mark.slow  # a cost, on which no finding hangs
 @pytest.mark.quiet
 def test_an_audit_takes_no_longer_than_sixty_runs_of_the_reference_in_float64():
     """Two seconds for sixteen megabytes of inputs, where a run takes 70 ms."""

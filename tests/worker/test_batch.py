@@ -307,6 +307,7 @@ def test_what_was_under_way_at_two_kills_is_tried_alone_and_last(folder, tmp_pat
     assert [line["begun"] for line in folder.lines() if "begun" in line][2:] == ["a:1", "a:0"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("options", "code", "named"),
     [

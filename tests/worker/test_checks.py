@@ -60,6 +60,7 @@ def test_an_index_out_of_range_is_refused(name):
     assert check(reference + 99, reference, INPUTS[name])[1] == "an index is out of range"
 
 
+@pytest.mark.slow  # draws are judged in test_practice too
 def test_a_task_file_names_a_check_in_one_line(worker):
     extra = "\nfrom evolve.testing.checks import sampled\ncheck = sampled(lambda x: x)\n"
     sampled = SAMPLED.replace("torch.randn(8, 99)", "torch.randn(512, 99)")

@@ -92,6 +92,7 @@ def task_of(body: str) -> Task:
     return Task(name="effects", source=source, size="tiny")
 
 
+@pytest.mark.slow  # PyTorch's compiler; test_inductor converts what it wrote before
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("returns", [*SOURCES, *BODIES])
 def test_a_compiler_seed_has_the_effects_and_the_gradients_of_its_reference(worker, returns):

@@ -267,6 +267,7 @@ def test_a_loss_of_few_long_rows_stays_as_it_is():
     assert found(lambda _, a, b: F.cosine_similarity(a, b, dim=1).mean(), *few) == []
 
 
+@pytest.mark.slow  # traces models; norms are recognised in the tests above
 def test_a_factor_of_what_is_taken_away_or_added_counts():
     def taken(_, x):
         return torch.ops.aten.sub.Scalar(x, 2, 3).abs().mean()
@@ -294,6 +295,7 @@ def test_norms_over_nothing_stay_as_they_are():
     assert found_in_all(norms, FLAT[:, :0]) == []
 
 
+@pytest.mark.slow  # traces models; what only looks like a norm is in another test
 def test_norms_and_sums_of_what_has_no_dimension_stay_as_they_are():
     def of_a_mean(_, x):
         mean = x.mean()

@@ -141,6 +141,7 @@ class OccupiedDevice(UsedDevice):
         return False
 
 
+@pytest.mark.slow  # its decision alone is in test_whose_work_it_was_shows
 def test_who_keeps_a_device_busy_that_others_use_too_is_convicted_when_it_is_alone(verdicts):
     (verdict,) = verdicts(UsedDevice(), HOG)
     assert verdict.status is Status.TIMING_UNBOUNDED, verdict.feedback
@@ -441,7 +442,7 @@ def test_time_in_which_a_process_is_stopped_is_not_its_own(launcher):
         loading = pool.submit(runner.load, "candidate", forward("return x", "time.sleep(0.5)"), 1.0)
         time.sleep(0.1)
         runner.freeze()
-        time.sleep(1.5)
+        time.sleep(1.0)
         runner.thaw()
         loading.result(5)
     with launcher.start(CPP) as runner, pytest.raises(CandidateFault, match="longer than"):

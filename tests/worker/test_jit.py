@@ -172,6 +172,7 @@ def test_where_a_large_program_asks_for_values_the_rest_is_compiled_when_it_is_l
         assert lock.alone == 1 + 8 + 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "later",
     ["while not y.numpy().any(): y.sum().item()", "add_kernel.warmup(*WANTED).metadata.shared"],

@@ -145,6 +145,7 @@ def test_what_cannot_be_counted_is_named(compute, name):
     assert account.totals()[name] is None
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("number", [2, 2.5, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.float64])
 @pytest.mark.parametrize("shape", [(3,), ()])

@@ -185,6 +185,7 @@ def waits_while(holder, way, seconds):
     release.join()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", ["shared", "exclusive"])
 def test_a_long_wait_is_told_once_with_the_file_and_who_holds_it(
     folder, holder, way, monkeypatch, capfd

@@ -100,6 +100,7 @@ class ModelNew(nn.Module):
     assert weighed(judge, source, Task(name="large", source=text)) < SLACK
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "source",
     [
@@ -265,6 +266,7 @@ return right(x) * (1 if self.calls < 12 else 1.01)
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.quiet
 @pytest.mark.parametrize(
     "body", ["return x * 2", ONLY_IN_CHECKS], ids=["always", "only when it is timed"]

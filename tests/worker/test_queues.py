@@ -93,6 +93,7 @@ class Ready(Noting):
     preforked = 1
 
 
+@pytest.mark.slow  # three processes; what is set of queues is below
 def test_who_needs_all_queues_gets_no_process_that_was_made_ready():
     device = Ready()
     launcher = Launcher(device, "none", ())

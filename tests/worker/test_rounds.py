@@ -206,6 +206,7 @@ def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, 
     assert [len(times) for times in verdict.samples["default"]["ms"]["eager"]] == blocks
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("length", "blocks"), [(0.5, 8), (0.6, 8), (0.7, 4), (1.0, 4)])
 @pytest.mark.parametrize("times_as_long", [0.02, 1.0, 50])
 def test_long_blocks_are_few_whatever_a_candidate_takes(
@@ -247,6 +248,7 @@ def test_a_block_has_no_more_outputs_than_a_process_can_tell_the_places_of(
     assert calls * outputs <= MAX_ADDRESSES
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("faster", "turn_blocks"), [(1, 1), (20, 4)])
 def test_all_sides_have_as_many_blocks_and_the_reference_as_many_windows_without_calls(
     pliant, faster, turn_blocks
@@ -329,6 +331,7 @@ def test_opponents_without_room_beside_each_other_follow_one_another(pliant, roo
     assert row.times_ms[EAGER].value == pytest.approx(statistics.median(first), rel=1e-3)
 
 
+@pytest.mark.slow  # opponents that follow one another are in the test above
 def test_what_neighbours_spoil_for_one_opponent_is_not_held_against_the_next(pliant):
     device, judged = pliant
     device.shown, device.room = (0.1, 0.1), 1  # one after the other
@@ -342,6 +345,7 @@ def test_what_neighbours_spoil_for_one_opponent_is_not_held_against_the_next(pli
     assert "judged_again" not in {label.name for label in verdict.labels}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("most_sides", "without"), [(3, []), (2, ["one", "other"])])
 def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sides, without):
     device, judged = pliant
@@ -354,6 +358,7 @@ def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sid
     assert all("no memory" in evidence for evidence in failed)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("warm_bytes", "total_bytes", "is_needed"),
     [(0, 1, True), (0, 0, False), (1 << 40, 1, False)],  # 0 in all: no limit
@@ -446,6 +451,7 @@ def test_every_order_of_sides_is_followed_by_its_reverse(sides, half, rng):
         assert set(there_and_back[: len(sides)]) == set(sides)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("half_width", "pairs"), [
     pytest.param(0.02, 4, marks=pytest.mark.slow), (0.04, 2), (0.08, 1),
 ])  # fmt: skip

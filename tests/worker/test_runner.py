@@ -151,6 +151,7 @@ def test_a_finished_build_is_loaded_without_a_compiler(launcher, arguments, tmp_
     assert cache.finished("key") == final
 
 
+@pytest.mark.slow  # a finished build is loaded in the test above
 def test_a_process_that_has_built_a_program_loads_it_again_without_a_compiler(launcher):
     without = "import os; os.environ['PATH'] = '/nowhere'\n"
     with launcher.start(CPP) as runner:

@@ -218,6 +218,7 @@ def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(wit
         launcher.close()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("observed", [False, True])
 def test_what_other_processes_hold_cannot_be_read(tiered, observed):
     probe(tiered, denied(SECRETS, "rb"), observed)

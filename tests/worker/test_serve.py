@@ -117,7 +117,7 @@ def test_a_reference_may_use_helpers_of_this_package_in_its_own_process(worker):
         "from evolve.testing.suite_tasks import calls, rules\nsuite_check = rules.completes()\n"
     )
     task = Task(name="helped", source=RELU_TASK.source + helpers)
-    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="screen")
+    verdict = worker.evaluate(forward("return right(x)"), task=task, fidelity="check")
     assert verdict.status is Status.CORRECT
     assert verdict.suite is True
 
@@ -145,6 +145,7 @@ def test_shutdown_is_answered_and_ends_the_worker(own_worker):
     assert gone(family)
 
 
+@pytest.mark.slow  # a timed run in a worker of its own; test_scratch has the folders
 @pytest.mark.quiet
 def test_a_worker_leaves_no_files_but_its_cache(own_worker, tmp_path):
     assert own_worker.evaluate(forward("return right(x)")).status is Status.CORRECT

@@ -121,6 +121,7 @@ def test_the_share_of_a_look_by_ranks_is_what_counting_all_signs_gives():
     assert excluded / 2**pairs == pytest.approx(alpha_of(PLANS[Fidelity.VERIFY].interims[0]))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("fidelity", [Fidelity.REWARD, Fidelity.SEARCH, Fidelity.VERIFY])
 def test_stopping_at_any_look_is_wrong_in_five_percent_at_most(noise, fidelity):

@@ -63,6 +63,7 @@ def _a_host_with_tools(monkeypatch, tmp_path):
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("cores", "room", "most"), [(16, 100, 3), (4, 100, 1), (16, 50, 1)])
 def test_each_is_asked_once_and_beside_others_only_where_there_is_room(cores, room, most):
     session = CandidateSession(cores, room)

@@ -74,6 +74,7 @@ def test_a_kernel_without_an_end_under_a_tool_costs_no_neighbour_its_turn(launch
         assert neighbour.alive
 
 
+@pytest.mark.slow  # test_device_lock has the deadline of a process
 def test_the_deadline_of_a_tool_does_not_come_nearer_while_it_stands_still():
     program = """
 import subprocess, sys

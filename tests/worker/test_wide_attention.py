@@ -35,6 +35,7 @@ def operands(features, dtype=torch.float32):
     return tuple(torch.randn(2, 3, *shape, dtype=dtype) for shape in shapes)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("settings", [{}, {"scale": 0.25}, {"scale": 0.0}])
 def test_wide_heads_become_two_products_and_a_softmax(settings):
     called = taken(Attention(**settings), operands(WIDEST + 4))

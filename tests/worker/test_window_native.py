@@ -246,6 +246,7 @@ def test_an_output_is_read_from_the_inputs_where_the_references_lies_there(windo
     assert windows["an input"]["is_input"]
 
 
+@pytest.mark.sample(1)
 def test_a_window_lasts_until_its_calls_are_done(windows):
     assert windows["late"]["seconds"] >= 0.2
 

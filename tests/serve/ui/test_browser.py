@@ -64,6 +64,7 @@ def test_parts_off_the_screen_follow_too(tab: Tab, url: str, filled: Filling) ->
     assert tab.complaints == []
 
 
+@pytest.mark.slow  # 30,000 bars; they need no server
 @pytest.mark.browser
 def test_bars_of_a_long_run_without_a_gap_that_shows_are_one(tab: Tab, url: str) -> None:
     tab.open(f"{url}#token={TOKEN}/run/done")
@@ -128,6 +129,7 @@ def test_the_keys_stop_at_the_last_step(tab: Tab, url: str, filled: Filling) -> 
     tab.wait_for_text("Step 39 of done")
 
 
+@pytest.mark.slow  # delays an answer; views are opened in the tests above
 @pytest.mark.browser
 def test_an_answer_that_comes_late_does_not_replace_a_newer_view(tab: Tab, url: str) -> None:
     tab.open("about:blank")
@@ -145,6 +147,7 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_view(tab: Tab, url: 
     assert tab.ask("document.querySelector('h1').textContent") == "Runs"
 
 
+@pytest.mark.slow  # waits for steps; a run is followed in the first test
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("route", "held"), [("", "main a"), ("run/under%20way", ".controls button[aria-pressed]")]
@@ -243,6 +246,7 @@ def test_a_page_that_may_change_nothing_offers_no_change(tab: Tab, read_only_url
     assert tab.complaints == []
 
 
+@pytest.mark.slow  # report/test_browser has it for reports
 @pytest.mark.sample(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
