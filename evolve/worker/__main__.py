@@ -55,15 +55,20 @@ def main() -> None:
     # Before torch is imported: idle OpenMP threads must sleep, or they would disturb timing.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     if options.device == "auto" or device_kind(options.device).is_gpu:
-        _see_one_gpu(options.index)
+        see_one_gpu(options.index)
     _serve(options)
 
 
-def _see_one_gpu(index: int) -> None:
-    """Have this process, and all that it starts, see the one GPU that it works with."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    chosen = [str(index)] if visible is None else visible.split(",")[index : index + 1]
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
+def see_one_gpu(index: int) -> None:
+    """Have this process, and all that it starts, see the one GPU that it works with.
+
+    HIP reads `CUDA_VISIBLE_DEVICES` too, unless there is a `HIP_VISIBLE_DEVICES`.
+    """
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        visible = os.environ.get(name)
+        if visible is not None:
+            os.environ[name] = ",".join(visible.split(",")[index : index + 1])
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(index))
 
 
 def _half_width(text: str) -> float:

@@ -56,9 +56,8 @@ def _of_place(rows: Sequence[Row]) -> Iterator[str]:
     eager = [row["eager_ms"] for row in tried if row["eager_ms"]]
     if eager:
         ms = statistics.median(eager)
-        yield _line(
-            "torch eager", "", f"{ms:.4g}", "1", compiled and _ratio(Ratio(1, 1, 1) / compiled)
-        )
+        beside = _ratio(Ratio(1, 1, 1) / compiled) if compiled else ""
+        yield _line("torch eager", "", f"{ms:.4g}", "1", beside)
         if compiled:
             yield _line("torch.compile", "", f"{ms / compiled.value:.4g}", _ratio(compiled), "1")
     for name, row in found.items():

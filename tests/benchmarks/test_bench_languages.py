@@ -68,6 +68,10 @@ ROWS = [
 ]
 
 
+SMALL = Place("softmax, fp32", "64 x 128", "softmax", "fp32", {"ROWS": 64, "COLUMNS": 128})
+BASELINE = {"kind": "baseline", "operation": SMALL.operation, "size": SMALL.size, "ratio": [1] * 3}
+
+
 def test_the_best_program_was_timed_to_the_end_and_a_verified_one_goes_first():
     assert best(ROWS, "triton")["ratio"][0] == 2.0
     assert best(ROWS, "gluon")["fidelity"] == "verify"
@@ -88,6 +92,15 @@ def test_a_table_has_costs_and_counts_and_says_why_a_language_is_missing():
     assert "helion was not judged: helion is not installed" in lines
     assert not any(line.startswith("gluon was not judged") for line in lines)
     assert {line.count("|") for line in lines if line.startswith("|")} == {11}
+
+
+def test_a_table_without_torch_compile_has_empty_cells_for_it():
+    rows = [row for row in ROWS if row["kind"] != "baseline"]
+    for given in (rows, [*rows, BASELINE | {"ratio": None, "operation": OPERATION, "size": SIZE}]):
+        lines = table(given, list(PLACE.values())).splitlines()
+        assert "| torch eager |  | 2 | 1 |  |  |  |  |  |  |" in lines
+        assert not any(line.startswith("| torch.compile") for line in lines)
+        assert "| triton | program of 2.0 | 1 | 2.00 [1.98, 2.02] |  | 50%" in "\n".join(lines)
 
 
 @pytest.mark.parametrize(("custom", "given"), [(True, [2.0, 1.9, 2.1]), (False, None)])
@@ -145,10 +158,6 @@ def test_attention_in_gluon_compiles_for_an_h100(assignment, features):
     assert "wgmma.mma_async" in ptx
     assert "cp.async.bulk.tensor.2d.shared::cta.global" in ptx
     assert ".local" not in ptx
-
-
-SMALL = Place("softmax, fp32", "64 x 128", "softmax", "fp32", {"ROWS": 64, "COLUMNS": 128})
-BASELINE = {"kind": "baseline", "operation": SMALL.operation, "size": SMALL.size, "ratio": [1] * 3}
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""A judge's `HipDevice` over a simulated driver: `python -m tests.worker.hip_judge LIBRARY`.
+"""A judge's `HipDevice` over a simulated driver: `python -m tests.worker.hip_judge LIBRARY FOLDER`.
 
-It prints a line of JSON: findings about the device and the memory that it shares with `hip_runner`,
-or `refused`, why it does not open.
+The folder stands for the kernel's: `nodes` lists GPUs, `dri` has their render nodes. It prints a
+line of JSON: findings about the device and the memory that it shares with `hip_runner`, or
+`refused`, why it does not open.
 """
 
 import json
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
@@ -19,6 +21,7 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.testing.devices import DeviceConformance
 from evolve.worker.devices.cuda import device as cuda_device
 from evolve.worker.devices.hip import device as hip_device
+from evolve.worker.devices.hip import topology
 from evolve.worker.devices.hip.device import HipDevice
 from evolve.worker.processes.runner_process import RunnerProcess
 from tests.worker import rocm_torch
@@ -128,6 +131,8 @@ def facts(device: HipDevice) -> dict[str, Any]:
         "capability": device.capability,
         "flush": device._flush.numel(),
         "variables": device.variables,
+        "nodes": device.nodes,
+        "other_nodes": device.other_nodes,
     }
 
 
@@ -155,8 +160,10 @@ def findings(library: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     rocm_torch.install(sys.argv[1])
+    folder = Path(sys.argv[2])
     with (
         mock.patch.object(cuda_device, "_build_triton_driver"),  # asks Triton for a GPU
         mock.patch.object(hip_device, "_WAIT_S", 0.2),
+        mock.patch.multiple(topology, NODES=folder / "nodes", RENDER_NODES=folder / "dri"),
     ):
         print(json.dumps(findings(sys.argv[1])))

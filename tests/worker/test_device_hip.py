@@ -5,6 +5,7 @@ Invariants:
   behind it is seen;
 - an output is read from the pool that was lent to its runner, and from nowhere else;
 - the next runner finds none of the last one's data;
+- a judge and its runners see one GPU: by its number and its render node, as far as both are known;
 - a runtime that does not do what the clock needs is named with the call, when the device is opened;
 - another vendor's torch is refused in one line with the remedy;
 - every verdict says that the device is untested on hardware.
@@ -23,9 +24,11 @@ import torch
 from evolve.core.devices import CPU, HIP, device_kind_of
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
+from evolve.worker.__main__ import see_one_gpu
 from evolve.worker.base.driver_calls import CUDA_CALLS, HIP_CALLS, driver_calls
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.cuda.device import CudaDevice
+from evolve.worker.devices.hip import topology
 from evolve.worker.devices.hip.device import HipDevice
 from evolve.worker.judge.judge import Judge
 from tests.worker.fake_driver import build_driver
@@ -38,10 +41,27 @@ class UntestedDevice(CpuDevice):
     kind = replace(CPU, is_untested=True)
 
 
-def simulated(folder: Path, **driver: str) -> dict:
-    library = build_driver(folder, "hip", **driver)
+GPU = {"simd_count": 1216, "drm_render_minor": 129, "location_id": 0xC100, "unique_id": 0xBEEF1}
+OTHER = GPU | {"drm_render_minor": 128, "location_id": 0x0500, "unique_id": 0xBEEF0}
+CPU_NODE = {"cpu_cores_count": 96, "simd_count": 0, "unique_id": 0}
+
+
+def with_gpus(folder: Path, *nodes: dict) -> Path:
+    """The kernel's list of these, and all render nodes."""
+    (folder / "dri").mkdir(parents=True)
+    for number, properties in enumerate(nodes):
+        lines = [f"{name} {value}" for name, value in properties.items()]
+        (folder / "nodes" / str(number)).mkdir(parents=True)
+        (folder / "nodes" / str(number) / "properties").write_text("\n".join([*lines, "name x"]))
+    for minor in (128, 129):
+        (folder / "dri" / f"renderD{minor}").touch()
+    return folder
+
+
+def simulated(folder: Path, *nodes: dict, **driver: str) -> dict:
+    library, gpus = build_driver(folder, "hip", **driver), with_gpus(folder / "kernel", *nodes)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.worker.hip_judge", str(library)],
+        [sys.executable, "-m", "tests.worker.hip_judge", str(library), str(gpus)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "HIP_VISIBLE_DEVICES": "3"},
         capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
@@ -49,9 +69,36 @@ def simulated(folder: Path, **driver: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+VISIBLE = {
+    "no variable": ({}, 1, {"CUDA_VISIBLE_DEVICES": "1"}),
+    "CUDA's": ({"CUDA_VISIBLE_DEVICES": "4,6"}, 1, {"CUDA_VISIBLE_DEVICES": "6"}),
+    "HIP's, which goes first there": (
+        {"HIP_VISIBLE_DEVICES": "2,3"},
+        1,
+        {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "1"},
+    ),
+    "HIP's of one": (
+        {"HIP_VISIBLE_DEVICES": "2"},
+        0,
+        {"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": "0"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "index", "expected"), VISIBLE.values(), ids=VISIBLE)
+def test_each_judge_of_a_host_sees_another_gpu(monkeypatch, given, index, expected):
+    for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    see_one_gpu(index)
+    assert {name: os.environ[name] for name in expected} == expected
+
+
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    return simulated(tmp_path_factory.mktemp("driver"), waits="queued")
+    return simulated(tmp_path_factory.mktemp("driver"), CPU_NODE, OTHER, GPU, waits="queued")
 
 
 @pytest.mark.slow
@@ -93,10 +140,46 @@ def test_the_devices_facts_are_those_of_the_gpu(judged):
     assert judged["idle"]
 
 
-def test_runners_see_the_gpu_that_the_judge_sees_and_compile_for_it(judged):
+def test_runners_see_the_judges_gpu_alone_and_compile_for_it(judged):
     variables = judged["variables"]
-    assert variables["HIP_VISIBLE_DEVICES"] == "3"
+    assert variables["ROCR_VISIBLE_DEVICES"] == "GPU-00000000000beef1"
+    assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & {*variables}
+    assert [Path(node).name for node in judged["nodes"]] == ["renderD129"]  # there is no /dev/kfd
+    assert [Path(node).name for node in judged["other_nodes"]] == ["renderD128"]
     assert variables["TVM_FFI_ROCM_ARCH_LIST"] == variables["PYTORCH_ROCM_ARCH"] == "gfx942"
+
+
+@pytest.mark.slow
+def test_a_gpu_that_the_kernel_does_not_list_is_chosen_by_the_judges_variables(tmp_path):
+    judged = simulated(tmp_path, CPU_NODE, OTHER, waits="queued")
+    assert judged["variables"]["HIP_VISIBLE_DEVICES"] == "3"
+    assert "ROCR_VISIBLE_DEVICES" not in judged["variables"]
+    assert [Path(node).name for node in judged["nodes"]] == ["renderD128", "renderD129"]
+    assert judged["other_nodes"] == []
+
+
+LISTED = {
+    "it alone": ([GPU], (129, "GPU-00000000000beef1")),
+    "with a processor and another": ([CPU_NODE, OTHER, GPU], (129, "GPU-00000000000beef1")),
+    "in another domain": ([OTHER, GPU | {"domain": 1}], None),
+    "nothing": ([], None),
+    "parts of it, with one number": (
+        [GPU, GPU | {"location_id": 0xC101, "drm_render_minor": 130}],
+        (129, ""),
+    ),
+    "parts of it, at one address": ([GPU, GPU | {"drm_render_minor": 130}], None),
+    "it without a number": ([GPU | {"unique_id": 0}], (129, "")),
+}
+
+
+@pytest.mark.parametrize(("nodes", "expected"), LISTED.values(), ids=LISTED)
+def test_a_gpus_render_node_and_number_are_those_of_its_address(
+    tmp_path, monkeypatch, nodes, expected
+):
+    folder = with_gpus(tmp_path / "kernel", *nodes)
+    monkeypatch.setattr(topology, "NODES", folder / "nodes")
+    found = topology.place_of("0000:c1:00.0")
+    assert found == (expected and topology.Place(f"/dev/dri/renderD{expected[0]}", expected[1]))
 
 
 def test_it_conforms(judged):

@@ -175,6 +175,39 @@ class NodeDevice(CpuDevice):
     nodes = ("/dev/zero",)
 
 
+class OneOfTwoDevice(CpuDevice):
+    nodes = ("/dev/zero",)
+    other_nodes = ("/dev/tty",)
+
+
+OWN_NODE = "os.close(os.open('/dev/zero', os.O_RDWR))"
+OTHER_NODE = """
+import errno
+try:
+    os.close(os.open('/dev/tty', os.O_RDWR))
+except OSError as error:
+    assert error.errno == {}, error
+"""
+
+
+@pytest.mark.parametrize(
+    "without", [Mechanism(0), Mechanism.MOUNT_NAMESPACE], ids=["own", "shared"]
+)
+def test_nodes_of_other_devices_are_absent_or_can_be_opened_but_are_never_refused(without):
+    """ROCm's runtime leaves out a GPU without a node, and fails at one that it may not open."""
+    launcher = Launcher(OneOfTwoDevice(), "none", (), int(EVERYTHING & ~without))
+    try:
+        launcher.probe()
+        is_own = Mechanism.MOUNT_NAMESPACE in Mechanism(launcher.mechanisms)
+        assert is_own or without
+        found = "errno.ENOENT" if is_own else "errno.ENXIO"  # without a terminal
+        probe(launcher, OWN_NODE + OTHER_NODE.format(found), False)
+        if is_own:
+            probe(launcher, "assert not os.path.exists('/dev/tty')", False)
+    finally:
+        launcher.close()
+
+
 NAMING = "open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('named')"
 SECRETS = ("1/environ", "1/maps", "1/mem", "1/fd/0", "/".join(("1", "root", "etc", "passwd")))
 SYSTEM = ("sys/kernel/hostname", "sysrq-trigger", "1/comm", "1/oom_score_adj")

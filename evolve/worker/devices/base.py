@@ -53,6 +53,8 @@ class Device(Protocol):
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
+        other_nodes: Paths of other devices there, which a runner with a file system of its own does
+            not have. Others may open them, as a runtime fails that sees a node it may not open.
         readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
             for references that do.
@@ -95,6 +97,7 @@ class Device(Protocol):
     memory: int
     limit_address_space: bool
     nodes: tuple[str, ...]
+    other_nodes: tuple[str, ...]
     readable: tuple[str, ...]
     warm_bytes: int
     block_bytes: int

@@ -84,6 +84,7 @@ class Launcher:
             processes=512 + 8 * device.cores,
             limit_address_space=device.limit_address_space,
             devices=device.nodes,
+            other_devices=device.other_nodes,
             allowed=allowed,
         )
         self.mechanisms = 0

@@ -67,14 +67,16 @@ _TIER_NEEDS = {
 class Confinement:
     """Permissions of one runner. Paths are absolute; sizes in bytes.
 
-    `work` is a directory of its own, empty; `devices` the nodes below /dev that it may open. In one
-    that is `observed` a tool starts the process that it looks at, and reads of it in /proc.
+    `work` is a directory of its own, empty; `devices` the nodes below /dev that it may open, and
+    `other_devices` those that it may open unless it has a file system of its own, which lacks them.
+    In one that is `observed` a tool starts the process that it looks at, and reads of it in /proc.
     `allowed` masks the mechanisms to try, all by default.
     """
 
     work: str
     readable: tuple[str, ...]
     devices: tuple[str, ...] = ()
+    other_devices: tuple[str, ...] = ()
     memory: int = 4 << 30
     processes: int = 512
     file_size: int = 1 << 30
@@ -198,6 +200,8 @@ def confine(report: Report, confinement: Confinement, uid: int | None) -> None:
     writable = (confinement.work, "/dev/null", *confinement.devices)
     if Mechanism.MOUNT_NAMESPACE in report.mask:  # else shared, and the next candidate's too
         writable += ("/dev/shm",)
+    else:
+        writable += confinement.other_devices
     if confinement.devices:  # CUDA names its threads there, and fails where it may not
         writable += ("/proc/self",)
     if confinement.observed and Mechanism.MOUNT_NAMESPACE in report.mask:  # else it shows others

@@ -56,6 +56,7 @@ class CpuDevice:
     memory = 6 << 30
     limit_address_space = True
     nodes: tuple[str, ...] = ()
+    other_nodes: tuple[str, ...] = ()
     block_bytes = 128 << 20
     reward_bytes = block_bytes
     pool_bytes = 0

@@ -109,6 +109,7 @@ class CudaDevice:
     gives_calls = False
     stack_samples = 0
     memory = 32 << 30
+    other_nodes: tuple[str, ...] = ()
     limit_address_space = False  # a CUDA context reserves far more than it uses
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ shared memory need (`evolve.worker.base.driver_calls`), so all but the vendor's 
 `CudaDevice`'s. What the header of HIP does not promise is tried when the device is opened.
 """
 
+import functools
 import os
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from evolve.core.errors import EvaluatorUnavailable
 from evolve.worker.base import gpu_driver
 from evolve.worker.devices.cuda.device import CudaDevice
-from evolve.worker.devices.hip import smi
+from evolve.worker.devices.hip import smi, topology
 
 _ALLOCATOR = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
 _VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -23,7 +24,6 @@ _TARGETS = ("TVM_FFI_ROCM_ARCH_LIST", "PYTORCH_ROCM_ARCH")  # of tvm_ffi's and t
 _SYSTEM = ("/sys/class", "/sys/dev", "/sys/devices")  # the runtime reads its topology there
 _INFINITY_CACHE_BYTES = 256 << 20  # behind the L2 caches of gfx942 and gfx950 (CDNA 3 and 4)
 _WITH_INFINITY_CACHE = ("gfx942", "gfx950")
-_RENDER_NODES = Path("/dev/dri")
 _WAIT_S = 10.0
 _VALUE = 0x5EED
 
@@ -41,6 +41,7 @@ class HipDevice(CudaDevice):
 
     def __init__(self) -> None:
         super().__init__()
+        self.other_nodes = tuple(node for node in topology.render_nodes() if node not in self.nodes)
         self.readable += tuple(path for path in _SYSTEM if Path(path).is_dir())
 
     def _allocator(self) -> str:
@@ -79,14 +80,27 @@ class HipDevice(CudaDevice):
         behind = _INFINITY_CACHE_BYTES if self.architecture in _WITH_INFINITY_CACHE else 0
         return max(super()._cache_bytes(), behind)
 
+    @functools.cached_property
+    def _place(self) -> topology.Place | None:
+        return topology.place_of(gpu_driver.pci_address())
+
     def _node_paths(self) -> tuple[str, ...]:
-        # The runtime opens the render nodes of all GPUs before it leaves out those that are hidden.
-        return ("/dev/kfd", *map(str, sorted(_RENDER_NODES.glob("renderD*"))))
+        own = (self._place.node,) if self._place else topology.render_nodes()
+        return ("/dev/kfd", *own)
 
     def _vendor_variables(self) -> dict[str, str]:
-        """Runners see what this process sees, the one GPU, and hipcc builds for it alone."""
-        kept = {name: os.environ[name] for name in (*_VISIBLE, *_HOMES) if name in os.environ}
-        return kept | dict.fromkeys(_TARGETS, self.architecture)
+        """Runners see the one GPU of this process, and hipcc builds for it alone.
+
+        By its number, for its index is another one if the nodes of other GPUs are hidden.
+        """
+        names = _HOMES if self._uuid else (*_VISIBLE, *_HOMES)
+        kept = {name: os.environ[name] for name in names if name in os.environ}
+        seen = {"ROCR_VISIBLE_DEVICES": self._uuid} if self._uuid else {}
+        return kept | seen | dict.fromkeys(_TARGETS, self.architecture)
+
+    @property
+    def _uuid(self) -> str:
+        return self._place.uuid if self._place else ""
 
     def _processes(self) -> dict[int, int]:
         return smi.processes(gpu_driver.pci_address())
