@@ -3,12 +3,18 @@
 import ast
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
+
+from evolve.core.errors import UsageError
+from evolve.core.source.pytext import read
 
 
 def parsed(source: str) -> ast.Module:
-    """The tree of a source; an empty one if it does not parse."""
-    try:
+    """The tree of a source, which others read too; an empty one if it cannot be read."""
+    with suppress(UsageError):
+        return read(source).tree
+    try:  # one that is nested too deeply for what edits sources has a language all the same
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source)

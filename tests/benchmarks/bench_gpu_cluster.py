@@ -192,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpus", default="1,2,4", help="numbers of GPUs")
     parser.add_argument("--within", type=float, default=480, help="seconds, for all of them")
-    parser.add_argument("--each", type=int, default=12, help="candidates of a round, for each GPU")
+    parser.add_argument("--each", type=int, default=16, help="candidates of a round, for each GPU")
     parser.add_argument("--at-once", type=int, default=8, help="for each judge")
     parser.add_argument("--tasks", default="relu2,softmax,layernorm,product", help="by comma")
     parser.add_argument("--device", default="cuda", help="cpu, to try this program out")

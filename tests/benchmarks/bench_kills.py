@@ -6,8 +6,10 @@
 One search (`cluster=pull`, a scripted model behind HTTP, PostgreSQL) with two workers over stub
 judges. Each round kills one of them with SIGKILL, starts it again, and waits until the search has
 stored a verdict more; after a kill of the search an answer of the model too. A share `--pairs` of
-the rounds kills two at once, and starts them again in any order, up to three seconds apart. After
-each round no row that was ever seen in the database may be missing, and at the end:
+the rounds kills two at once, and starts them again in any order, up to three seconds apart. A
+search that was killed with its database, and finds no server then, ends and says so; it is started
+once more, as by a supervisor, and counted. After each round no row that was ever seen in the
+database may be missing, and at the end:
 
 - no evaluation that was stored is judged again;
 - no call is sent twice: the server got at most one request for each stored call, each answer is
@@ -50,6 +52,7 @@ from tests.worker.serving import alive, family_of
 
 KINDS = ("search", "worker", "host", "database")
 ON_HOSTS = ("worker", "host")
+NO_SERVER = "no connection to the server"
 PATIENCE_S = 120.0
 WORKERS = 2
 LATENCY_S = 0.2  # of a judge
@@ -84,6 +87,8 @@ class Lab:
         self.hosts = [folder / f"host{number}" for number in range(WORKERS)]
         self.workers: list[Forked] = []
         self._server_family: set[int] = set()
+        self._may_find_none = False
+        self.revived = 0
         for host in self.hosts:
             host.mkdir()
             self.workers.append(self._work(host))
@@ -109,6 +114,7 @@ class Lab:
     def kill(self, kinds: Sequence[str], chance: random.Random) -> None:
         """Kill them at once, and start them again one after the other."""
         self.killed["+".join(sorted(kinds))] += 1
+        self._may_find_none = {"search", "database"} <= set(kinds)
         numbers = chance.sample(range(WORKERS), WORKERS)
         victims = [(kind, numbers.pop() if kind in ON_HOSTS else 0) for kind in kinds]
         families = [self._family(*victim) for victim in victims]
@@ -161,8 +167,17 @@ class Lab:
 
     def has_more(self, before: Rows, names: Iterable[str]) -> bool:
         """Whether the database has more rows of all these kinds than before."""
+        self._revive()
         now = self.stored()
         return all(sum(map(known, now[name])) > sum(map(known, before[name])) for name in names)
+
+    def _revive(self) -> None:
+        """Start a search once more that was sooner than the server it was killed with."""
+        if self._may_find_none and self.search.poll() == 2:
+            self._may_find_none = False
+            if NO_SERVER in self.search.printed()[1]:
+                self.revived += 1
+                self._start_again("search", 0)
 
     def questions(self) -> Counter[str]:
         """How many stored evaluations there are to each question, as judges list it."""
@@ -304,7 +319,8 @@ def settled(lab: Lab, model: ModelServer) -> list[str]:
     repeated = lab.judged.total() - lab.questions().total()
     print(
         f"{sum(lab.killed.values())} kills {dict(lab.killed)}: {len(steps)} steps, {whole} full "
-        f"evaluations; {repeated} judged in vain, their judge or search killed before the verdict "
+        f"evaluations; {lab.revived} searches started again that were sooner than their "
+        f"database; {repeated} judged in vain, their judge or search killed before the verdict "
         f"was stored, or under way; {sent} requests to the model, {len(calls)} calls stored, "
         f"{len(answered)} answers, {unknown} open or unknown"
     )

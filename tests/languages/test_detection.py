@@ -27,6 +27,7 @@ KERNEL = "def scale(x): ...\n"
         ('"""@triton.jit, cuda_sources = 1"""\n', "torch"),
         ("y = x.relu()\n", "torch"),
         ("def broken(:\n", "torch"),
+        (f"@triton.jit\n{KERNEL}y = {'+'.join(['1'] * 200)}\n", "triton"),
         ("f" + "()" * 20_000, "torch"),
         ("(" * 20_000, "torch"),
     ],

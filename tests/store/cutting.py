@@ -1,4 +1,4 @@
-"""A proxy before a PostgreSQL server that cuts a connection at its COMMIT, once."""
+"""A proxy before a PostgreSQL server that cuts a connection at its COMMIT, or is not ready yet."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 COMMIT = b"COMMIT\0"
+_FIELDS = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+_STARTING = b"E" + (4 + len(_FIELDS)).to_bytes(4, "big") + _FIELDS
 
 
 class CuttingProxy:
     """Listens on a socket in `folder`.
 
     `cut("before")` lets the next COMMIT not through; `cut("after")` lets it through, and not its
-    answer.
+    answer. `refuse(n)` answers the next n connections as a server does that recovers from a crash.
     """
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.cuts = 0
         self._server = str(server / ".s.PGSQL.5432")
         self._when = ""
+        self._refusals = 0
         self._folder = folder
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / ".s.PGSQL.5432"))
@@ -36,6 +39,9 @@ class CuttingProxy:
     def cut(self, when: str) -> None:
         self._when = when
 
+    def refuse(self, connections: int) -> None:
+        self._refusals = connections
+
     def close(self) -> None:
         self._listener.close()
 
@@ -43,6 +49,12 @@ class CuttingProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._refusals:
+                    self._refusals -= 1
+                    client.recv(65536)
+                    client.sendall(_STARTING)
+                    client.close()
+                    continue
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._server)
                 threading.Thread(target=self._ask, args=(client, server), daemon=True).start()

@@ -330,6 +330,26 @@ def test_a_server_that_is_not_there_is_said_at_once(word: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_server_that_still_starts_is_awaited(proxy: CuttingProxy, url: str) -> None:
+    proxy.refuse(6)
+    with Store.open(proxy.url(url), create=True) as store:
+        run = new_run(store).id
+    proxy.refuse(6)
+    with Store.open(proxy.url(url)) as store:
+        assert store.run().id == run
+
+
+def test_a_server_that_never_ends_its_start_is_said(
+    proxy: CuttingProxy, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evolve.store.postgresql.connections.PATIENCE_S", 0.5)
+    proxy.refuse(1000)
+    with pytest.raises(StoreError, match=r"starting up.*check that it runs") as caught:
+        Store.open(proxy.url(url), create=True)
+    proxy.refuse(0)
+    assert "\n" not in str(caught.value)
+
+
 def test_what_is_no_url_is_said() -> None:
     with pytest.raises(UsageError, match="write postgresql://USER@HOST"):
         Store.open("postgresql://evolve@host/db?nonsense=1")

@@ -23,7 +23,7 @@ from evolve.store.database import schema as shared
 from evolve.store.database.backend import Action, Database, P, T
 from evolve.store.postgresql import address, maintenance, schema
 from evolve.store.postgresql.connections import connect, patiently
-from evolve.store.postgresql.explanations import explain, is_cut
+from evolve.store.postgresql.explanations import explain, is_between_runs, is_cut
 from evolve.store.postgresql.leases import Leases
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -74,11 +74,19 @@ class PostgresDatabase(Database):
 
     def _prepare(self, *, create: bool, accept_new: bool, upgrade: bool) -> None:
         with self._explained():
-            connection = self._connect()  # at once: a server that is not there is said, not awaited
-            connection.close()
+            self._require_server()
         if not upgrade:
             with self._explained():
                 patiently(lambda: self._prepare_once(create, accept_new))
+
+    def _require_server(self) -> None:
+        """Raise at once where no server is; one that still starts, as after a crash, is awaited."""
+        try:
+            self._connect().close()
+        except psycopg.OperationalError as error:
+            if not is_between_runs(error):
+                raise
+            patiently(self._connect).close()
 
     def _prepare_once(self, create: bool, accept_new: bool) -> None:
         with self._transaction(_READ if self._read_only else "BEGIN") as connection:

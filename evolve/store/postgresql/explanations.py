@@ -8,6 +8,7 @@ from evolve.core.errors import StoreError, UsageError
 # Of SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _SHUT_DOWN = ("57P01", "57P02", "57P03", "57P05")
 _COLLISIONS = ("40001", "40P01")  # two were in each other's way, and this one was taken back
+_BETWEEN_RUNS = "the database system is "  # starting up, shutting down, in recovery mode
 _NO_PASSWORD = ("authentication failed", "no password supplied")
 _NO_ENTRY = (*_NO_PASSWORD, "pg_hba.conf", "does not exist")
 
@@ -37,6 +38,14 @@ def refuses_login(error: BaseException) -> bool:
     cause = driver_error(error)
     text = str(cause)
     return isinstance(cause, psycopg.OperationalError) and any(words in text for words in _NO_ENTRY)
+
+
+def is_between_runs(error: BaseException) -> bool:
+    """Whether the server is there and takes no connection for now, as it recovers from a crash.
+
+    Read from its text, which is English if it is so configured: libpq has no code for it.
+    """
+    return _BETWEEN_RUNS in str(driver_error(error))
 
 
 def explain(location: str, error: Exception) -> Exception:
