@@ -126,6 +126,7 @@ def test_a_transcript_shows_calls_programs_and_the_verdicts_of_the_run(tab: Tab,
     tab.wait_for_text(f"I begin. {HOSTILE}")
     tab.wait_for_text(f"Program submitted #2 correct 2.01{TIMES}")
     assert tab.ask("document.title") == "evolve"
+    assert tab.ask("document.querySelectorAll('summary :is(a, button)').length") == 0  # by keys too
     tab.ask("document.querySelector('.turns a').click()")
     tab.wait_for_text("Step 2 of by agent")
     assert tab.complaints == []

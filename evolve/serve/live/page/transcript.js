@@ -38,9 +38,10 @@ export function transcript(step, round, number, stepLink) {
 function turn(each, link) {
   const cut = each.cut > 0 && h("p", { class: "note" }, `${each.cut.toLocaleString("en")} more characters are in the download.`);
   if (each.kind === "text") return h("li", {}, h("p", { class: "said" }, each.text), cut);
-  const tried = each.tried && [" ", link(each.tried.sequence), ` ${words(each.tried.status || "not judged yet")} ${each.tried.speedup}`, each.tried.span && h("span", { class: "quiet" }, ` ${each.tried.span}`)];
-  const title = each.kind === "call" ? [h("b", {}, each.program ? "Program submitted" : words(each.tool)), tried, !each.program && ` ${each.text.split("\n")[0].slice(0, 100)}`]
-    : [h("b", {}, KINDS[each.kind] ?? each.kind), ` ${each.text.split("\n")[0].slice(0, 100)}`];
-  return h("li", {}, h("details", {}, h("summary", {}, title),
-    pre(each.kind === "call" ? "Input" : "Text", each.text), pre("Program", each.program), pre("Answer of the tool", each.result), cut));
+  const first = each.text.split("\n")[0].slice(0, 100);
+  const parts = [pre(each.kind === "call" ? "Input" : "Text", each.text), pre("Program", each.program), pre("Answer of the tool", each.result), cut];
+  if (!each.program) return h("li", {}, h("details", {}, h("summary", {}, h("b", {}, each.kind === "call" ? words(each.tool) : KINDS[each.kind] ?? each.kind), ` ${first}`), parts));
+  const tried = each.tried ? [" ", link(each.tried.sequence), ` ${words(each.tried.status || "not judged yet")} ${each.tried.speedup}`, each.tried.span && h("span", { class: "quiet" }, ` ${each.tried.span}`)]
+    : h("span", { class: "quiet" }, " The run has no such program.");
+  return h("li", {}, h("p", {}, h("b", {}, "Program submitted"), tried), h("details", {}, h("summary", {}, `Program and answer. ${first}`), parts));
 }
