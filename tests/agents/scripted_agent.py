@@ -28,9 +28,19 @@ async def session(act) -> object:
         return await act(client)
 
 
+def say(kind: str, **block: object) -> None:
+    """An event as Claude Code prints it."""
+    message = {"type": kind, "message": {"role": kind, "content": [block]}}
+    print(json.dumps(message), flush=True)
+
+
 async def tool(client: Client, name: str, **arguments: object) -> dict:
+    key = f"{name}-{time.monotonic_ns()}"
+    say("assistant", type="tool_use", id=key, name=f"mcp__evolve__{name}", input=arguments)
     result = await client.call_tool(name, arguments)
-    return {"error": result.content[0].text} if result.is_error else result.structured_content
+    texts = [{"type": "text", "text": each.text} for each in result.content]
+    say("user", type="tool_result", tool_use_id=key, content=texts)
+    return {"error": texts[0]["text"]} if result.is_error else result.structured_content
 
 
 def program(number: int) -> str:
@@ -46,13 +56,12 @@ def leave_behind() -> None:
 
 async def good(client: Client) -> str:
     leave_behind()
+    say("assistant", type="text", text="I read parent.py, and try a first change.")
     first = await tool(client, "submit", source=program(1), note="first try", wait_s=20)
-    print(json.dumps({"type": "tool_result", "tried": first}))
     again = {"source": program(2), "note": "second try", "parent": int(first["ticket"])}
     second = await tool(client, "submit", **again)
     while second["state"] == "waiting":
         second = await tool(client, "verdict", step=int(second["ticket"]), wait_s=20)
-    print(json.dumps({"type": "tool_result", "tried": second}))
     best = await tool(client, "best")
     return f"verdicts {first['status']} {second['status']}, best of step {best.get('step')}"
 

@@ -4,6 +4,7 @@ Invariants:
 1. Equal layers are one part with all of their calls; a ceiling is 1 / (1 - share).
 2. A written task makes the module as the script did, and draws arguments of the recorded kinds.
 3. A part that a file cannot stand for is named with the reason, and so is a script that fails.
+4. The next commands are printed, for a task whose winner the script can use.
 """
 
 import json
@@ -51,6 +52,20 @@ def test_equal_layers_are_one_part_with_all_their_calls(transformer):
     assert row(text, "Layer(")[0] == 3 * 4
     assert row(text, "RMSNorm(64)")[0] == 3 * (2 * 4 + 1)
     assert row(text, "scaled_dot_product_attention")[0] == 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(["--steps", "1"], "new_gelu"), (["--steps", "1", "--train"], "new_gelu_backward")],
+)
+def test_the_next_commands_name_a_task_whose_winner_the_script_can_use(tmp_path, words, name):
+    """By the script that the guide names."""
+    script = str(SCRIPTS.parents[2] / "examples" / "own_script" / "train.py")
+    text = capture(tmp_path, "--select", "NewGELU", script, "--", *words)
+    search, put_back = text.strip().splitlines()[-2:]
+    assert search == f"Search: evolve run task={tmp_path / name}.py"
+    ending = f"--winner {tmp_path / name}.py=RUN {script} -- {' '.join(words)}"
+    assert put_back.endswith(f"evolve apply {ending}")
 
 
 def test_a_part_has_the_share_of_all_it_calls_and_the_ceiling_of_amdahl(transformer):

@@ -21,11 +21,11 @@ from evolve.llm.programs.command import last_line
 from evolve.llm.programs.printed import read_printed
 from evolve.llm.programs.process import Ended
 from evolve.llm.programs.program_model import ProgramModel, require_one
+from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS
 from evolve.llm.secrets import scrub
 from operators.base import Base
 
 TOKENS = 2_000_000  # reserved for an episode: an agent reads its own history again and again
-MAX_TRANSCRIPT_CHARS = 2_000_000  # that are stored, the last ones
 
 LIMITS = """
 You have {verdicts} verdicts and {minutes:.0f} minutes. `task.py` in the working folder is the \

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.core.model import Usage
+from evolve.llm.programs.turns import turns
 
 MAX_COST_USD = 1e4  # of one answer: a larger number is misread
 MAX_TOKENS = 10**9
@@ -52,6 +53,9 @@ def read_printed(output: str) -> Printed:
             return Printed(text="", error=str(record["error"].get("message", record["error"])))
     if any(record.get("type") in _CODEX for record in records):
         return _events(records)
+    if any(record.get("type") == "assistant" for record in records):  # it ended without a result
+        said = [turn.text for turn in turns(output) if turn.kind == "text"]
+        return Printed(text=said[-1] if said else "")
     return Printed(text=output)
 
 

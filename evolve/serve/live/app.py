@@ -29,7 +29,10 @@ FILES = {
     "/page/live.css": (PAGE / "live.css", "text/css"),
     **{
         f"/page/{name}.js": (PAGE / f"{name}.js", "text/javascript")
-        for name in ("live", "chart", "data", "diff", "dom", "parts", "seen", "steer", "views")
+        for name in (
+            *("live", "chart", "data", "diff", "dom", "parts"),
+            *("seen", "steer", "transcript", "views"),
+        )
     },
 }
 HEADERS = {
@@ -48,6 +51,7 @@ READ_ONLY = (
 
 T = TypeVar("T")
 Sequence = Annotated[int, Query(ge=-1, le=MAX_SEQUENCE)]
+Place = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 
 
 class Change(BaseModel):
@@ -116,6 +120,7 @@ def create_app(reader: Reader, watch: Watch, *, token: str) -> App:
     for path, (file, kind) in FILES.items():
         app.add_api_route(path, _file(file, kind), methods=["GET"])
     _add_answers(app, reader)
+    _add_transcripts(app, reader)
 
     @app.get("/api/events")
     async def events() -> StreamingResponse:
@@ -130,7 +135,10 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
     @app.get("/api/runs")
     async def runs() -> Response:
         def listed(store: RunStore) -> list[dict[str, Any]]:
-            return [records.run_line(store, run) for run in store.runs()]
+            return [
+                records.run_line(store, run) | {"claimed": records.claimed(store, run)}
+                for run in store.runs()
+            ]
 
         return _json(await reader.read(listed))
 
@@ -160,6 +168,23 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
             status = 400 if reader.steers else 403
             return JSONResponse({"detail": str(error)}, status_code=status, headers=HEADERS)
         return _json({"stored": event.text})
+
+
+def _add_transcripts(app: FastAPI, reader: Reader) -> None:
+    @app.get("/api/transcript")
+    async def transcript(
+        name: str, sequence: Sequence, reply: Place = 0, after: Place = 0
+    ) -> Response:
+        return _json(
+            await reader.read(
+                lambda s: records.transcript_page(s, s.run(name), sequence, reply, after)
+            )
+        )
+
+    @app.get("/api/transcript.txt")
+    async def transcript_text(name: str, sequence: Sequence, reply: Place = 0) -> Response:
+        text = await reader.read(lambda s: records.transcript(s, s.run(name), sequence, reply))
+        return Response(text, media_type="text/plain; charset=utf-8", headers=HEADERS)
 
 
 def _file(path: Path, kind: str) -> Callable[[], Any]:

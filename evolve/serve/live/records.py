@@ -5,24 +5,30 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from evolve.core.errors import UsageError
 from evolve.core.lineage import Step
 from evolve.core.measurement import Ratio
+from evolve.core.model import Exchange
 from evolve.core.protocols import Elite
 from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
+from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, turns
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
 from evolve.report.run.lineage_picture import lineage_picture
 from evolve.report.run.shape_map import shape_map
+from evolve.report.run.transcript import shown_turns
 from evolve.report.run.whole_change import whole_change
 from evolve.report.text import printable
-from evolve.store.champion import champion
+from evolve.store.champion import Champion, champion
+from operators.llm.agent import MODEL
 
 WHOLE_PICTURE = 5000  # steps of a run whose lineage is drawn as a whole
 PICTURED = 60  # programs of the archive whose descent is drawn else
 PAGE = 2000  # steps of one answer
 MAX_TEXT = 200_000  # characters of a source, a prompt or a reply
+TURNS = 40  # of a transcript, of one answer
 
 
 def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
@@ -48,6 +54,12 @@ def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
     }
 
 
+def claimed(store: RunStore, run: RunRow) -> list[float] | None:
+    """The verified speedup of a run, as `evolve list` gives it; None before it is verified."""
+    winner = champion(store, run, ())
+    return _ratio(winner.ratio) if winner is not None and winner.verified else None
+
+
 def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
     """What the page of a run shows beside its steps."""
     slots = store.slots(run.id)
@@ -58,8 +70,8 @@ def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
         "limits": limits(run.config),
         "archive": asdict(heat) if heat else None,
         "ranked": [asdict(place) for place in archive_map.ranked(slots)],
-        "verified": winner is not None and winner.verified,
-        "way": store.line_to(run.id, winner.program) if winner else [],
+        "claimed": claimed(store, run),
+        "way": _way(store, run, winner) if winner else [],
         "cases": _cases(store, run, winner.sequence) if winner else [],
         "steering": steering(store, run),
         "shapes": asdict(shapes) if shapes else None,
@@ -89,6 +101,12 @@ def lineage(store: RunStore, run: RunRow) -> dict[str, Any]:
         "before": _text(sources[path[0]]) if change else None,
         "after": _text(sources[path[-1]]) if change else None,
     }
+
+
+def _way(store: RunStore, run: RunRow, winner: Champion) -> list[int]:
+    """The steps that made the best program, and the one that its speedup was measured in."""
+    line = store.line_to(run.id, winner.program)
+    return [*line, *({winner.sequence} - {*line[-1:]})]
 
 
 def _descent(store: RunStore, run: RunRow, held: Iterable[Elite]) -> list[Step]:
@@ -205,6 +223,10 @@ def _rounds(ticket: Ticket) -> list[dict[str, Any]]:
             "prompt": _messages(exchange.request.messages),
             "reply": _text(exchange.reply.text),
             "model": printable(exchange.reply.model),
+            "tokens": exchange.reply.usage.total if exchange.reply.usage else None,
+            "usd": exchange.reply.cost_usd,
+            "error": printable(exchange.reply.error),
+            "transcript": _transcript(exchange),
         }
         for exchange in ticket.exchanges
     ]
@@ -212,6 +234,46 @@ def _rounds(ticket: Ticket) -> list[dict[str, Any]]:
         prompt = _messages(ticket.request.messages)
         rounds.append({"prompt": prompt, "reply": None, "model": printable(ticket.model)})
     return rounds
+
+
+def _transcript(exchange: Exchange) -> dict[str, Any] | None:
+    """How much there is of what a model or agent did before it answered; it is loaded when read."""
+    chars = len(exchange.reply.reasoning)
+    if not chars:
+        return None
+    is_agent = exchange.request.model == MODEL
+    return {
+        "title": "Transcript of the agent" if is_agent else "Reasoning of the model",
+        "chars": chars,
+        "is_whole": not is_agent or chars < MAX_TRANSCRIPT_CHARS,
+    }
+
+
+def transcript(store: RunStore, run: RunRow, sequence: int, number: int) -> str:
+    """The transcript of a reply as it is stored.
+
+    Args:
+        store: holds it.
+        run: the run of the step.
+        sequence: the step.
+        number: of the reply, from 0.
+
+    Raises:
+        UsageError: there is no such step or reply.
+    """
+    exchanges = store.ticket(run.id, sequence).exchanges
+    if number >= len(exchanges):
+        raise UsageError(f"step {sequence} of {run.name} has no reply {number}")
+    return exchanges[number].reply.reasoning
+
+
+def transcript_page(
+    store: RunStore, run: RunRow, sequence: int, number: int, after: int
+) -> dict[str, Any]:
+    """The next turns of a transcript, at most `TURNS`; see `transcript`."""
+    found = turns(transcript(store, run, sequence, number))
+    page = shown_turns(store, run, found[after : after + TURNS])
+    return {"turns": [asdict(turn) for turn in page], "total": len(found)}
 
 
 def _messages(messages: Sequence[Any]) -> list[dict[str, str]]:

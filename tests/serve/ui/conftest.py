@@ -10,6 +10,7 @@ from evolve.core.program import Program
 from evolve.core.protocols import Proposal
 from evolve.store import Store
 from tests.report.filling import TASK, Filling, evaluation, source
+from tests.serve.ui.episodes import add_episodes
 from tests.serve.ui.serving import HOSTILE, TOKEN, serving
 
 
@@ -24,6 +25,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filling]:
         root = next(iter(under_way.slots.values())).program
         hostile = Program(f"# {HOSTILE}\n{source(999, 2)}")
         proposal = Proposal(program=hostile, parents=(root,), note=HOSTILE)
+        add_episodes(store)
         under_way.step("improve", proposal, evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, 0.1))
         yield under_way
 

@@ -2,13 +2,15 @@
 
 1. What is stored while a page is open reaches it by itself, and leaves the keyboard's place.
 2. A link to a step stays valid, and one to what is not there says so.
-3. Nothing that a candidate wrote is read as markup.
+3. Nothing that a candidate or an agent wrote is read as markup.
+4. A long transcript is loaded once it is opened, in parts, and does not hold up the page.
 """
 
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from evolve.report.text import TIMES
 from evolve.store import Store
 from tests.report.filling import Filling
 from tests.serve.browsing import BROWSER, Tab, browsing
+from tests.serve.ui.episodes import LONG, RUN
 from tests.serve.ui.serving import HOSTILE, TOKEN, add_step, serving
 
 
@@ -94,6 +97,58 @@ def test_a_link_to_a_step_shows_its_change_as_text(tab: Tab, url: str) -> None:
     tab.wait_for_text("Step 4 of under way")
     assert tab.ask("location.hash") == "#/run/under%20way/step/4"
     assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_a_transcript_is_loaded_in_parts_once_it_is_opened(tab: Tab, url: str) -> None:
+    turns = "document.querySelectorAll('.turns > li').length"
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/run/{quote(RUN)}/step/3")
+    tab.wait_for_text("Transcript of the agent (1")
+    assert tab.ask(turns) == 0
+    began = time.monotonic()
+    tab.ask("document.querySelector('.turns').closest('details').open = true; 0")
+    tab.wait_for_text(f"40 of {LONG + 1:,} turns")
+    buttons = "[...document.querySelectorAll('button')]"
+    tab.ask(f"{buttons}.find(each => each.textContent === 'Show more').click()")
+    tab.wait_for_text(f"80 of {LONG + 1:,} turns")
+    assert time.monotonic() - began < 5
+    assert tab.ask(turns) == 80
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_a_transcript_shows_calls_programs_and_the_verdicts_of_the_run(tab: Tab, url: str) -> None:
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/run/{quote(RUN)}/step/1")
+    tab.wait_for_text("Transcript of the agent")
+    tab.ask("document.querySelector('.turns').closest('details').open = true; 0")
+    tab.wait_for_text("3 of 3 turns")
+    tab.wait_for_text(f"I begin. {HOSTILE}")
+    tab.wait_for_text(f"Program submitted #2 correct 2.01{TIMES}")
+    assert tab.ask("document.title") == "evolve"
+    assert tab.ask("document.querySelectorAll('summary :is(a, button)').length") == 0  # by keys too
+    tab.ask("document.querySelector('.turns a').click()")
+    tab.wait_for_text("Step 2 of by agent")
+    assert tab.complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "sides"), [(1280, 2), (390, 1)])
+def test_a_change_has_two_columns_and_on_a_phone_one(
+    tab: Tab, url: str, width: int, sides: int
+) -> None:
+    tab.size(width, 900)
+    tab.open("about:blank")
+    tab.open(f"{url}#token={TOKEN}/run/under%20way/step/5")
+    tab.wait("document.querySelector('.sides .add')")
+    shown = "].filter(each => each.offsetWidth)"
+    cells = f"[...document.querySelectorAll('.sides td > div'){shown}"
+    assert len({*tab.ask(f"{cells}.map(each => each.getBoundingClientRect().x)")}) == sides
+    same = f"[...document.querySelectorAll('.sides .same div'){shown}.length"
+    rows = tab.ask("document.querySelectorAll('.sides .same').length")
+    assert rows > 0
+    assert tab.ask(same) == sides * rows
 
 
 @pytest.mark.browser

@@ -3,6 +3,7 @@
 1. Nothing but the page's own files is given without the token.
 2. Steps come page by page; a change reaches every watcher, and needs the token.
 3. What cannot be is said in one line.
+4. A transcript comes in bounded parts; verdicts in it are the run's, not the agent's words.
 """
 
 import json
@@ -15,9 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from evolve.report.text import TIMES
 from evolve.store import Store
 from evolve.store.database.user import current_user
 from tests.report.filling import Filling
+from tests.serve.ui.episodes import KNOWN, LONG, RUN, UNKNOWN
 from tests.serve.ui.serving import HOSTILE, TOKEN, add_step, serving, start
 
 
@@ -25,7 +28,14 @@ def test_only_the_files_of_the_page_are_given_without_the_token(url: str) -> Non
     page = httpx.get(url).text
     assert '<main id="main"' in page
     assert httpx.get(f"{url}page/live.js").status_code == 200
-    for path in ("runs", "run?name=done", "steps?name=done", "step?name=done&sequence=0", "events"):
+    for path in (
+        "runs",
+        "run?name=done",
+        "steps?name=done",
+        "step?name=done&sequence=0",
+        "events",
+        "transcript.txt?name=x&sequence=0",
+    ):
         assert httpx.get(f"{url}api/{path}").status_code == 401
         wrong = {"Authorization": "Bearer another-token-0123"}
         assert httpx.get(f"{url}api/{path}", headers=wrong).status_code == 401
@@ -52,6 +62,48 @@ def test_what_is_not_there_is_said(ask: httpx.Client) -> None:
     assert "it has 0 to 40" in missing.json()["detail"]
     assert ask.get("api/run", params={"name": "no"}).status_code == 404
     assert ask.get("api/steps", params={"name": "done", "after": "x"}).status_code == 422
+
+
+def test_verdicts_of_programs_in_a_transcript_are_those_of_the_run(ask: httpx.Client) -> None:
+    (asked,) = ask.get("api/step", params={"name": RUN, "sequence": 1}).json()["rounds"]
+    assert (asked["transcript"]["title"], asked["tokens"], asked["usd"]) == (
+        "Transcript of the agent", 1050, 0.25)  # fmt: skip
+    found = ask.get("api/transcript", params={"name": RUN, "sequence": 1}).json()
+    said, known, unknown = found["turns"]
+    assert (found["total"], said["kind"]) == (3, "text")
+    assert (known["tool"], known["program"], known["text"]) == ("submit", KNOWN, "note: idea 0")
+    speedup = {"speedup": f"2.01{TIMES}", "span": "1.97 to 2.05"}
+    assert known["tried"] == {"sequence": 2, "status": "correct", **speedup}
+    assert (unknown["program"], unknown["tried"]) == (UNKNOWN, None)
+
+
+def test_a_transcript_of_ten_megabytes_comes_in_parts_and_as_a_whole(ask: httpx.Client) -> None:
+    about = {"name": RUN, "sequence": 3}
+    step = ask.get("api/step", params=about)
+    chars = step.json()["rounds"][0]["transcript"]["chars"]
+    assert chars > 10_000_000
+    assert len(step.content) < 10_000
+    first = ask.get("api/transcript", params=about)
+    assert len(first.json()["turns"]) < 100
+    assert len(first.content) < 500_000
+    last = ask.get("api/transcript", params=about | {"after": LONG}).json()
+    assert (last["total"], [turn["text"] for turn in last["turns"]]) == (
+        LONG + 1, [f"note: idea {LONG - 1}"])  # fmt: skip
+    whole = ask.get("api/transcript.txt", params=about)
+    assert (len(whole.text), whole.headers["content-type"]) == (chars, "text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize("path", ["api/transcript", "api/transcript.txt"])
+@pytest.mark.parametrize(
+    ("sequence", "reply", "status", "said"),
+    [(1, 1, 404, "step 1 of by agent has no reply 1"), (9, 0, 404, "0 to 3"), (1, -1, 422, "")],
+)
+def test_a_transcript_that_is_not_there_is_said(
+    ask: httpx.Client, path: str, sequence: int, reply: int, status: int, said: str
+) -> None:
+    found = ask.get(path, params={"name": RUN, "sequence": sequence, "reply": reply})
+    assert found.status_code == status
+    assert said in str(found.json()["detail"])
 
 
 def test_all_watchers_hear_of_a_new_step(filled: Filling, ask: httpx.Client) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,9 +41,20 @@ def main(words: Sequence[str]) -> int:
         print(f"  {name}: {found.task or f'no task, {one_line(found.fault, 300)}'}{note}")
         if back := found.backward:
             print(f"    backward: {back.task or f'no task, {one_line(back.fault, 300)}'}")
-    if first := next((one.task for one in written.values() if one.task), None):
+    if first := next(filter(None, map(_applicable, written.values())), None):
         print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
+        print(f"Put the winner back: evolve apply --winner {first}=RUN {_given(script)}")
     return 0
+
+
+def _applicable(found: Written) -> Path | None:
+    """The task of a part whose winner can be put back: where gradients flow, the backward one."""
+    return found.backward.task if found.backward else found.task
+
+
+def _given(script: Script) -> str:
+    own = ["--", *script.words] if script.words else []
+    return shlex.join([*(["-m"] if script.is_module else []), script.name, *own])
 
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:

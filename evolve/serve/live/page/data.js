@@ -27,10 +27,12 @@ export async function steer(name, kind, value = "") {
   const headers = { "Content-Type": "application/json" };
   return (await ask("steer", { method: "POST", headers, body: JSON.stringify({ name, kind, value }) })).json();
 }
-export async function get(path, values = {}) {
+function asked(path, values) {
   const query = new URLSearchParams(values).toString();
-  return (await ask(query ? `${path}?${query}` : path)).json();
+  return ask(query ? `${path}?${query}` : path);
 }
+export const get = async (path, values = {}) => (await asked(path, values)).json();
+export const text = async (path, values = {}) => (await asked(path, values)).text();
 
 // Calls `take` with each event, until the connection ends.
 export async function follow(take) {

@@ -34,16 +34,22 @@ function compare(a, b) {
 }
 const paired = (a, b) => Array.from({ length: Math.max(a.length, b.length) }, (_, n) => [a[n] ?? null, b[n] ?? null]);
 
+// Rows of equal lines, and of lines that stand for others: where a page is narrow, its style sheet shows them as one column.
 export function sideBySide(before, after, same = "The source is that of its parent.", names = ["Parent", "This program"]) {
   const all = rows(before, after);
   const near = all.map(([a, b]) => a !== b);
+  if (!near.includes(true)) return h("p", { class: "note" }, same);
   const shown = near.map((_, index) => near.slice(Math.max(0, index - AROUND), index + AROUND + 1).includes(true));
   const body = [];
-  all.forEach(([a, b], index) => {
-    if (shown[index]) body.push(h("tr", {}, cell(a, a !== b && "del"), cell(b, a !== b && "add")));
+  for (let index = 0; index < all.length; index += 1) {
+    if (near[index]) {
+      let end = index;
+      while (near[end]) end += 1;
+      const block = all.slice(index, end), side = (place, kind) => h("td", {}, block.filter(pair => pair[place] !== null).map(pair => h("div", { class: kind }, pair[place])));
+      body.push(h("tr", {}, side(0, "del"), side(1, "add")));
+      index = end - 1;
+    } else if (shown[index]) body.push(h("tr", { class: "same" }, h("td", {}, h("div", {}, all[index][0])), h("td", {}, h("div", {}, all[index][1]))));
     else if (index === 0 || shown[index - 1]) body.push(h("tr", { class: "gap" }, h("td", { colspan: 2 }, "⋯")));
-  });
-  if (!near.includes(true)) return h("p", { class: "note" }, same);
+  }
   return h("table", { class: "sides" }, h("thead", { class: "hidden" }, h("tr", {}, names.map(each => h("th", { scope: "col" }, each)))), h("tbody", {}, body));
 }
-const cell = (text, kind) => h("td", { class: text !== null && kind }, text ?? "");

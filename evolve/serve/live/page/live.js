@@ -1,5 +1,5 @@
 import { follow, get, NoToken, plain, steer, Steps, takeGivenToken, takeToken } from "./data.js";
-import { h, ratio, refill, span } from "./dom.js";
+import { h, refill } from "./dom.js";
 import * as whole from "./parts.js";
 import { redrawing } from "./seen.js";
 import { steerEvents, steerForm, steerStep } from "./steer.js";
@@ -62,8 +62,7 @@ async function showRun(name, isNewest) {
   } });
   let all = own.known, shown = all;
   const redraw = redrawing({
-    head: () => [h("p", { class: "figure gain" }, h("strong", {}, ratio(run.best) || "none"), h("span", {}, run.best ? `best speedup over ${run.baseline}, ${span(run.best)}` : "no kernel timed yet")),
-      h("p", { class: "note" }, `${run.task}; ${views.whatState(run)}; ${run.verified ? "verified" : "not verified"}`)],
+    head: () => views.headline(run),
     axes: () => views.axes(axis, each => { axis = each; draw(); }, run.usd > 0),
     chart: () => views.progressPart(run, shown, axis, all.length),
     lanes: () => whole.lanes(shown),

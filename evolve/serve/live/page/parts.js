@@ -8,7 +8,7 @@ const WIDE = 1000, LANE = 26;
 export function lanes(shown) {
   let end = 0;
   for (const step of shown) if (step.s && step.t > end) end = step.t;
-  if (!end) return h("p", { class: "note" }, "Nothing has been judged yet.");
+  if (!end) return h("p", { class: "note" }, "No times of judging are stored yet.");
   const rows = new Map(), free = [];
   const laneOf = (step, from) => {
     if (step.judge) return step.judge;
@@ -45,10 +45,10 @@ function lengthen(bars, from, to, gap) {
 export function shapes(run, stepLink) {
   const map = run.shapes;
   if (!map) return null;
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Speedups of the best programs by case" },
+  return [h("p", { class: "note" }, "The best programs by case; \u25bc: slower than the baseline."), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Speedups of the best programs by case" },
     h("table", { class: "heat" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Step"), map.cases.map(each => h("th", { scope: "col" }, each)))),
       h("tbody", {}, map.rows.map(row => h("tr", {}, h("th", { scope: "row" }, stepLink(run.name, row.sequence)),
-        row.cells.map(cell => cell ? h("td", { "--heat": cell.heat, title: cell.span }, h("b", { class: cell.loses && "loss" }, cell.speedup)) : h("td", { class: "empty" }, "·")))))));
+        row.cells.map(cell => cell ? h("td", { "--heat": cell.heat, title: cell.span }, h("b", { class: cell.loses && "loss" }, cell.speedup)) : h("td", { class: "empty" }, "·")))))))];
 }
 
 const SHAPES = {

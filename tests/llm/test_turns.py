@@ -1,0 +1,133 @@
+"""The turns of a coding agent, read from its output.
+
+Invariants:
+1. The streams of Claude Code, Cursor and Codex give the same turns for the same episode.
+2. A call has its answer, and a submission its program, however often other events come between.
+3. Nothing that is printed is lost or raises: what is no known event is shown as it is.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from evolve.llm.programs.printed import read_printed
+from evolve.llm.programs.turns import Turn, turns
+
+SOURCE = "class ModelNew:\n    pass\n"
+GIVEN = {"source": SOURCE, "note": "wider"}
+ANSWER = [{"type": "text", "text": "correct"}]
+EPISODE = [
+    Turn(kind="thinking", text="hm"),
+    Turn(kind="text", text="I try it."),
+    Turn(kind="call", tool="submit", text="note: wider", program=SOURCE, result="correct"),
+]
+
+
+def block(kind: str, **values: object) -> dict:
+    return {"type": kind, "message": {"role": kind, "content": [values]}}
+
+
+CLAUDE = [
+    {"type": "system", "subtype": "init"},
+    block("assistant", type="thinking", thinking="hm"),
+    block("assistant", type="text", text="I try it."),
+    block("assistant", type="tool_use", id="1", name="mcp__evolve__submit", input=GIVEN),
+    {"type": "rate_limit_event"},
+    block("user", type="tool_result", tool_use_id="1", content=ANSWER),
+    {"type": "result", "result": "done"},
+]
+CODEX = [
+    {"type": "thread.started"},
+    {"type": "item.completed", "item": {"type": "reasoning", "text": "hm"}},
+    {"type": "item.completed", "item": {"type": "agent_message", "text": "I try it."}},
+    {"type": "item.started", "item": {"type": "mcp_tool_call", "tool": "submit"}},
+    {
+        "type": "item.completed",
+        "item": {
+            "id": "1",
+            "type": "mcp_tool_call",
+            "tool": "submit",
+            "arguments": GIVEN,
+            "result": {"content": ANSWER},
+        },
+    },
+    {"type": "turn.completed", "usage": {}},
+]
+CALL = {"mcpToolCall": {"args": {"toolName": "submit", "args": GIVEN}}}
+RESULT = {"mcpToolCall": {"result": {"success": {"content": [{"text": {"text": "correct"}}]}}}}
+CURSOR = [
+    {"type": "thinking", "subtype": "delta", "text": "h"},
+    {"type": "thinking", "subtype": "delta", "text": "m"},
+    block("assistant", type="text", text="I try it."),
+    {"type": "tool_call", "subtype": "started", "call_id": "1", "tool_call": CALL},
+    {"type": "tool_call", "subtype": "completed", "call_id": "1", "tool_call": RESULT},
+    CLAUDE[-1],
+]
+
+
+def printed(events: list) -> str:
+    return "\n".join(map(json.dumps, events))
+
+
+@pytest.mark.parametrize("events", [CLAUDE, CODEX, CURSOR])
+def test_streams_of_common_agents_give_the_same_turns(events):
+    assert turns(printed(events)) == EPISODE
+
+
+def test_a_call_without_its_answer_keeps_its_program():
+    assert turns(printed(CLAUDE[:4])) == [*EPISODE[:2], replace(EPISODE[2], result="")]
+
+
+def test_an_answer_whose_call_was_cut_off_is_shown():
+    (found,) = turns(printed(CLAUDE[5:]))
+    assert found.kind == "event" and "correct" in found.text
+
+
+def test_output_that_is_no_stream_is_one_text():
+    assert turns("one\n\ntwo") == [Turn(kind="text", text="one\n\ntwo\n")]
+    assert turns("") == turns("\n\n") == []
+
+
+def test_text_between_events_stands_in_its_place():
+    found = turns("warning: old\n" + printed(CLAUDE[2:3]) + "\n{broken")
+    assert [each.text for each in found] == ["warning: old\n", "I try it.", "{broken\n"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "news", "x": 1},
+        {"type": ["assistant"]},
+        {"x": {"y": []}},
+        {"response": "the answer", "stats": {}},
+        block("assistant", type="image"),
+        {"type": "item.completed", "item": {"type": "web_search"}},
+    ],
+)
+def test_what_is_no_known_event_is_shown_as_it_is(event):
+    (found,) = turns(json.dumps(event))
+    assert found.kind == "event"
+    (alone,) = turns(json.dumps(event, indent=2))
+    assert alone == found
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "assistant"},
+        {"type": "assistant", "message": "x"},
+        {"type": "user", "message": {"content": [None, "x"]}},
+        {"type": "tool_call", "tool_call": {"x": None}},
+        {"type": "tool_call", "tool_call": []},
+        {"type": "item.completed"},
+        {"type": "assistant", "message": {"content": [{"type": "tool_use", "input": [1]}]}},
+    ],
+)
+def test_events_without_their_parts_raise_nothing(event):
+    turns(printed([event, *CLAUDE]))
+
+
+def test_a_stream_that_ends_without_a_result_gives_its_last_words():
+    assert read_printed(printed(CLAUDE[:4])).text == "I try it."
+    assert read_printed(printed(CLAUDE[3:4])).text == ""
