@@ -6,7 +6,7 @@ Invariants:
 - it takes over the reference's constructor and weights;
 - what cannot be converted is refused with a reason, never written wrongly.
 
-The fixtures are output code of torch 2.13, written for Triton on the CPU at tiny sizes.
+The fixtures are output code of torch 2.13, and of 2.15 if their name ends so, at tiny sizes.
 """
 
 import ast

@@ -69,7 +69,8 @@ def test_a_state_is_read_after_the_wait_for_it():
     ttgir = compiled(kernels[0])["ttgir"]
     _, loop = re.split(r"= scf\.for ", ttgir)
     before, after = loop.split("scf.while")
-    assert "cacheModifier = cg" in after
-    assert "cacheModifier = cg" not in before
+    uncached = re.compile(r"cache_?modifier = cg", re.IGNORECASE)  # Triton 3.9 writes it apart
+    assert uncached.search(after)
+    assert not uncached.search(before)
     assert "async_copy" not in ttgir
     assert after.index("tt.store") < after.index("barrier") < after.index("release")

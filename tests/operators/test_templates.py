@@ -28,6 +28,7 @@ from tests.operators.output_code import (
     TASK,
     add,
     compiled,
+    image,
     instance,
     matrix,
     pointwise,
@@ -196,6 +197,25 @@ def test_a_grid_has_no_more_programs_beside_each_other_than_a_device_takes():
     source = program({"q": many}, lines, "buf1")
     (grid,) = re.findall(r"attention_kernel\[(.*)\]\(", source)
     assert grid == "(80000 * triton.cdiv(9, ATTENTION_BLOCK_M),)"
+
+
+def test_checks_of_newer_versions_of_torch_tell_the_same_shapes():
+    images, filters = image(2, 3, 9, 9), image(4, 3, 3, 3)
+    shape, stride = (2, 4, 7, 7), (196, 49, 7, 1)
+    about = "'aten.convolution'"
+    call = "extern_kernels.convolution(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
+    call += "transposed=False, output_padding=(0, 0), groups=1, bias=None)"
+    checks = {
+        "2.13": f"assert_size_stride(buf0, {shape}, {stride}, {about})",
+        "2.15": f"assert_tensor_metadata(buf0, {shape}, {stride}, torch.float32, {about})",
+        "of several": f"assert_size_stride_grouped((buf0,), ({shape},), ({stride},), {about})",
+    }
+    written = {
+        version: program({"x": images, "w": filters}, [f"buf0 = {call}", check])
+        for version, check in checks.items()
+    }
+    assert "conv_kernel[" in written["2.13"]
+    assert len(set(written.values())) == 1
 
 
 def lines_of_products(*sizes: int) -> list[str]:

@@ -51,6 +51,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     WHOLE: {WHOLE: True},  # not of Inductor: its graph is another
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
+_ALWAYS: Mapping[str, Any] = {
+    # For a graph found in a cache no code would be written.
+    "fx_graph_cache": False,
+    "fx_graph_remote_cache": False,
+    # Running maxima are kept for every place of a block, as before torch 2.15: what makes programs
+    # of the code knows these loops.
+    "triton.scalar_accumulators": False,
+}
 
 _OPERATOR = re.compile(r"\b(custom_op|triton_op)\b|\btorch\.library\b")
 _IMPORTED = ("torch.export", *(f"torch._inductor.{name}" for name in (
@@ -252,9 +260,7 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    # For a graph found in a cache no code would be written.
-    wanted = {**options, "fx_graph_cache": False, "fx_graph_remote_cache": False}
-    known = {name: value for name, value in wanted.items() if _has(config, name)}
+    known = {name: value for name, value in {**options, **_ALWAYS}.items() if _has(config, name)}
     fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     written: list[str] = []
     codegen = GraphLowering.codegen

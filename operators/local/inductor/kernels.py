@@ -33,10 +33,15 @@ _IN_LANGUAGE = frozenset(
         *("sigmoid", "sin", "sqrt", "sqrt_rn"),
     )
 )
-_OTHER_NAMES = {"any": "any_of"}  # of device functions, if the plain name would hide a builtin
-_WITH_MATH_CHOICE = (  # their last argument is `use_fast_math`
-    *("online_softmax_combine", "online_softmax_combine_with_sum", "online_softmax_reduce"),
-)
+# Of device functions, if the plain name would hide a builtin, or torch has two: `fmax2` (2.15)
+# skips NaN, in softmax only, whose sum is NaN then with either maximum.
+_OTHER_NAMES = {"any": "any_of", "fmax2": "max2"}
+_OPERANDS = {  # choices of arithmetic follow: `use_fast_math`, and from 2.15 `strict_signed_zero`
+    "online_softmax_combine": 3,
+    "online_softmax_combine_with_sum": 4,
+    "online_softmax_reduce": 3,
+}
+_EXTREMES = ("maximum", "minimum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +244,14 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in _WITH_MATH_CHOICE:
-            node.args = node.args[:-1]
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in _OPERANDS:
+                node.args = node.args[: _OPERANDS[name]]
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="tl"), attr=name),
+                args=[left, right, ast.Attribute(attr="ALL")],  # tl.PropagateNan (2.15)
+            ) if name in _EXTREMES:
+                return ast.Call(ast.Name(name, ast.Load()), [left, right], [])
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

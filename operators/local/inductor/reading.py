@@ -64,7 +64,7 @@ def read(code: str) -> OutputCode:
     """Take output code apart.
 
     Raises:
-        NotConvertible: Inductor of torch 2.11 to 2.13 does not write such code.
+        NotConvertible: Inductor of torch 2.11 to 2.15 does not write such code.
     """
     try:
         module = ast.parse(code)
@@ -166,4 +166,37 @@ def _flattened(body: list[ast.stmt], comments: dict[int, tuple[str, ...]]) -> It
                 raise NotConvertible(f"`with {manager}`")
             yield from _flattened(node.body, comments)
         else:
-            yield Statement(node, comments.get(node.lineno, ()))
+            operations = comments.get(node.lineno, ())
+            yield from (Statement(one, operations) for one in _with_plain_checks(node))
+
+
+def _with_plain_checks(node: ast.stmt) -> list[ast.stmt]:
+    """Checks of shapes as `assert_size_stride`, from which shapes of results are known.
+
+    Inductor of torch 2.15 checks several tensors in one call, and the dtypes of results as well.
+    """
+    match node:
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Name(id="assert_size_stride_grouped"),
+                args=[
+                    ast.Tuple(elts=names),
+                    ast.Tuple(elts=sizes),
+                    ast.Tuple(elts=strides),
+                    *about,
+                ],
+            )
+        ):
+            grouped = zip(names, sizes, strides, strict=True)
+            return [_plain_check([name, size, step, *about]) for name, size, step in grouped]
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Name(id="assert_tensor_metadata"), args=[name, size, stride, _, *about]
+            )
+        ):
+            return [_plain_check([name, size, stride, *about])]
+    return [node]
+
+
+def _plain_check(arguments: list[ast.expr]) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name("assert_size_stride", ast.Load()), arguments, []))

@@ -21,6 +21,18 @@ def tiles_of(matrix, shape, stride, block):
 
 
 @gluon.jit
+def read_tile(matrix, row, column, barrier, tile):
+    """Starts to read a tile, by the only name that Triton 3.7 has for that, or 3.9.
+
+    As a plain attribute the newer name would be looked up before it is known whether it exists.
+    """
+    if hasattr(tma, "async_load"):
+        getattr(tma, "async_load")(matrix, [row, column], barrier, tile)  # noqa: B009
+    else:
+        tma.async_copy_global_to_shared(matrix, [row, column], barrier, tile)
+
+
+@gluon.jit
 def read_tiles(
     a,
     b,
@@ -40,13 +52,13 @@ def read_tiles(
     barrier = barriers.index(stage)
     mbarrier.expect(barrier, a.block_type.nbytes + b.block_type.nbytes)
     if A_IN_ROWS:
-        tma.async_copy_global_to_shared(a, [row, k], barrier, a_tiles.index(stage))
+        read_tile(a, row, k, barrier, a_tiles.index(stage))
     else:
-        tma.async_copy_global_to_shared(a, [k, row], barrier, a_tiles.index(stage))
+        read_tile(a, k, row, barrier, a_tiles.index(stage))
     if B_IN_ROWS:
-        tma.async_copy_global_to_shared(b, [k, column], barrier, b_tiles.index(stage))
+        read_tile(b, k, column, barrier, b_tiles.index(stage))
     else:
-        tma.async_copy_global_to_shared(b, [column, k], barrier, b_tiles.index(stage))
+        read_tile(b, column, k, barrier, b_tiles.index(stage))
 
 
 @gluon.jit
