@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
@@ -10,6 +10,7 @@ from evolve.core.lineage import NOT_SEARCHED, OPPONENT, Step
 from evolve.core.protocols import Elite, Progress
 from evolve.core.run_store import RunStore
 from evolve.report.lineage import PathStep, best_path
+from evolve.report.run.episodes import Episode, episodes
 from evolve.report.run.opponent import Opponent, opponent
 from evolve.report.run.shape_map import ShapeMap, shape_map
 from evolve.report.run.winner import origin
@@ -24,7 +25,8 @@ class RunFacts:
     `steps` are in sequence order. `made` is the step that first gave the champion's program, and
     `path` ends at it; `sources` has the texts of the programs on the path, by digest. `example`
     stands in if there is no champion: the first evaluation that ended in the most frequent way,
-    failures before the rest, our own (INFRA) last. `shapes` are the best programs case by case.
+    failures before the rest, our own (INFRA) last. `shapes` are the best programs case by case;
+    `episodes` are those of coding agents that gave programs of the path, by step.
     """
 
     run: RunRow
@@ -39,6 +41,7 @@ class RunFacts:
     sources: Mapping[str, str]
     example: Evaluation | None
     shapes: ShapeMap | None = None
+    episodes: Mapping[int, Episode] = field(default_factory=dict)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -96,6 +99,7 @@ def gather(store: RunStore, name: str | None, *, whole: bool = True) -> RunFacts
         sources={program: store.source(program) for program in programs},
         example=None if winner else _example(store, run.id, steps),
         shapes=shape_map(store, run, slots.values()) if whole else None,
+        episodes=episodes(store, run, [entry.step for entry in path]),
     )
 
 

@@ -102,6 +102,7 @@ def render(facts: RunFacts) -> str:
         ),
         shapes=facts.shapes,
         best_path=best_lineage.shown(facts),
+        episodes=facts.episodes,
         lineage=lineage_picture(
             facts.steps,
             facts.baseline,

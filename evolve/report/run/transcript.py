@@ -26,7 +26,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTurn:
-    """A turn with texts of at most `MAX_TEXT` characters; `cut` more are left out.
+    """A turn with texts of bounded length; `cut` more characters are left out.
 
     `tried` is None if nothing was submitted, or the run has no such program.
     """
@@ -40,23 +40,31 @@ class ShownTurn:
     tried: Tried | None
 
 
-def shown_turns(store: RunStore, run: RunRow, turns: Sequence[Turn]) -> list[ShownTurn]:
+def shown_turns(
+    store: RunStore, run: RunRow, turns: Sequence[Turn], most: int = MAX_TEXT
+) -> list[ShownTurn]:
     """Turns with the verdicts of the programs that they submit.
 
     A verdict is the run's own: what a transcript says of it is the agent's word.
+
+    Args:
+        store: holds the run.
+        run: whose programs these are.
+        turns: as they are in the transcript.
+        most: characters of a text.
     """
-    return [_shown(store, run, turn) for turn in turns]
+    return [_shown(store, run, turn, most) for turn in turns]
 
 
-def _shown(store: RunStore, run: RunRow, turn: Turn) -> ShownTurn:
+def _shown(store: RunStore, run: RunRow, turn: Turn, most: int) -> ShownTurn:
     texts = (turn.text, turn.program, turn.result)
     return ShownTurn(
         kind=turn.kind,
         tool=printable(turn.tool[:200]),
-        text=printable(turn.text[:MAX_TEXT].strip("\n")),
-        program=printable(turn.program[:MAX_TEXT]),
-        result=printable(turn.result[:MAX_TEXT]),
-        cut=sum(max(len(text) - MAX_TEXT, 0) for text in texts),
+        text=printable(turn.text[:most].strip("\n")),
+        program=printable(turn.program[:most]),
+        result=printable(turn.result[:most]),
+        cut=sum(max(len(text) - most, 0) for text in texts),
         tried=_tried(store, run, turn.program) if turn.program else None,
     )
 

@@ -42,14 +42,14 @@ def transcript(programs: list[str], answer: str) -> str:
     return "\n".join([*lines, json.dumps({"type": "result", "result": "done"})])
 
 
-def add_episodes(store: Store) -> None:
+def add_episodes(store: Store, long: int = LONG) -> None:
     """Steps 1 (short) and 3 (long) are episodes, step 2 is a program that the first submits."""
     filling = Filling(store=store, name=RUN).search(1)
     short = transcript([KNOWN, UNKNOWN], '{"status": "correct", "speedup": [99, 98, 100]}')
     _episode(filling, short)
     verdict = evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, 0.7)
     filling.step("agent", Proposal(program=Program(KNOWN), note="idea 0"), verdict)
-    _episode(filling, transcript([f"{source(n, 1)}{'#' * 2600}" for n in range(LONG)], "waiting"))
+    _episode(filling, transcript([f"{source(n, 1)}{'#' * 2600}" for n in range(long)], "waiting"))
     filling.finish()
 
 
