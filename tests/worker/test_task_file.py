@@ -384,6 +384,20 @@ def test_a_files_own_settings_hold_whenever_its_code_runs():
         assert case.reference(case.model(1), case.inputs(1))[0].dtype is torch.float64
 
 
+def test_a_files_own_settings_hold_in_fp64_too():
+    extra = """
+torch.set_float32_matmul_precision("high")
+
+def own(x):
+    assert torch.get_float32_matmul_precision() == "high"
+    return x * 2
+"""
+    case = loaded_case(task_source("own(x)", "[torch.randn(4)]", extra=extra))
+    model, inputs = case.model(1), case.inputs(1)
+    assert case.expected(model, inputs).note == ""
+    assert case.truth(model, inputs, case.reference(model, inputs)).note == ""
+
+
 @pytest.mark.parametrize(
     ("inputs", "init", "said"),
     [

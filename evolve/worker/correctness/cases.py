@@ -22,6 +22,7 @@ from evolve.worker.correctness.reference_runs import evaluate_reference
 from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.reference.placing import CPU
 from evolve.worker.reference.task_file import TaskCase, TaskFile, load_task_file
+from evolve.worker.reference.torch_settings import settings_of
 
 
 class LoadedCase(TaskCase):
@@ -85,7 +86,8 @@ class LoadedCase(TaskCase):
 
     def truth(self, model: nn.Module, inputs: list[Any], reference: list[Tensor]) -> Truth:
         """Outputs computed in fp64, flattened; `reference` stands in if that is impossible."""
-        return evaluate_truth(model, inputs, reference)
+        with settings_of(self.task):
+            return evaluate_truth(model, inputs, reference)
 
     def expected(self, model: nn.Module, inputs: list[Any], family: str = "task") -> Expected:
         """All that `judge` needs to know about these inputs; can be kept and used again.

@@ -43,6 +43,7 @@ from evolve.worker.correctness.tolerance import (
 )
 from evolve.worker.ipc.pytree import flatten, map_tensors
 from evolve.worker.reference.task_module import task_code, task_lock
+from evolve.worker.reference.torch_settings import settings_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,13 +124,15 @@ def expect(
     Keeps the model and the inputs, which must not change. A forward that changes its model does so
     to a copy: each run is expected to give the outcome of the model as it is.
     """
-    exact = run_in_fp64(model, inputs)  # first: it needs the most memory, and all else less
+    with settings_of(task):
+        exact = run_in_fp64(model, inputs)  # first: it needs the most memory, and all else less
     tree, terms = _traced(task, model, inputs)
     reference, spec = flatten(tree)
     if changed is not None:
         tree, _ = tree
         _, spec = flatten(tree)
-    truth = as_truth(exact, model, inputs, reference)
+    with settings_of(task):
+        truth = as_truth(exact, model, inputs, reference)
     arithmetic = Arithmetic(accumulation=accumulation, terms=terms, even=even)
     budgets = [
         output_budget(native, exact, arithmetic)
