@@ -484,3 +484,5 @@ SUITES = ("multikernelbench", "kernelbench_hard", "atrex", "robust_kbench", "gpu
 def test_a_folder_that_is_no_checkout_is_refused_with_the_address(tmp_path: Path, suite: str):
     with pytest.raises(UsageError, match=r"has no .*https://github\.com/"):
         suite_problems(suite, path=str(tmp_path))
+    with pytest.raises(UsageError, match=r"there is no folder .*/absent\. .*https://github\.com/"):
+        suite_problems(suite, path=str(tmp_path / "absent"))

@@ -41,6 +41,8 @@ class CheckoutSuite:
         if not chosen:
             raise UsageError(f"suite={self.name}: no checkout is named. {remedy}")
         root = Path(chosen).expanduser()
+        if not root.is_dir():
+            raise UsageError(f"suite={self.name}: there is no folder {root}. {remedy}")
         if not any(any(root.glob(place)) for place in self._places):
             raise UsageError(
                 f"suite={self.name}: {root} has no {' or '.join(self._places)}; in other commits "

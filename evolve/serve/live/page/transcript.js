@@ -43,5 +43,5 @@ function turn(each, link) {
   if (!each.program) return h("li", {}, h("details", {}, h("summary", {}, h("b", {}, each.kind === "call" ? words(each.tool) : KINDS[each.kind] ?? each.kind), ` ${first}`), parts));
   const tried = each.tried ? [" ", link(each.tried.sequence), ` ${words(each.tried.status || "not judged yet")} ${each.tried.speedup}`, each.tried.span && h("span", { class: "quiet" }, ` ${each.tried.span}`)]
     : h("span", { class: "quiet" }, " The run has no such program.");
-  return h("li", {}, h("p", {}, h("b", {}, "Program submitted"), tried), h("details", {}, h("summary", {}, `Program and answer. ${first}`), parts));
+  return h("li", {}, h("p", {}, h("b", {}, "Program submitted"), tried), h("details", {}, h("summary", {}, `Program and answer: ${first}`), parts));
 }
