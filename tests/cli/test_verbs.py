@@ -148,13 +148,13 @@ def test_doctor_knows_a_network_file_system(tmp_path: Path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("version", "state"),
-    [("2.11.0", "ok"), ("2.13.1+cu130", "ok"), ("2.14.0", "note"), ("3.0.0a1", "note")],
+    [("2.11.0", "ok"), ("2.15.1+cu132", "ok"), ("2.16.0", "note"), ("3.0.0a1", "note")],
 )
 def test_doctor_notes_a_torch_newer_than_the_tested_ones(version: str, state: str, monkeypatch):
     monkeypatch.setattr(doctor.metadata, "version", lambda _: version)
     (found,) = (one for one in doctor.packages() if one.what == "torch")
     assert (found.state, version in found.detail) == (state, True)
-    assert (state == "note") == ("install torch 2.13" in found.detail)
+    assert (state == "note") == ("install torch 2.15" in found.detail)
 
 
 def test_the_database_is_cared_for(evolve, tmp_path: Path):

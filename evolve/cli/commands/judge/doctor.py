@@ -42,7 +42,7 @@ def _needed(module: str, distribution: str, newest: tuple[int, int] | None = Non
 
 
 PACKAGES = (  # and the feature that fails without it
-    (_needed("torch", "torch", newest=(2, 13)), "nothing can be judged"),
+    (_needed("torch", "torch", newest=(2, 15)), "nothing can be judged"),
     (_needed("numpy", "numpy"), "nothing can be judged"),
     (_needed("hydra", "hydra-core"), "run and resume cannot read the configuration"),
     (_needed("sqlalchemy", "sqlalchemy"), "there is no database"),
