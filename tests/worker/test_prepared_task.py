@@ -243,6 +243,24 @@ def test_what_takes_long_to_make_stays_longer_than_what_is_made_in_no_time():
     assert len(again) < 0.5 * 4 * 50
 
 
+def test_what_took_long_to_make_goes_once_it_is_no_longer_used(monkeypatch):
+    store, made = Store(100), []
+
+    def slowly(name):
+        time.sleep(0.01)
+        return [name]
+
+    for name in range(4):
+        store.get(("old", name), partial(slowly, name), lambda _: 20)
+    monkeypatch.setattr("evolve.worker.session.cache.STALE_S", 0.02)
+    time.sleep(0.03)
+    for _ in range(30):
+        made.clear()
+        for name in range(9):
+            store.get((name,), lambda: made.append(1) or [1], lambda _: 10)
+    assert not made
+
+
 def test_a_call_that_was_drawn_for_one_round_is_not_kept():
     (case,) = PreparedTasks(CpuDevice()).get(RELU_TASK).cases
     (usual, *_) = case.usually_sampled(0, 8)

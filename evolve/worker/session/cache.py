@@ -4,7 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -16,16 +16,24 @@ from evolve.worker.reference.task_module import task_lock
 
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
+STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
 _PLENTY = 4  # free, of so many parts of a GPU's memory one: no process is short
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Held:
     """Something that is kept, its bytes, and the seconds that it took to make."""
 
     value: Any
     size: int
     seconds: float
+    used: float = field(default_factory=time.monotonic)
+
+    @property
+    def worth(self) -> float:
+        """Seconds for each byte, to make it again; none if it was not used for long."""
+        is_stale = time.monotonic() - self.used > STALE_S
+        return 0.0 if is_stale else self.seconds / max(1, self.size)
 
 
 class Store:
@@ -33,7 +41,8 @@ class Store:
 
     Of some drawn at random the one goes that is made again in the least time for its bytes. The
     least recently used would be the wrong one: tasks are judged in turns, and where all of theirs
-    is more than fits, each would find that the others have driven out everything.
+    is more than fits, each would find that the others have driven out everything. Those of tasks
+    that are no longer asked for go before all others.
 
     Args:
         capacity: That number.
@@ -96,18 +105,17 @@ class Store:
         with self._lock:
             while self._held and self._bytes + size > self._capacity:
                 drawn = random.sample(list(self._held), min(_DRAWN, len(self._held)))
-                self._bytes -= self._held.pop(min(drawn, key=self._worth)).size
+                least = min(drawn, key=lambda key: self._held[key].worth)
+                self._bytes -= self._held.pop(least).size
         return True
-
-    def _worth(self, key: tuple[Any, ...]) -> float:
-        """Seconds for each byte, to make it again."""
-        held = self._held[key]
-        return held.seconds / max(1, held.size)
 
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
             held = self._held.get(key)
-            return held.value if held else None
+            if held is None:
+                return None
+            held.used = time.monotonic()
+            return held.value
 
     def made(self, make: Callable[[], Made]) -> Made:
         """The result of `make`; if memory is short for it, once more with nothing held here.
