@@ -19,11 +19,14 @@ EXAMPLES = 25
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "not slow" in config.option.markexpr and config.pluginmanager.hasplugin("hypothesispytest"):
-        from hypothesis import settings
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import HealthCheck, settings
 
-        settings.register_profile("quick", max_examples=EXAMPLES)
-        settings.load_profile("quick")
+        # That examples are slow to make says only that the machine is busy with other tests.
+        busy = {"suppress_health_check": [HealthCheck.too_slow], "deadline": None}
+        settings.register_profile("whole", **busy)
+        settings.register_profile("quick", max_examples=EXAMPLES, **busy)
+        settings.load_profile("quick" if "not slow" in config.option.markexpr else "whole")
 
 
 @cache
