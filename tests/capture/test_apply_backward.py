@@ -154,6 +154,7 @@ def test_parts_that_draw_random_numbers_keep_their_backward_pass(tasks):
     assert "it draws random numbers, and its backward pass would draw others" in noisy.fallbacks
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", ["--second", "--graph"])
 def test_gradients_that_have_a_graph_of_their_own_are_the_originals(tasks, tmp_path, option):
     winners, words = chosen(tasks, scaled=SCALED, silu_mean=SILU_MEAN), [option, "--save"]
@@ -212,6 +213,7 @@ def applied(*words: str) -> tuple[int, dict]:
     return status, json.loads(printed.getvalue())
 
 
+@pytest.mark.slow  # that winners make backward passes is quick above; gains in test_apply
 def test_the_gain_of_a_script_that_trains_is_measured_and_compared(tmp_path):
     """Two thirds of the time are the backward pass; its winner makes it in ten minus one calls."""
     (script := tmp_path / "script.py").write_text(SLOW)
