@@ -172,8 +172,8 @@ def _floor(name: str, once: Callable[[], object], count: int) -> None:
     used = 1e3 * (time.process_time() - used) / count
     cuts = statistics.quantiles(took, n=20)
     print(
-        f"{name:22}{statistics.median(took):7.2f} ms, fastest twentieth {cuts[0]:.2f}, slowest "
-        f"{cuts[18]:.2f}; processor {used:.2f}"
+        f"{name:22}{statistics.median(took):7.2f} ms, 5th percentile {cuts[0]:.2f}, 95th "
+        f"percentile {cuts[18]:.2f}; processor {used:.2f}"
     )
 
 
