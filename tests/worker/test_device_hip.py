@@ -187,6 +187,7 @@ def test_it_conforms(judged):
         "test_its_device_class_names_the_kind",
         "test_its_facts_are_text",
         "test_paths_that_runners_need_are_there",
+        "test_nodes_of_other_devices_are_there_and_are_not_its_own",
         "test_a_buffer_has_the_tensors_that_it_was_made_of",
         "test_it_is_well_and_this_process_is_no_stranger_to_it",
     ]
