@@ -16,7 +16,7 @@ from evolve.core.devices import DeviceKind, device_kind, kind_of_class
 from evolve.core.errors import UsageError
 from evolve.core.task import SIZES
 from evolve.languages.registry import languages, refusal, timed_on
-from evolve.worker.devices.base import Device, open_device
+from evolve.worker.devices.base import Device, IncompleteDevice, open_device
 from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.ipc.tensor_buffer import unpack
 
@@ -40,6 +40,8 @@ class DeviceConformance:
         cores = os.sched_getaffinity(0)  # an open device may leave some of them to its clock
         try:
             opened = open_device(self.kind.name)
+        except IncompleteDevice:
+            raise
         except UsageError as error:
             pytest.skip(str(error))
         yield opened
@@ -97,6 +99,10 @@ class DeviceConformance:
 
     def test_paths_that_runners_need_are_there(self, device: Device) -> None:
         assert all(Path(path).exists() for path in (*device.nodes, *device.readable))
+
+    def test_nodes_of_other_devices_are_there_and_are_not_its_own(self, device: Device) -> None:
+        assert all(Path(path).exists() for path in device.other_nodes)
+        assert not {*device.nodes} & {*device.other_nodes}
 
     def test_a_buffer_has_the_tensors_that_it_was_made_of(self, device: Device) -> None:
         values = torch.arange(1000, dtype=torch.float32, device=device.place)

@@ -82,11 +82,8 @@ def measured(location: str) -> dict[str, float]:
     return row
 
 
-def measure(location: str) -> dict[str, float]:
-    """Resume the run, take steps; the verdicts are made outside of what is timed."""
-    collect_seldom()  # as a pipeline does
-    start = time.perf_counter()
-    store = Store.open(location)
+def resumed(store: Store) -> Search:
+    """The only run of the store, claimed and ready for the next candidate."""
     run = store.run()
     store.claim(run.id)
     search = Search(
@@ -97,6 +94,15 @@ def measure(location: str) -> dict[str, float]:
         operators={"fresh": Scheduled(operator=Fresh())},
     )
     search.open_tickets()
+    return search
+
+
+def measure(location: str) -> dict[str, float]:
+    """Resume the run, take steps; the verdicts are made outside of what is timed."""
+    collect_seldom()  # as a pipeline does
+    start = time.perf_counter()
+    store = Store.open(location)
+    search = resumed(store)
     ready_s = time.perf_counter() - start
     draw = random.Random(STEPS)
     seconds, cpu = [], []

@@ -24,15 +24,11 @@ from typing import Any
 
 import psycopg
 
-from archives import TopK
 from evolve.core.evaluation import Evaluation
-from evolve.search.engine import Search
 from evolve.search.execution.garbage import collect_seldom
-from evolve.search.schedule import Scheduled
-from evolve.search.selection import Tournament
 from evolve.store import Store
-from tests.benchmarks.bench_engine import CAPACITY, Fresh
-from tests.benchmarks.bench_store import grow
+from tests.benchmarks.bench_engine import resumed
+from tests.benchmarks.bench_store import CAPACITY, grow
 from tests.benchmarks.conditions import print_conditions
 from tests.benchmarks.server_filling import fill_server
 from tests.store.facts import evaluation
@@ -110,16 +106,7 @@ def candidates(location: str, count: int) -> dict[str, list[tuple[float, ...]]]:
     collect_seldom()
     waits, rows, draw = Waits(), defaultdict(list), random.Random(count)
     with Store.open(location) as store, waits.counted():
-        run = store.run()
-        store.claim(run.id)
-        search = Search(
-            store=store,
-            run=run,
-            archive=TopK(capacity=CAPACITY),
-            selection=Tournament(size=4),
-            operators={"fresh": Scheduled(operator=Fresh())},
-        )
-        search.open_tickets()
+        search = resumed(store)
         for _ in range(count):
             verdict: Evaluation = evaluation(1.0 + draw.random())
             marks = [waits.now()]
@@ -172,8 +159,8 @@ def _floor(name: str, once: Callable[[], object], count: int) -> None:
     used = 1e3 * (time.process_time() - used) / count
     cuts = statistics.quantiles(took, n=20)
     print(
-        f"{name:22}{statistics.median(took):7.2f} ms, fastest twentieth {cuts[0]:.2f}, slowest "
-        f"{cuts[18]:.2f}; processor {used:.2f}"
+        f"{name:22}{statistics.median(took):7.2f} ms, 5th percentile {cuts[0]:.2f}, 95th "
+        f"percentile {cuts[18]:.2f}; processor {used:.2f}"
     )
 
 

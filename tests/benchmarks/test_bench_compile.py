@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks import bench_compile
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # two processes compile for 12 s; no quick test runs this benchmark
 def test_seconds_of_a_compiler_are_measured_and_its_failure_is_a_row(monkeypatch):
     line = bench_compile.row("gluon", "softmax", 1)
     _, language, program, used, between, clock, _ = map(str.strip, line.split("|"))

@@ -160,7 +160,7 @@ def test_attention_in_gluon_compiles_for_an_h100(assignment, features):
     assert ".local" not in ptx
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # two real judges; tables and programs are in the tests above
 @pytest.mark.timeout(600)
 def test_what_has_a_line_is_not_judged_again(tmp_path, monkeypatch, capsys):
     out = tmp_path / "lines.jsonl"

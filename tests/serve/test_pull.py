@@ -147,7 +147,6 @@ def test_what_a_silent_worker_has_is_judged_by_another_and_its_late_answer_dropp
     run(test())
 
 
-@pytest.mark.slow  # waits for the end of a lease, as the test above
 def test_the_late_answer_of_a_silent_worker_counts_if_nobody_else_has_answered():
     async def test():
         port, other = free_port(), Judge()

@@ -18,7 +18,8 @@ import pytest
 
 from tests.nobody import NOBODY
 
-# Of modules that read more than `evolve.testing` asks of every store, which runs on both.
+# For tests beyond `StoreConformance`. They are slow on a server, because `test_conformance.py` runs
+# that suite quickly on both kinds of database.
 ON_A_SERVER = pytest.param("postgresql", marks=pytest.mark.slow)
 
 
@@ -69,7 +70,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of its first process, whose children are the others."""
+        """The process id of the server's first process, the parent of all its other processes."""
         assert self._process is not None
         return self._process.pid
 

@@ -86,7 +86,6 @@ def test_where_a_core_is_left_for_the_clock_only_whoever_is_timed_shares_the_oth
     assert not cores.has_own
 
 
-@pytest.mark.slow  # judges on cores of their own are in another test here
 def test_more_judges_than_cores_share():
     others = [another() for _ in range(9)]
     cores = ClockCores(MANY)

@@ -101,7 +101,6 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return simulated(tmp_path_factory.mktemp("driver"), CPU_NODE, OTHER, GPU, waits="queued")
 
 
-@pytest.mark.slow
 def test_inputs_reach_a_runner_through_memory_that_both_map(judged):
     assert judged["reads"]
     assert judged["unchanged"]
@@ -149,7 +148,7 @@ def test_runners_see_the_judges_gpu_alone_and_compile_for_it(judged):
     assert variables["TVM_FFI_ROCM_ARCH_LIST"] == variables["PYTORCH_ROCM_ARCH"] == "gfx942"
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a second simulation; `test_runners_see_the_judges_gpu_alone...` has one that is
 def test_a_gpu_that_the_kernel_does_not_list_is_chosen_by_the_judges_variables(tmp_path):
     judged = simulated(tmp_path, CPU_NODE, OTHER, waits="queued")
     assert judged["variables"]["HIP_VISIBLE_DEVICES"] == "3"
@@ -188,6 +187,7 @@ def test_it_conforms(judged):
         "test_its_device_class_names_the_kind",
         "test_its_facts_are_text",
         "test_paths_that_runners_need_are_there",
+        "test_nodes_of_other_devices_are_there_and_are_not_its_own",
         "test_a_buffer_has_the_tensors_that_it_was_made_of",
         "test_it_is_well_and_this_process_is_no_stranger_to_it",
     ]

@@ -23,7 +23,7 @@ from evolve.store.database import schema as shared
 from evolve.store.database.backend import Action, Database, P, T
 from evolve.store.postgresql import address, maintenance, schema
 from evolve.store.postgresql.connections import connect, patiently
-from evolve.store.postgresql.explanations import explain, is_between_runs, is_cut
+from evolve.store.postgresql.explanations import explain, is_cut, is_starting_or_stopping
 from evolve.store.postgresql.leases import Leases
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -84,7 +84,7 @@ class PostgresDatabase(Database):
         try:
             self._connect().close()
         except psycopg.OperationalError as error:
-            if not is_between_runs(error):
+            if not is_starting_or_stopping(error):
                 raise
             patiently(self._connect).close()
 

@@ -8,7 +8,7 @@ from evolve.core.errors import StoreError, UsageError
 # Of SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _SHUT_DOWN = ("57P01", "57P02", "57P03", "57P05")
 _COLLISIONS = ("40001", "40P01")  # two were in each other's way, and this one was taken back
-_BETWEEN_RUNS = "the database system is "  # starting up, shutting down, in recovery mode
+_STARTING_OR_STOPPING = "the database system is "  # starting up, shutting down, in recovery mode
 _NO_PASSWORD = ("authentication failed", "no password supplied")
 _NO_ENTRY = (*_NO_PASSWORD, "pg_hba.conf", "does not exist")
 
@@ -40,12 +40,12 @@ def refuses_login(error: BaseException) -> bool:
     return isinstance(cause, psycopg.OperationalError) and any(words in text for words in _NO_ENTRY)
 
 
-def is_between_runs(error: BaseException) -> bool:
-    """Whether the server is there and takes no connection for now, as it recovers from a crash.
+def is_starting_or_stopping(error: BaseException) -> bool:
+    """Whether the server is there, but takes no connections while it starts, recovers or stops.
 
-    Read from its text, which is English if it is so configured: libpq has no code for it.
+    libpq gives no code for this. The text of the message decides, so it has to be in English.
     """
-    return _BETWEEN_RUNS in str(driver_error(error))
+    return _STARTING_OR_STOPPING in str(driver_error(error))
 
 
 def explain(location: str, error: Exception) -> Exception:

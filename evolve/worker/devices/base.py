@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from evolve.core.devices import CPU, CUDA, DeviceKind, device_kind
+from evolve.core.errors import UsageError
 from evolve.worker.devices.platforms import torch_platform
 from evolve.worker.ipc.tensor_buffer import Shared, TensorBuffer
 from evolve.worker.sandbox.mappings import Mapping
@@ -19,6 +20,10 @@ from evolve.worker.sandbox.mappings import Mapping
 if TYPE_CHECKING:
     from evolve.worker.devices.window import Window
     from evolve.worker.processes.runner_process import RunnerProcess
+
+
+class IncompleteDevice(UsageError):
+    """A device lacks members of the protocol `Device`, as one for another release may."""
 
 
 class Device(Protocol):
@@ -53,8 +58,9 @@ class Device(Protocol):
         memory: That a runner's processes may hold on the host.
         limit_address_space: Whether a limit on address space can hold a runner.
         nodes: Paths below /dev that runners need.
-        other_nodes: Paths of other devices there, which a runner with a file system of its own does
-            not have. Others may open them, as a runtime fails that sees a node it may not open.
+        other_nodes: Paths below /dev of the host's other devices, if the device's runtime fails
+            when it sees a node that it cannot open (ROCm's does); else empty. A runner with a file
+            system of its own does not have these paths; any other runner may open them.
         readable: Further paths that they have to see.
         warm_bytes: For inputs and expectations that stay from candidate to candidate, and as much
             for references that do.
@@ -237,6 +243,7 @@ def open_device(kind: str) -> Device:
 
     Raises:
         UsageError: there is no such device; the message lists torch's devices.
+        IncompleteDevice: its class lacks members of `Device`.
         EvaluatorUnavailable: something that its service needs is missing.
     """
     if kind == "auto":
@@ -244,4 +251,19 @@ def open_device(kind: str) -> Device:
         kind = CUDA.name if is_nvidias else CPU.name
     module, _, name = device_kind(kind).factory.partition(":")
     device: Device = getattr(import_module(module), name)()
+    _require_complete(kind, device)
     return device
+
+
+def _require_complete(kind: str, device: Device) -> None:
+    members = [name for name in vars(Device) if not name.startswith("_")]
+    missing = [name for name in (*Device.__annotations__, *members) if not hasattr(device, name)]
+    if not missing:
+        return
+    if "close" not in missing:
+        device.close()
+    raise IncompleteDevice(
+        f"device={kind}: {type(device).__module__}.{type(device).__name__} lacks "
+        f"{', '.join(missing)}. Update its package to the protocol Device of "
+        "evolve/worker/devices/base.py, or use device=cpu."
+    )

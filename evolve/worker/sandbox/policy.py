@@ -67,8 +67,8 @@ _TIER_NEEDS = {
 class Confinement:
     """Permissions of one runner. Paths are absolute; sizes in bytes.
 
-    `work` is a directory of its own, empty; `devices` the nodes below /dev that it may open, and
-    `other_devices` those that it may open unless it has a file system of its own, which lacks them.
+    `work` is a directory of its own, empty; `devices` are the nodes below /dev that it may open.
+    `other_devices` are absent if it has a file system of its own; if not, it may open them too.
     In one that is `observed` a tool starts the process that it looks at, and reads of it in /proc.
     `allowed` masks the mechanisms to try, all by default.
     """

@@ -17,7 +17,7 @@ from evolve.worker.reference.task_module import task_lock
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
-_PLENTY = 4  # free, of so many parts of a GPU's memory one: no process is short
+_PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
 
 
 @dataclass(slots=True)

@@ -91,7 +91,8 @@ class HipDevice(CudaDevice):
     def _vendor_variables(self) -> dict[str, str]:
         """Runners see the one GPU of this process, and hipcc builds for it alone.
 
-        By its number, for its index is another one if the nodes of other GPUs are hidden.
+        The variable names the GPU's UUID if it has one: hiding the nodes of other GPUs changes its
+        index.
         """
         names = _HOMES if self._uuid else (*_VISIBLE, *_HOMES)
         kept = {name: os.environ[name] for name in names if name in os.environ}

@@ -15,11 +15,11 @@ RENDER_NODES = Path("/dev/dri")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Of a GPU.
+    """The device node and the UUID of one GPU.
 
     Attributes:
         node: the path of its render node.
-        uuid: as `ROCR_VISIBLE_DEVICES` takes it; empty if it has none of its own.
+        uuid: as `ROCR_VISIBLE_DEVICES` takes it; empty if no number is unique to the GPU.
     """
 
     node: str
@@ -27,7 +27,7 @@ class Place:
 
 
 def place_of(address: str) -> Place | None:
-    """None if the list has not exactly one GPU at the address.
+    """Find the GPU at an address; None unless the list has exactly one there.
 
     Args:
         address: on the PCI bus, `0000:c1:00.0`.
@@ -49,7 +49,7 @@ def render_nodes() -> tuple[str, ...]:
 
 
 def _properties() -> Iterator[Mapping[str, int]]:
-    """Those of each GPU of the list."""
+    """The properties of each GPU of the list."""
     for file in sorted(NODES.glob("*/properties")):
         try:
             lines = [line.split() for line in file.read_text().splitlines()]
