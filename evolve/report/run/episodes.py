@@ -8,6 +8,7 @@ from evolve.core.lineage import Step
 from evolve.core.program import Program
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
+from evolve.llm.programs.records import read_records
 from evolve.llm.programs.turns import Turn, turns
 from evolve.report.run.transcript import ShownTurn, shown_turns
 from operators.llm.agent import MODEL
@@ -97,7 +98,7 @@ class _Transcripts:
     def _read(self, sequence: int) -> _Transcript | None:
         exchanges = self.store.ticket(self.run.id, sequence).exchanges
         texts = [each.reply.reasoning for each in exchanges if each.request.model == MODEL]
-        found = [turn for text in texts for turn in turns(text)]
+        found = [turn for text in texts for turn in turns(read_records(text))]
         if not found:
             return None
         programs = frozenset(Program(turn.program).digest for turn in found if turn.program)

@@ -13,6 +13,7 @@ from evolve.core.protocols import Elite
 from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
+from evolve.llm.programs.records import read_records
 from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, turns
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
@@ -271,7 +272,7 @@ def transcript_page(
     store: RunStore, run: RunRow, sequence: int, number: int, after: int
 ) -> dict[str, Any]:
     """The next turns of a transcript, at most `TURNS`; see `transcript`."""
-    found = turns(transcript(store, run, sequence, number))
+    found = turns(read_records(transcript(store, run, sequence, number)))
     page = shown_turns(store, run, found[after : after + TURNS])
     return {"turns": [asdict(turn) for turn in page], "total": len(found)}
 
