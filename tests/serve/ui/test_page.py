@@ -4,6 +4,7 @@
 2. Steps come page by page; a change reaches every watcher, and needs the token.
 3. What cannot be is said in one line.
 4. A transcript comes in bounded parts; verdicts in it are the run's, not the agent's words.
+5. A run has the same fields in the list, on its page and in news of it, its verified speedup too.
 """
 
 import json
@@ -216,6 +217,30 @@ def test_an_address_that_cannot_be_is_said(filled: Filling, words: list[str], sa
     assert server.returncode == 2
     assert said in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_verified_speedup_is_the_same_in_the_list_on_the_page_and_in_news(tmp_path: Path) -> None:
+    path = tmp_path / "evolve.db"
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with (
+        Store.open(path, create=True) as store,
+        serving(str(path)) as url,
+        httpx.Client(base_url=url, headers=headers, timeout=20) as ask,
+    ):
+        searched = Filling(store=store, name="x").search(5)
+        (line,) = ask.get("api/runs").json()
+        assert line["claimed"] is None
+        with ask.stream("GET", "api/events") as stream:
+            lines = (line[6:] for line in stream.iter_lines() if line.startswith("data: "))
+            events = map(json.loads, lines)
+            assert "hello" in next(events)
+            searched.verify()
+            news = (run for event in events for run in event.get("runs", []))
+            told = next(run for run in news if run["claimed"])
+        (line,) = ask.get("api/runs").json()
+        page = ask.get("api/run", params={"name": "x"}).json()
+    assert told == line
+    assert {name: page[name] for name in line} == line
 
 
 @pytest.mark.parametrize("replaced", [False, True])
