@@ -18,11 +18,14 @@ import httpx
 import pytest
 
 from evolve.report.text import TIMES
+from evolve.serve import live
 from evolve.store import Store
 from evolve.store.database.user import current_user
 from tests.report.filling import Filling
 from tests.serve.ui.episodes import KNOWN, LONG, RUN, UNKNOWN
 from tests.serve.ui.serving import HOSTILE, TOKEN, add_step, serving, start
+
+PAGE = Path(live.__file__).parent / "page"
 
 
 def test_only_the_files_of_the_page_are_given_without_the_token(url: str) -> None:
@@ -48,6 +51,20 @@ def test_the_page_names_no_other_address(url: str) -> None:
     files = re.findall(r'(?:src|href)="([^"#:]+)"', page)
     for text in [page, *(httpx.get(url + file).text for file in files)]:
         assert not re.search(r'https?://(?!www\.w3\.org)|["\'(]/\w', text)
+
+
+def test_what_a_file_of_the_page_exports_another_uses() -> None:
+    """A name for one file alone is not exported: its second user would write it again."""
+    files = {path.name: path.read_text() for path in PAGE.glob("*.js")}
+    unused = []
+    for name, text in files.items():
+        declared = re.findall(r"^export (?:async )?(?:const|class|function) (\w+)", text, re.M)
+        listed = re.findall(r"^export \{ (.*) \};", text, re.M)
+        rest = "".join(other for file, other in files.items() if file != name)
+        for each in (*declared, *", ".join(listed).split(", ")):
+            if each and not re.search(rf"\b{each}\b", rest):
+                unused.append(f"{name}: {each}")
+    assert unused == []
 
 
 def test_steps_come_in_order_after_a_number(ask: httpx.Client) -> None:
