@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
-from evolve.core.lineage import VERIFY
+from evolve.core.lineage import VERIFY, Step
 from evolve.core.measurement import Ratio
 from evolve.core.program import Assignment, instance_digest
 from evolve.core.protocols import Elite
@@ -94,7 +94,7 @@ def _verifications(store: RunStore, run: RunRow) -> list[tuple[str, Champion | N
             continue
         step = store.step(run.id, sequence)
         instance = instance_digest(step.program or "", step.assignment)
-        found.append((instance, _at(store, run, sequence)))
+        found.append((instance, _of(run, step, evaluation)))
     return found
 
 
@@ -113,20 +113,19 @@ def _unverified(
     for elite in sorted(held, key=lambda elite: -elite.fitness.value):
         if instance_digest(elite.program, elite.assignment) in refuted:
             continue
-        found = _at(store, run, elite.sequence)
+        evaluation = store.evaluation(run.id, elite.sequence)
+        found = _of(run, store.step(run.id, elite.sequence), evaluation)
         return None if found is None else replace(found, ratio=Ratio.exp(elite.fitness))
     return None
 
 
-def _at(store: RunStore, run: RunRow, sequence: int) -> Champion | None:
-    evaluation = store.evaluation(run.id, sequence)
+def _of(run: RunRow, step: Step, evaluation: Evaluation | None) -> Champion | None:
     if evaluation is None or not evaluation.strict or run.baseline not in evaluation.ratios:
         return None
-    step = store.step(run.id, sequence)
     if step.program is None:
         return None
     return Champion(
-        sequence=sequence,
+        sequence=step.sequence,
         program=step.program,
         assignment=step.assignment,
         ratio=evaluation.ratios[run.baseline],

@@ -9,6 +9,8 @@ Invariants:
 
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ from evolve.core.errors import USAGE, UsageError
 from evolve.tasks import find_task
 from evolve.worker.correctness.cases import load_task
 from tests.capture.scripts_running import SCRIPTS, capture
+
+GUIDE = SCRIPTS.parents[2] / "examples" / "guides" / "capture.md"
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +58,39 @@ def test_equal_layers_are_one_part_with_all_their_calls(transformer):
     assert row(text, "scaled_dot_product_attention")[0] == 3 * 4
 
 
+def commands_of(guide: Path) -> list[list[str]]:
+    """The words of the three commands of a guide: capture, run and apply."""
+    (block,) = re.findall(r"^```\n(evolve tasks capture.*?)^```", guide.read_text(), re.M | re.S)
+    return [shlex.split(line, comments=True) for line in block.splitlines()]
+
+
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [(["--steps", "1", "--train"], "new_gelu_backward"), (["--steps", "1"], "new_gelu")],
-)
-def test_the_next_commands_name_a_task_whose_winner_the_script_can_use(tmp_path, words, name):
-    """By the script that the guide names."""
-    script = str(SCRIPTS.parents[2] / "examples" / "own_script" / "train.py")
-    text = capture(tmp_path, "--select", "NewGELU", script, "--", *words)
-    search, put_back = text.strip().splitlines()[-2:]
-    assert search == f"Search: evolve run task={tmp_path / name}.py"
-    ending = f"--winner {tmp_path / name}.py=RUN {script} -- {' '.join(words)}"
-    assert put_back.endswith(f"evolve apply {ending}")
+@pytest.mark.parametrize("words", [["--train"], []])
+def test_the_next_commands_name_the_task_that_the_guide_goes_on_with(
+    tmp_path, monkeypatch, capsys, words
+):
+    """The guide's first command, as it is printed there, by the script that it names."""
+    guide = GUIDE.read_text()
+    (script,) = re.findall(r"small transformer\]\((\S+)\)", guide)
+    shutil.copy(GUIDE.parent / script, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    first, search, put_back = commands_of(GUIDE)
+    assert main([*first[1:], *words]) == 0
+    printed = capsys.readouterr().out.strip().splitlines()[-2:]
+    task = search[2].removeprefix("task=./")
+    assert put_back[put_back.index("--winner") + 1].startswith(f"{task}=")
+    if words:
+        (task,) = re.findall(r"With `--train`.*`(tasks/\w+\.py)`", guide)
+    script_words = shlex.join(["train.py", *first[first.index("--") :], *words])
+    assert printed == [
+        f"Search: evolve run task=./{task}",
+        f"Put the winner back: evolve apply --winner {task}=RUN {script_words}",
+    ]
+
+
+def test_the_guides_show_the_same_commands():
+    capturing, applying = map(commands_of, (GUIDE, GUIDE.with_name("apply.md")))
+    assert capturing == applying
 
 
 def test_a_part_has_the_share_of_all_it_calls_and_the_ceiling_of_amdahl(transformer):

@@ -11,8 +11,11 @@ from dataclasses import replace
 
 import pytest
 
+from evolve.core.program import Program
 from evolve.llm.programs.printed import read_printed
-from evolve.llm.programs.turns import Turn, turns
+from evolve.llm.programs.records import read_records
+from evolve.llm.programs.turns import Turn
+from evolve.llm.programs.turns import turns as turns_of
 
 SOURCE = "class ModelNew:\n    pass\n"
 GIVEN = {"source": SOURCE, "note": "wider"}
@@ -64,6 +67,10 @@ CURSOR = [
     {"type": "tool_call", "subtype": "completed", "call_id": "1", "tool_call": RESULT},
     CLAUDE[-1],
 ]
+
+
+def turns(output: str) -> list[Turn]:
+    return turns_of(read_records(output))
 
 
 def printed(events: list) -> str:
@@ -131,3 +138,30 @@ def test_events_without_their_parts_raise_nothing(event):
 def test_a_stream_that_ends_without_a_result_gives_its_last_words():
     assert read_printed(printed(CLAUDE[:4])).text == "I try it."
     assert read_printed(printed(CLAUDE[3:4])).text == ""
+
+
+@pytest.mark.parametrize("events", [CLAUDE[:-1], CODEX, CURSOR[:-1]])
+@pytest.mark.parametrize("printed_last", ["", "\nwarning: it ends", "\n{broken"])
+def test_the_last_words_of_a_stream_are_its_last_message(events, printed_last):
+    assert read_printed(printed(events) + printed_last).text == "I try it."
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\u2029"])
+def test_a_line_ends_at_a_line_feed_only(separator):
+    """JSON may hold all other separators of Unicode as they are."""
+    source = f"{SOURCE}# {separator}\n"
+    event = block("assistant", type="tool_use", id="1", name="submit", input={"source": source})
+    lines = [json.dumps(each, ensure_ascii=False) for each in (event, CLAUDE[-1])]
+    for end in ("\n", "\r\n"):
+        output = end.join(lines)
+        assert [turn.program for turn in turns(output)] == [source]
+        assert read_printed(output).text == "done"
+
+
+def test_a_program_of_a_transcript_can_be_stored():
+    """JSON carries halves of surrogate pairs, which no program can have."""
+    given = {"source": SOURCE + "# \ud800\n"}
+    event = block("assistant", type="tool_use", id="1", name="submit", input=given)
+    (found,) = turns(printed([event]))
+    assert Program(found.program).digest
+    assert found.program == SOURCE + "# ?\n"

@@ -4,13 +4,13 @@ Read are the results of Claude Code and Cursor (`--output-format json`), Gemini 
 Codex (`exec --json`); anything else is taken as the text of an answer.
 """
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evolve.core.model import Usage
+from evolve.llm.programs.records import Record, as_record, read_records
 from evolve.llm.programs.turns import turns
 
 MAX_COST_USD = 1e4  # of one answer: a larger number is misread
@@ -43,7 +43,9 @@ class Printed:
 
 def read_printed(output: str) -> Printed:
     """The answer in a program's output."""
-    records = list(_records(output))
+    is_json = output.lstrip().startswith("{")
+    lines = list(read_records(output)) if is_json else []
+    records = [line for line in lines if not isinstance(line, str)]
     for record in reversed(records):
         if isinstance(record.get("result"), str):  # Claude Code, Cursor
             return _result(record)
@@ -51,38 +53,18 @@ def read_printed(output: str) -> Printed:
             return _response(record)
         if isinstance(record.get("error"), Mapping) and "type" not in record:
             return Printed(text="", error=str(record["error"].get("message", record["error"])))
-    if any(record.get("type") in _CODEX for record in records):
+    if any(record.get("type") in _EVENTS for record in records):
         return _events(records)
-    if any(record.get("type") == "assistant" for record in records):  # it ended without a result
-        said = [turn.text for turn in turns(output) if turn.kind == "text"]
-        return Printed(text=said[-1] if said else "")
     return Printed(text=output)
 
 
-_CODEX = ("item.completed", "turn.completed", "turn.failed")
-
-
-def _records(output: str) -> Iterator[Mapping[str, Any]]:
-    """JSON objects: the whole output, or its lines; none if it is something else."""
-    if not output.lstrip().startswith("{"):
-        return
-    whole = _object(output)
-    lines = [whole] if whole is not None else map(_object, output.splitlines())
-    yield from (record for record in lines if record is not None)
-
-
-def _object(text: str) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+_EVENTS = ("assistant", "item.completed", "turn.completed", "turn.failed")
 
 
 def _result(record: Mapping[str, Any]) -> Printed:
-    text, usage = record["result"], _mapping(record.get("usage"))
+    text, usage = record["result"], as_record(record.get("usage"))
     failed = record.get("is_error") is True
-    models = _mapping(record.get("modelUsage"))
+    models = as_record(record.get("modelUsage"))
     read, written = (
         _count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation")
     )
@@ -97,8 +79,8 @@ def _result(record: Mapping[str, Any]) -> Printed:
 
 
 def _response(record: Mapping[str, Any]) -> Printed:
-    models = _mapping(_mapping(record.get("stats")).get("models"))
-    counts = [_mapping(_mapping(each).get("tokens")) for each in models.values()]
+    models = as_record(as_record(record.get("stats")).get("models"))
+    counts = [as_record(as_record(each).get("tokens")) for each in models.values()]
     prompt = sum(_count(each, "prompt") or 0 for each in counts)
     thought = sum(_count(each, "thoughts") or 0 for each in counts)
     said = thought + sum(_count(each, "candidates") or 0 for each in counts)
@@ -107,20 +89,21 @@ def _response(record: Mapping[str, Any]) -> Printed:
     return Printed(text=record["response"], usage=usage, model=next(iter(models), ""))
 
 
-def _events(records: list[Mapping[str, Any]]) -> Printed:
-    """The last message of Codex, and the tokens of all its turns."""
-    text = error = ""
+def _events(records: Sequence[Record]) -> Printed:
+    """The last message of Codex, and the tokens of all its turns.
+
+    Of Claude Code and Cursor the last message, if they ended without a result.
+    """
+    messages = [turn.text for turn in turns(records) if turn.kind == "text"]
+    text, error = messages[-1] if messages else "", ""
     prompt = said = cached = 0
     for record in records:
-        item = _mapping(record.get("item"))
-        if item.get("type") == "agent_message" and isinstance(item.get("text"), str):
-            text = item["text"]
-        counts = _mapping(record.get("usage"))
+        counts = as_record(record.get("usage"))
         prompt += _count(counts, "input_tokens") or 0
         said += _count(counts, "output_tokens") or 0
         cached += _count(counts, "cached_input_tokens") or 0
         if record.get("type") == "turn.failed":
-            error = str(_mapping(record.get("error")).get("message", "the turn failed"))
+            error = str(as_record(record.get("error")).get("message", "the turn failed"))
     return Printed(text=text, usage=_usage(prompt or None, said, cached=cached), error=error)
 
 
@@ -142,7 +125,3 @@ def _count(counts: Mapping[str, Any], name: str) -> int | None:
 def _cost(value: Any) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if known and math.isfinite(value) and 0 <= value < MAX_COST_USD else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

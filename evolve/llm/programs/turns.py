@@ -5,9 +5,11 @@ Read are the event streams of Claude Code and Cursor (`--output-format stream-js
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from evolve.llm.programs.records import Record, as_record
 
 MAX_TRANSCRIPT_CHARS = 2_000_000
 """How much of the output of an episode is stored, the last part."""
@@ -37,11 +39,15 @@ class Turn:
     program: str = ""
 
 
-def turns(output: str) -> list[Turn]:
-    """The turns of a transcript in order; that of a program without events is one text."""
+def turns(records: Iterable[Record | str]) -> list[Turn]:
+    """The turns of a transcript in order; that of a program without events is one text.
+
+    Args:
+        records: the program's output, as `read_records` gives it.
+    """
     reader = _Reader()
-    for line in [output] if _object(output) is not None else output.splitlines():
-        reader.read(line)
+    for record in records:
+        reader.read(record)
     return reader.found
 
 
@@ -51,10 +57,9 @@ class _Reader:
     _calls: dict[str, Turn] = field(default_factory=dict)
     _part: Turn | None = None  # a text that the next line may continue
 
-    def read(self, line: str) -> None:
-        record = _object(line)
-        if record is None:
-            self._say("text", line + "\n")
+    def read(self, record: Record | str) -> None:
+        if isinstance(record, str):
+            self._say("text", record + "\n")
             return
         kind = record.get("type")
         if isinstance(kind, str) and kind in _SILENT:
@@ -74,17 +79,17 @@ class _Reader:
             self._part = Turn(kind=kind, text=text)
             self.found.append(self._part)
 
-    def _event(self, record: Mapping[str, Any]) -> None:
+    def _event(self, record: Record) -> None:
         self.found.append(Turn(kind="event", text=_shown(record)))
 
-    def message(self, record: Mapping[str, Any]) -> None:
+    def message(self, record: Record) -> None:
         """Claude Code and Cursor: a message whose content is text or blocks."""
-        content = _mapping(record.get("message")).get("content")
+        content = as_record(record.get("message")).get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks if isinstance(blocks, list) else []:
-            self._block(_mapping(block))
+            self._block(as_record(block))
 
-    def _block(self, block: Mapping[str, Any]) -> None:
+    def _block(self, block: Record) -> None:
         kind = block.get("type")
         if kind in ("text", "thinking"):
             self.found.append(Turn(kind=str(kind), text=str(block.get(kind, ""))))
@@ -95,24 +100,24 @@ class _Reader:
         else:
             self._event(block)
 
-    def thought(self, record: Mapping[str, Any]) -> None:
+    def thought(self, record: Record) -> None:
         """Cursor: a part of a thought."""
         self._say("thinking", str(record.get("text", "")))
 
-    def tool_call(self, record: Mapping[str, Any]) -> None:
+    def tool_call(self, record: Record) -> None:
         """Cursor: a call that begins or has ended, under the name of its kind."""
-        for kind, value in _mapping(record.get("tool_call")).items():
-            call = _mapping(value)
+        for kind, value in as_record(record.get("tool_call")).items():
+            call = as_record(value)
             if record.get("subtype") == "completed":
                 self._answer(record.get("call_id"), call.get("result"))
                 continue
-            args = _mapping(call.get("args"))
+            args = as_record(call.get("args"))
             name = str(args.get("toolName") or args.get("name") or kind)
             self._call(record.get("call_id"), name, args.get("args", args))
 
-    def item(self, record: Mapping[str, Any]) -> None:
+    def item(self, record: Record) -> None:
         """Codex: a message, a thought or a call, once it is whole."""
-        item = _mapping(record.get("item"))
+        item = as_record(record.get("item"))
         kind = item.get("type")
         if kind in ("agent_message", "reasoning"):
             said = "text" if kind == "agent_message" else "thinking"
@@ -127,9 +132,9 @@ class _Reader:
             self._event(item)
 
     def _call(self, key: object, tool: str, given: Any) -> None:
-        values = dict(_mapping(given))
+        values = dict(as_record(given))
         is_submission = tool.endswith("submit") and isinstance(values.get("source"), str)
-        program = values.pop("source") if is_submission else ""
+        program = _utf8(values.pop("source")) if is_submission else ""
         text = given if isinstance(given, str) else _lines(values)
         named = tool.rpartition("__")[2]  # Claude Code: mcp__SERVER__TOOL
         turn = Turn(kind="call", text=text, tool=named, program=program)
@@ -144,7 +149,7 @@ class _Reader:
         turn.result = "\n".join(_texts(result))
 
 
-_RECORDS: Mapping[str, Callable[[_Reader, Mapping[str, Any]], None]] = {
+_RECORDS: Mapping[str, Callable[[_Reader, Record], None]] = {
     "assistant": _Reader.message,
     "user": _Reader.message,
     "thinking": _Reader.thought,
@@ -169,16 +174,6 @@ def _texts(result: Any) -> Iterator[str]:
         yield str(result)
 
 
-def _object(line: str) -> Mapping[str, Any] | None:
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _shown(value: Any) -> str:
     try:
         return json.dumps(value, indent=1, ensure_ascii=False)
@@ -194,5 +189,6 @@ def _lines(values: Mapping[str, Any]) -> str:
     )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _utf8(text: str) -> str:
+    """The text with lone surrogates, which JSON can carry and a program cannot, replaced."""
+    return text.encode("utf-8", "replace").decode()

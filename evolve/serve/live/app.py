@@ -135,10 +135,7 @@ def _add_answers(app: FastAPI, reader: Reader) -> None:
     @app.get("/api/runs")
     async def runs() -> Response:
         def listed(store: RunStore) -> list[dict[str, Any]]:
-            return [
-                records.run_line(store, run) | {"claimed": records.claimed(store, run)}
-                for run in store.runs()
-            ]
+            return [records.run_line(store, run) for run in store.runs()]
 
         return _json(await reader.read(listed))
 

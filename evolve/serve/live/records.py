@@ -13,6 +13,7 @@ from evolve.core.protocols import Elite
 from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
+from evolve.llm.programs.records import read_records
 from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, turns
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
@@ -32,6 +33,15 @@ TURNS = 40  # of a transcript, of one answer
 
 
 def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
+    """A run with its counters and its verified speedup, None before it has one."""
+    return counters(store, run) | _claim(champion(store, run, ()))
+
+
+def _claim(winner: Champion | None) -> dict[str, Any]:
+    return {"claimed": _ratio(winner.ratio) if winner is not None and winner.verified else None}
+
+
+def counters(store: RunStore, run: RunRow) -> dict[str, Any]:
     """A run with its counters; a few rows, however long the run is."""
     progress = store.progress(run.id)
     return {
@@ -54,28 +64,25 @@ def run_line(store: RunStore, run: RunRow) -> dict[str, Any]:
     }
 
 
-def claimed(store: RunStore, run: RunRow) -> list[float] | None:
-    """The verified speedup of a run, as `evolve list` gives it; None before it is verified."""
-    winner = champion(store, run, ())
-    return _ratio(winner.ratio) if winner is not None and winner.verified else None
-
-
 def run_page(store: RunStore, run: RunRow) -> dict[str, Any]:
     """What the page of a run shows beside its steps."""
     slots = store.slots(run.id)
     heat = archive_map.heat_map(slots) if slots else None
     winner = champion(store, run, slots.values())
     shapes = shape_map(store, run, slots.values())
-    return run_line(store, run) | {
-        "limits": limits(run.config),
-        "archive": asdict(heat) if heat else None,
-        "ranked": [asdict(place) for place in archive_map.ranked(slots)],
-        "claimed": claimed(store, run),
-        "way": _way(store, run, winner) if winner else [],
-        "cases": _cases(store, run, winner.sequence) if winner else [],
-        "steering": steering(store, run),
-        "shapes": asdict(shapes) if shapes else None,
-    }
+    return (
+        counters(store, run)
+        | _claim(winner)
+        | {
+            "limits": limits(run.config),
+            "archive": asdict(heat) if heat else None,
+            "ranked": [asdict(place) for place in archive_map.ranked(slots)],
+            "way": _way(store, run, winner) if winner else [],
+            "cases": _cases(store, run, winner.sequence) if winner else [],
+            "steering": steering(store, run),
+            "shapes": asdict(shapes) if shapes else None,
+        }
+    )
 
 
 def lineage(store: RunStore, run: RunRow) -> dict[str, Any]:
@@ -106,7 +113,7 @@ def lineage(store: RunStore, run: RunRow) -> dict[str, Any]:
 def _way(store: RunStore, run: RunRow, winner: Champion) -> list[int]:
     """The steps that made the best program, and the one that its speedup was measured in."""
     line = store.line_to(run.id, winner.program)
-    return [*line, *({winner.sequence} - {*line[-1:]})]
+    return line if winner.sequence in line[-1:] else [*line, winner.sequence]
 
 
 def _descent(store: RunStore, run: RunRow, held: Iterable[Elite]) -> list[Step]:
@@ -271,7 +278,7 @@ def transcript_page(
     store: RunStore, run: RunRow, sequence: int, number: int, after: int
 ) -> dict[str, Any]:
     """The next turns of a transcript, at most `TURNS`; see `transcript`."""
-    found = turns(transcript(store, run, sequence, number))
+    found = turns(read_records(transcript(store, run, sequence, number)))
     page = shown_turns(store, run, found[after : after + TURNS])
     return {"turns": [asdict(turn) for turn in page], "total": len(found)}
 

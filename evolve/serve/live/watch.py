@@ -9,7 +9,7 @@ from typing import Any
 from evolve.core.errors import EvolveError, StoreError
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
-from evolve.serve.live.records import run_line, step_line
+from evolve.serve.live.records import counters, run_line, step_line
 
 INTERVAL_S = 0.1
 LISTING_EVERY = 20  # polls between two listings of all runs
@@ -44,7 +44,7 @@ class Watch:
         self._polling: asyncio.Task[None] | None = None
         self._looked = asyncio.Event()
         self._runs: dict[int, RunRow] = {}
-        self._lines: dict[str, Event] = {}
+        self._counted: dict[str, Event] = {}
         self._seen: dict[int, int] = {}  # the next sequence number, by run
         self._open: dict[int, set[int]] = {}
 
@@ -87,7 +87,7 @@ class Watch:
 
     async def _poll(self) -> None:
         loop, count, was_trouble = asyncio.get_running_loop(), 0, False
-        self._lines.clear()  # what it knew is of another time
+        self._counted.clear()  # what it knew is of another time
         while True:
             try:
                 listing = count % LISTING_EVERY == 0
@@ -126,11 +126,11 @@ class Watch:
         for run in self._runs.values():
             if not listing and run.state != "running":
                 continue
-            line = run_line(self._store, run)
-            if self._lines.get(run.name) != line:
-                self._lines[run.name] = line
-                runs.append(line)
-            if found := self._new_steps(run, line["asked"]):
+            counted = counters(self._store, run)
+            if self._counted.get(run.name) != counted:
+                self._counted[run.name] = counted
+                runs.append(run_line(self._store, run))
+            if found := self._new_steps(run, counted["asked"]):
                 steps[run.name] = found
         return {"runs": runs, "steps": steps} if runs or steps else {}
 

@@ -46,14 +46,16 @@ def add_episodes(store: Store, long: int = LONG) -> None:
     """Steps 1 (short) and 3 (long) are episodes, step 2 is a program that the first submits."""
     filling = Filling(store=store, name=RUN).search(1)
     short = transcript([KNOWN, UNKNOWN], '{"status": "correct", "speedup": [99, 98, 100]}')
-    _episode(filling, short)
+    add_episode(filling, short)
     verdict = evaluation(TASK, Status.CORRECT, Fidelity.SEARCH, 0.7)
     filling.step("agent", Proposal(program=Program(KNOWN), note="idea 0"), verdict)
-    _episode(filling, transcript([f"{source(n, 1)}{'#' * 2600}" for n in range(long)], "waiting"))
+    add_episode(
+        filling, transcript([f"{source(n, 1)}{'#' * 2600}" for n in range(long)], "waiting")
+    )
     filling.finish()
 
 
-def _episode(filling: Filling, output: str) -> None:
+def add_episode(filling: Filling, output: str) -> None:
     store = filling.store
     messages = (Message("system", "You write kernels."), Message("user", "The task"))
     request = ModelRequest(messages=messages, model=MODEL)

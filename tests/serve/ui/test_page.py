@@ -4,6 +4,7 @@
 2. Steps come page by page; a change reaches every watcher, and needs the token.
 3. What cannot be is said in one line.
 4. A transcript comes in bounded parts; verdicts in it are the run's, not the agent's words.
+5. A run has the same fields in the list, on its page and in news of it, its verified speedup too.
 """
 
 import json
@@ -17,11 +18,14 @@ import httpx
 import pytest
 
 from evolve.report.text import TIMES
+from evolve.serve import live
 from evolve.store import Store
 from evolve.store.database.user import current_user
 from tests.report.filling import Filling
 from tests.serve.ui.episodes import KNOWN, LONG, RUN, UNKNOWN
 from tests.serve.ui.serving import HOSTILE, TOKEN, add_step, serving, start
+
+PAGE = Path(live.__file__).parent / "page"
 
 
 def test_only_the_files_of_the_page_are_given_without_the_token(url: str) -> None:
@@ -47,6 +51,20 @@ def test_the_page_names_no_other_address(url: str) -> None:
     files = re.findall(r'(?:src|href)="([^"#:]+)"', page)
     for text in [page, *(httpx.get(url + file).text for file in files)]:
         assert not re.search(r'https?://(?!www\.w3\.org)|["\'(]/\w', text)
+
+
+def test_what_a_file_of_the_page_exports_another_uses() -> None:
+    """A name for one file alone is not exported: its second user would write it again."""
+    files = {path.name: path.read_text() for path in PAGE.glob("*.js")}
+    unused = []
+    for name, text in files.items():
+        declared = re.findall(r"^export (?:async )?(?:const|class|function) (\w+)", text, re.M)
+        listed = re.findall(r"^export \{ (.*) \};", text, re.M)
+        rest = "".join(other for file, other in files.items() if file != name)
+        for each in (*declared, *", ".join(listed).split(", ")):
+            if each and not re.search(rf"\b{each}\b", rest):
+                unused.append(f"{name}: {each}")
+    assert unused == []
 
 
 def test_steps_come_in_order_after_a_number(ask: httpx.Client) -> None:
@@ -216,6 +234,30 @@ def test_an_address_that_cannot_be_is_said(filled: Filling, words: list[str], sa
     assert server.returncode == 2
     assert said in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_verified_speedup_is_the_same_in_the_list_on_the_page_and_in_news(tmp_path: Path) -> None:
+    path = tmp_path / "evolve.db"
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with (
+        Store.open(path, create=True) as store,
+        serving(str(path)) as url,
+        httpx.Client(base_url=url, headers=headers, timeout=20) as ask,
+    ):
+        searched = Filling(store=store, name="x").search(5)
+        (line,) = ask.get("api/runs").json()
+        assert line["claimed"] is None
+        with ask.stream("GET", "api/events") as stream:
+            lines = (line[6:] for line in stream.iter_lines() if line.startswith("data: "))
+            events = map(json.loads, lines)
+            assert "hello" in next(events)
+            searched.verify()
+            news = (run for event in events for run in event.get("runs", []))
+            told = next(run for run in news if run["claimed"])
+        (line,) = ask.get("api/runs").json()
+        page = ask.get("api/run", params={"name": "x"}).json()
+    assert told == line
+    assert {name: page[name] for name in line} == line
 
 
 @pytest.mark.parametrize("replaced", [False, True])

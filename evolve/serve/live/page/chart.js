@@ -11,7 +11,7 @@ const NAMES = { time: duration, usd: value => `$${value.toPrecision(2)}`, evalua
 // Timed steps by `evaluations`, `time` or `usd`: their places on that axis, their ratios [value, low, high],
 // those that were the best so far as [place, ratio], and the bounds of all. One pass, and no object for a
 // step: a page draws 10^5 of them several times a second.
-export function points(steps, axis) {
+function points(steps, axis) {
   const places = new Float64Array(steps.length), ratios = [], best = [];
   let count = 0, cost = 0, last = 0, high = 1, low = 1;
   for (const step of steps) {

@@ -29,6 +29,7 @@ export const times = value => `${value.toFixed(digits(value))}×`;
 export const ratio = r => r ? `${times(r[0])}` : "";
 export const span = r => r ? `${times(r[1])} to ${times(r[2])}` : "";
 export const words = text => String(text ?? "").replaceAll("_", " ");
+export const unit = name => name === "usd" ? "USD" : words(name);  // of a limit or an axis
 export function duration(seconds) {
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)}\u00a0s`;
   const minutes = Math.round(seconds / 60);

@@ -1,5 +1,5 @@
 // Changes of a search under way, by holders of the token: each is an event of its run.
-import { h, words } from "./dom.js";
+import { h, unit, words } from "./dom.js";
 
 const BUTTONS = { pin: "Pin", ban: "Ban", release: "Release" };
 
@@ -14,7 +14,7 @@ export function steerForm(run, send) {
   const step = h("input", { id: "steer-step", inputmode: "numeric", pattern: "[0-9]+", size: 6 });
   const program = h("textarea", { id: "steer-program", rows: 8, spellcheck: "false" });
   const names = Object.keys(run.limits);
-  const limit = h("select", { id: "steer-limit" }, names.map(name => h("option", { value: name }, name === "usd" ? "USD" : words(name))));
+  const limit = h("select", { id: "steer-limit" }, names.map(name => h("option", { value: name }, unit(name))));
   const amount = h("input", { id: "steer-amount", size: 12, placeholder: "100, 5 or 30m" });
   return h("div", { class: "steer" },
     h("div", { class: "controls" }, button("Pause", () => send("pause")), button("Continue", () => send("continue")),

@@ -1,6 +1,6 @@
 import { chart } from "./chart.js";
 import { sideBySide } from "./diff.js";
-import { duration, h, ratio, span, words } from "./dom.js";
+import { duration, h, ratio, span, unit, words } from "./dom.js";
 import { transcript } from "./transcript.js";
 
 const link = name => `#/run/${encodeURIComponent(name)}`;
@@ -9,7 +9,7 @@ const section = (title, ...content) => h("section", {}, h("h2", {}, title), cont
 const wide = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 const table = (head, body, name) => h("table", { class: name }, h("thead", {}, h("tr", {}, head.map(each => h("th", { scope: "col" }, each || h("span", { class: "hidden" }, "Bar"))))), h("tbody", {}, body));
 const row = cells => h("tr", {}, cells.map((each, index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, each)));
-export const whatState = run => run.state === "running" && run.steering?.paused ? "paused" : run.reason ? `${run.state}: ${run.reason}` : run.state;
+const whatState = run => run.state === "running" && run.steering?.paused ? "paused" : run.reason ? `${run.state}: ${run.reason}` : run.state;
 
 // What is claimed: the verified speedup, and before there is one the best that the search has measured.
 export const best = run => run.claimed ?? run.best;
@@ -44,7 +44,7 @@ export function comparison(runs, axis, setAxis) {
 
 export function axes(axis, setAxis, hasCost) {
   return h("div", { class: "controls", role: "group", "aria-label": "Horizontal axis" },
-    ["evaluations", "time", ...(hasCost ? ["usd"] : [])].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${each === "usd" ? "USD" : each}`)));
+    ["evaluations", "time", ...(hasCost ? ["usd"] : [])].map(each => h("button", { type: "button", "aria-pressed": String(each === axis), onclick: () => setAxis(each) }, `by ${unit(each)}`)));
 }
 
 export function progressPart(run, shown, axis, total) {
@@ -68,7 +68,6 @@ export function funnel(shown) {
 }
 
 const UNITS = { wall_time: "wall_time_s", device_time: "device_time_s" };
-export const unit = name => name === "usd" ? "USD" : words(name);
 export function budget(run) {
   const amount = (name, value) => name in UNITS ? duration(value) : name === "usd" ? `$${value.toFixed(2)}` : Math.round(value).toLocaleString("en");
   const spent = ["evaluations", "wall_time", ...(run.tokens ? ["tokens", "usd"] : [])];
