@@ -17,7 +17,11 @@ from evolve.core.errors import UsageError
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
-from evolve.worker.reference.torch_settings import forget, imported, settings_of
+from evolve.worker.reference.torch_settings import (
+    forget_settings,
+    recording_settings,
+    settings_of,
+)
 
 PLAIN_PYTHON = "Mend the task file; it has to run under plain Python with torch."
 _MAX_ERROR = 300  # characters of an error of a task's code
@@ -111,8 +115,8 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
     module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     sys.modules[name] = module  # dataclasses and pickling look their module up
-    forget(task)
-    with task_code(task, "importing it"), imported(task), importing_from(folder, source):
+    forget_settings(task)
+    with task_code(task, "importing it"), recording_settings(task), importing_from(folder, source):
         exec(compile(tree, filename, "exec"), module.__dict__)
     return module
 

@@ -13,7 +13,7 @@ from evolve.core.task import Task
 from evolve.worker.ipc.pytree import map_tensors
 from evolve.worker.reference.conditions import Conditions, named_state
 from evolve.worker.reference.task_file import TaskCase, load_task_file
-from evolve.worker.reference.torch_settings import put_of
+from evolve.worker.reference.torch_settings import apply_settings
 from evolve.worker.runner.weights import ContractError, construct
 
 FILENAME = "candidate.py"
@@ -23,7 +23,7 @@ def reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """The reference's, of a task as JSON."""
     task = Task.from_json(json.loads(text))
     cases = load_task_file(task, place, TaskCase).cases
-    put_of(task.name)  # no other task is judged in this process
+    apply_settings(task.name)  # no other task is judged in this process
     return lambda case, seed, _, conditions: cases[case].made(seed, conditions)
 
 
