@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from evolve.core.errors import UsageError
 from evolve.worker.correctness.differences import first_difference, same
 from evolve.worker.correctness.kinds import (
+    check_inputs,
     flat_outcome,
-    require_inputs,
     require_outputs,
-    require_places,
+    require_separate_writes,
 )
 from evolve.worker.correctness.reference_runs import copied
 from evolve.worker.correctness.written import is_written, other_values
@@ -96,7 +96,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
         UsageError: the reference fails, or has an effect that cannot be judged.
     """
     inputs = case.arguments(_SEED)
-    unseen = require_inputs(case.task, case.init_inputs(_SEED), inputs)
+    unseen = check_inputs(case.task, case.init_inputs(_SEED), inputs)
     conditions, seen = _with_grad(case, Conditions(mode=mode))
     note = ""
     again = _again(case, seen, conditions)
@@ -111,7 +111,7 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     own = named_state(before)
     called = _argument_names(before, inputs)
     changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
-    require_places(case.task, given, seen.inputs, changed, called)
+    require_separate_writes(case.task, given, seen.inputs, changed, called)
     written = [name for name, now in after.items() if _is_changed(own, name, now)]
     conditions = replace(
         conditions, state=tuple(written), trains=before.training, writes=bool(changed or written)

@@ -27,7 +27,7 @@ _REMEDIES = {
 }
 
 
-def require_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> list[str]:
+def check_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> list[str]:
     """Sentences about inputs with tensors that the judge does not see.
 
     Args:
@@ -83,7 +83,7 @@ def require_outputs(task: str, outputs: Sequence[Tensor]) -> None:
             raise _refused(task, f"output {number} of Model.forward", tensor, kind)
 
 
-def require_places(
+def require_separate_writes(
     task: str,
     before: Sequence[Tensor],
     after: Sequence[Tensor],
