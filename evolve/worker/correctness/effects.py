@@ -27,7 +27,7 @@ from evolve.worker.correctness.written import is_written, other_values
 from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
 from evolve.worker.reference.conditions import Conditions, bind, call, is_needed, named_state
 from evolve.worker.reference.seeding import seeded
-from evolve.worker.reference.task_module import PLAIN_PYTHON, task_code
+from evolve.worker.reference.task_module import TaskCodeError, task_code
 
 if TYPE_CHECKING:
     from evolve.worker.correctness.cases import LoadedCase
@@ -36,6 +36,10 @@ _SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
 _MAX_NAMES = 4
 _MAX_SPEC = 60  # characters
 _NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
+_OWN_GRADIENTS = (
+    "Inputs come without gradients: let forward begin with x = x.detach().requires_grad_(), and "
+    "return x.grad or torch.autograd.grad(...)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,20 +179,20 @@ def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, 
     """A first call, with gradients if the reference does not run without."""
     try:
         return conditions, _call(case, conditions)
-    except UsageError as error:
-        if not any(words in str(error) for words in _NO_GRAD):
+    except TaskCodeError as error:
+        if not _lacks_grad(error):
             raise
     conditions = replace(conditions, grad=True)
     try:
         return conditions, _call(case, conditions)
-    except UsageError as error:
-        if not any(words in str(error) for words in _NO_GRAD):
+    except TaskCodeError as error:
+        if not _lacks_grad(error):
             raise
-        said = str(error).removesuffix(PLAIN_PYTHON).rstrip()
-    raise UsageError(
-        f"{said} Inputs come without gradients: let forward begin with "
-        "x = x.detach().requires_grad_(), and return x.grad or torch.autograd.grad(...)."
-    )
+        raise TaskCodeError(error.said, _OWN_GRADIENTS) from error
+
+
+def _lacks_grad(error: TaskCodeError) -> bool:
+    return any(words in error.said for words in _NO_GRAD)
 
 
 def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, str]:

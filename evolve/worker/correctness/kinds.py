@@ -109,11 +109,15 @@ def require_separate_writes(
             )
         shared = (names[other] for other, own in enumerate(before) if _share(old, own, other == at))
         if (other := next(shared, None)) is not None:
-            whose = "several of its own elements" if other == names[at] else other
+            how = (
+                "several of whose elements share memory"
+                if other == names[at]
+                else f"which shares memory with {other}"
+            )
             raise UsageError(
-                f"task {task}: Model.forward writes to {names[at]}, and {whose} lie in the same "
-                "memory, so the effect depends on the order of reads and writes. Give it memory of "
-                "its own in get_inputs(), .clone() for one."
+                f"task {task}: Model.forward writes to {names[at]}, {how}, so the effect depends "
+                "on the order of reads and writes. Give it memory of its own in get_inputs(), "
+                ".clone() for one."
             )
 
 
