@@ -11,6 +11,7 @@ import torch
 
 from evolve.core.task import Task
 from evolve.worker.ipc.pytree import map_tensors
+from evolve.worker.ipc.task_classes import PROGRAM_MODULE
 from evolve.worker.reference.conditions import Conditions, named_state
 from evolve.worker.reference.task_file import TaskCase, load_task_file
 from evolve.worker.reference.torch_settings import apply_settings
@@ -34,9 +35,9 @@ def candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """
     path = Path.cwd() / FILENAME
     path.write_text(text)
-    module = ModuleType("candidate")
+    module = ModuleType(PROGRAM_MODULE)
     module.__file__ = str(path)
-    sys.modules["candidate"] = module
+    sys.modules[PROGRAM_MODULE] = module
     exec(compile(text, str(path), "exec"), module.__dict__)
     factory = getattr(module, "ModelNew", None)
     if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):
