@@ -4,9 +4,11 @@ Invariants:
 1. The streams of Claude Code, Cursor and Codex give the same turns for the same episode.
 2. A call has its answer, and a submission its program, however often other events come between.
 3. Nothing that is printed is lost or raises: what is no known event is shown as it is.
+4. All texts of turns can be stored and sent; reading takes a time that grows with the length alone.
 """
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from evolve.core.program import Program
 from evolve.llm.programs.printed import read_printed
 from evolve.llm.programs.records import read_records
-from evolve.llm.programs.turns import Turn
+from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, Turn, last_part
 from evolve.llm.programs.turns import turns as turns_of
 
 SOURCE = "class ModelNew:\n    pass\n"
@@ -165,3 +167,46 @@ def test_a_program_of_a_transcript_can_be_stored():
     (found,) = turns(printed([event]))
     assert Program(found.program).digest
     assert found.program == SOURCE + "# ?\n"
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking", "tool_use", "tool_result", "unknown"])
+def test_lone_surrogates_are_replaced_wherever_they_stand(kind):
+    hostile = r"a\ud800b"
+    texts = dict.fromkeys(("content", "text", "thinking"), "X") | {"input": {"source": "X"}}
+    record = block("assistant", type=kind, id="1", name="mcp__evolve__submit", **texts)
+    line = json.dumps(record).replace("X", hostile)
+    for turn in turns_of(read_records(f"{line}\n{line}")):
+        "".join((turn.text, turn.program, turn.result)).encode()
+    said = json.dumps({"type": "result", "result": "X"}).replace("X", hostile)
+    assert read_printed(said).text == "a?b"
+
+
+def test_a_result_that_is_nested_without_end_is_named():
+    nested: object = "deep"
+    for _ in range(100_000):
+        nested = [nested]
+    call, answer = block("assistant", type="tool_use", id="1", name="look", input={}), {
+        "type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "1",
+                                                 "content": nested}]}}  # fmt: skip
+    (turn,) = turns_of([call, answer])
+    assert turn.result == "(nested too deeply)"
+
+
+def test_many_lines_of_text_are_one_turn_in_little_time():
+    """25,000 lines took 8 s where each was added to the text before it."""
+    lines = "x" * 79 + "\n"
+    start = time.process_time()
+    (turn,) = turns_of(read_records(25_000 * lines))
+    assert time.process_time() - start < 2.0
+    assert turn.text == 25_000 * lines
+
+
+def test_of_a_long_output_the_last_whole_lines_are_kept_and_the_cut_is_said():
+    line = json.dumps(block("assistant", type="text", text="y" * 1000)) + "\n"
+    kept = last_part(3000 * line)
+    said, *others = kept.splitlines(keepends=True)
+    assert len(kept) < MAX_TRANSCRIPT_CHARS + 100
+    assert set(others) == {line}
+    left_out = (3000 - len(others)) * len(line)
+    assert said == f"[{left_out:,} characters before this line are not stored]\n"
+    assert last_part(line) == line

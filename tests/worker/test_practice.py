@@ -287,12 +287,12 @@ REFUSED = {
     "inputs in one memory": (
         task_source("(x.add_(1), (y * 2).sum(0))[1]", "(lambda x: [x, x.t()])(torch.randn(8, 8))",
                     arguments="x, y"),
-        "writes to argument x, and argument y lie in the same memory",
+        "writes to argument x, which shares memory with argument y, so",
     ),
     "an input of one value for all": (
         task_source("(y[:1].add_(x), x * 2)[1]", "[torch.randn(1, 8), torch.zeros(8).expand(4, 8)]",
                     arguments="x, y"),
-        "writes to argument y, and several of its own elements",
+        "writes to argument y, several of whose elements share memory, so",
     ),
     "a resized argument": (
         task_source("torch.mul(x, 2, out=y)", "[torch.randn(4, 8), torch.empty(0)]",

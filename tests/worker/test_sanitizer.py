@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -159,13 +160,16 @@ print("file", os.path.abspath(__file__))
 """
 
 
-def isolated_call(launcher, source, build=None, tool=("/usr/bin/env",)):
-    """What is said of a call on the second of two inputs that lie side by side."""
+def isolated_call(launcher, source, build=None, tool=("/usr/bin/env",), init=(), more=()):
+    """What is said of a call on an input, and the sum of the weights.
+
+    The constructor gets the width and `init`, the call the input and `more`.
+    """
     torch.manual_seed(0)
     layer = nn.Linear(3, 3).bfloat16()
     state = {f"layer.{name}": value for name, value in layer.state_dict().items()}
-    arguments = shared({"init": [3], "state": state})
-    inputs = shared([torch.ones(2, 3, dtype=torch.bfloat16)])
+    arguments = shared({"init": [3, *init], "state": state})
+    inputs = shared([torch.ones(2, 3, dtype=torch.bfloat16), *more])
     # Builds are where a runner may read them.
     readable = (build,) if build else ()
     with launcher.start(CPP, readable=readable, observed=True) as runner:
@@ -223,6 +227,48 @@ def test_a_tool_can_ask_and_hear_of_the_process_that_it_starts(launcher, tmp_pat
     asking, source = tool(tmp_path, ASKING), TALKING.format(before="", body="")
     said, weights = isolated_call(launcher, source, str(tmp_path), (asking,))
     assert f"packed {weights}" in said.text, said.text
+
+
+CLASSES = """
+from dataclasses import dataclass
+from torch import Tensor
+
+@dataclass
+class Rows:
+    order: Tensor
+    scale: float = 2.0
+
+class Config:
+    def __init__(self, gain):
+        self.gain = gain
+"""
+CONFIGURED = """
+import torch
+from torch import nn
+{classes}
+
+class ModelNew(nn.Module):
+    def __init__(self, width, config):
+        super().__init__()
+        self.layer, self.gain = nn.Linear(width, width), config.gain
+
+    def forward(self, x, rows):
+        print("told", type(rows).__name__, rows.order.tolist(), rows.scale * self.gain)
+        return self.layer(x[rows.order])
+"""
+
+
+@pytest.mark.parametrize("classes", ["", CLASSES, "class Config:\n    pass"])
+def test_a_program_gets_objects_of_the_tasks_own_classes_under_a_tool_too(
+    launcher, monkeypatch, classes
+):
+    own = ModuleType("evolve_task_of_a_test")
+    exec(CLASSES, own.__dict__)
+    monkeypatch.setitem(sys.modules, own.__name__, own)
+    given = {"init": [own.Config(3.0)], "more": [own.Rows(torch.tensor([1, 0]))]}
+    said, _ = isolated_call(launcher, CONFIGURED.format(classes=classes), **given)
+    assert said.code == 0, said.text
+    assert "told Rows [1, 0] 6.0" in said.text
 
 
 def test_a_program_that_fails_under_the_tool_says_so_by_its_code(launcher):

@@ -16,6 +16,7 @@ from evolve.core.task import Case, Task
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.correctness.output_sizes import Alive
 from evolve.worker.devices.cpu.device import CpuDevice
+from evolve.worker.reference import torch_settings
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.session.memory_model import weights_bytes
 from evolve.worker.session.prepared_task import PreparedTasks
@@ -350,25 +351,114 @@ def test_arguments_by_name_that_cannot_be_given_are_refused(old, new, said):
     assert said in str(refusal.value)
 
 
-SETTINGS = {
-    "type": ("torch.set_default_dtype(torch.float64)", torch.get_default_dtype),
+BACKENDS, PRODUCTS = "torch.backends.", "torch.set_float32_matmul_precision"
+SDP = f"{BACKENDS}cuda."
+SETTINGS = {  # a statement, and an expression that it changes
+    "type": ("torch.set_default_dtype(torch.float64)", "torch.get_default_dtype()"),
+    "device": ("torch.set_default_device('meta')", "torch.empty(0).device.type"),
+    "threads": ("torch.set_num_threads(3)", "torch.get_num_threads()"),
     "products": (
-        "torch.set_float32_matmul_precision('high')", torch.get_float32_matmul_precision
+        f"{PRODUCTS}('high')", f"{BACKENDS}cuda.matmul.allow_tf32"
     ),
-    "gradients": ("torch.set_grad_enabled(False)", torch.is_grad_enabled),
-    "convolutions": (
-        "torch.backends.cudnn.allow_tf32 = False", lambda: torch.backends.cudnn.allow_tf32
+    "products in TF32": (f"{BACKENDS}cuda.matmul.allow_tf32 = True",) * 2,
+    "precision of products": (f"{BACKENDS}cuda.matmul.fp32_precision = 'tf32'",) * 2,
+    "precision of all": (f"{BACKENDS}fp32_precision = 'tf32'",) * 2,
+    "precision on a CPU": (f"{BACKENDS}mkldnn.matmul.fp32_precision = 'bf16'",) * 2,
+    "precision of convolutions": (f"{BACKENDS}cudnn.conv.fp32_precision = 'ieee'",) * 2,
+    "both ways to say a precision": (
+        f"{PRODUCTS}('medium'); {BACKENDS}mkldnn.matmul.fp32_precision = 'tf32'",
+        f"{BACKENDS}cuda.matmul.fp32_precision, {BACKENDS}mkldnn.matmul.fp32_precision",
     ),
-    "device": ("torch.set_default_device('meta')", lambda: torch.empty(0).device),
+    "convolutions": (f"{BACKENDS}cudnn.allow_tf32 = False",) * 2,
+    "half sums": (f"{BACKENDS}cuda.matmul.allow_fp16_reduced_precision_reduction = False",) * 2,
+    "bf16 sums": (f"{BACKENDS}cuda.matmul.allow_bf16_reduced_precision_reduction = False",) * 2,
+    "half sums in parts": (
+        f"{BACKENDS}cuda.matmul.allow_fp16_reduced_precision_reduction = (False, False)",
+        f"{BACKENDS}cuda.matmul.allow_fp16_reduced_precision_reduction_split_k",
+    ),
+    "half accumulation": (f"{BACKENDS}cuda.matmul.allow_fp16_accumulation = True",) * 2,
+    "flash": (f"{SDP}enable_flash_sdp(False)", f"{SDP}flash_sdp_enabled()"),
+    "efficient": (f"{SDP}enable_mem_efficient_sdp(False)", f"{SDP}mem_efficient_sdp_enabled()"),
+    "math": (f"{SDP}enable_math_sdp(False)", f"{SDP}math_sdp_enabled()"),
+    "cudnn's": (f"{SDP}enable_cudnn_sdp(False)", f"{SDP}cudnn_sdp_enabled()"),
+    "math in halves": (
+        f"{SDP}allow_fp16_bf16_reduction_math_sdp(True)",
+        f"{SDP}fp16_bf16_reduction_math_sdp_allowed()",
+    ),
+    "cudnn": (f"{BACKENDS}cudnn.enabled = False",) * 2,
+    "search": (f"{BACKENDS}cudnn.benchmark = True",) * 2,
+    "repeatable convolutions": (f"{BACKENDS}cudnn.deterministic = True",) * 2,
+    "mkldnn": (f"{BACKENDS}mkldnn.enabled = False",) * 2,
+    "repeatable mkldnn": (f"{BACKENDS}mkldnn.deterministic = True",) * 2,
+    "einsum": (f"{BACKENDS}opt_einsum.enabled = not {BACKENDS}opt_einsum.enabled",) * 2,
+    "fast path": (f"{BACKENDS}mha.set_fastpath_enabled(False)",
+                  f"{BACKENDS}mha.get_fastpath_enabled()"),
+    "determinism": (
+        "torch.use_deterministic_algorithms(True, warn_only=True)",
+        "torch.get_deterministic_debug_mode()",
+    ),
+    "filling": ("torch.utils.deterministic.fill_uninitialized_memory = False",) * 2,
+    "autocast": ("torch.set_autocast_enabled('cpu', True)", "torch.is_autocast_enabled('cpu')"),
+    "autocast's type": (
+        "torch.set_autocast_dtype('cuda', torch.bfloat16)", "torch.get_autocast_dtype('cuda')"
+    ),
+    "anomalies": ("torch.autograd.set_detect_anomaly(True)", "torch.is_anomaly_enabled()"),
+    "denormals": (
+        "torch.set_flush_denormal(True)", "(torch.full((1,), 1e-310, dtype=torch.double) * 1)[0]"
+    ),
+    "warnings": ("torch.set_warn_always(True)", "torch.is_warn_always_enabled()"),
+    "frozen flags": (
+        f"{BACKENDS}cudnn.enabled = False; {BACKENDS}disable_global_flags()",
+        f"{BACKENDS}flags_frozen(), {BACKENDS}cudnn.enabled",
+    ),
 }  # fmt: skip
 
 
+def kept(expression):
+    """What an expression, or the left side of an assignment, is worth now."""
+    return eval(expression.split(" = ")[0], {"torch": torch})
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_settings_of_the_whole_process_hold_for_the_file_that_makes_them_alone(kind):
     statement, setting = SETTINGS[kind]
-    before = setting()
-    loaded_case(task_source("x", "[torch.ones(4)]", extra=statement))
-    assert setting() == before
+    before = kept(setting)
+    seen = f"{statement}\nSEEN = []"
+    init = f"[[], SEEN.append(({setting.split(' = ')[0]}))][:0]"
+    case = loaded_case(task_source("x", "[torch.ones(4)]", init=init, extra=seen))
+    assert kept(setting) == before
+    case.init_inputs(1)
+    (own,) = case.module.SEEN
+    assert own != before
+    assert kept(setting) == before
+    innocent = load_task(Task(name="innocent", source=task_source("x @ x", "[torch.ones(4, 4)]")))
+    (other,) = innocent.cases
+    assert other.reference(other.model(1), other.inputs(1))[0].tolist() == [[4.0] * 4] * 4
+    assert kept(setting) == before
+
+
+def test_gradients_are_recorded_or_not_as_the_judge_has_them():
+    loaded_case(task_source("x", "[torch.ones(4)]", extra="torch.set_grad_enabled(False)"))
+    assert torch.is_grad_enabled()
+
+
+def test_a_setting_that_cannot_be_taken_back_refuses_its_file_and_keeps_no_other(monkeypatch):
+    def put(_):
+        raise RuntimeError("no way back")
+
+    stuck = (torch.is_warn_always_enabled, put)
+    settings = [stuck if one[0] is stuck[0] else one for one in torch_settings._SETTINGS]
+    monkeypatch.setattr(torch_settings, "_SETTINGS", settings)
+    extra = "torch.set_warn_always(True)\ntorch.set_default_dtype(torch.float64)"
+    try:
+        with pytest.raises(UsageError, match=r"task probe: .*no way back"):
+            loaded_case(task_source("x", "[torch.ones(4)]", extra=extra))
+        assert torch.get_default_dtype() is torch.float32
+        innocent = Task(name="innocent", source=task_source("x", "[torch.ones(4)]"))
+        assert load_task(innocent).cases[0].inputs(1)[0].dtype is torch.float32
+    finally:
+        torch.set_warn_always(False)
 
 
 def test_a_files_own_settings_hold_whenever_its_code_runs():

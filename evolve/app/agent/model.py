@@ -21,7 +21,7 @@ from evolve.llm.programs.command import last_line
 from evolve.llm.programs.printed import read_printed
 from evolve.llm.programs.process import Ended
 from evolve.llm.programs.program_model import ProgramModel, require_one
-from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS
+from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, last_part
 from evolve.llm.secrets import scrub
 from operators.base import Base
 
@@ -143,7 +143,7 @@ class AgentModel(ProgramModel):
         """
         output = ended.output.decode(errors="replace").replace("\x00", "")
         printed, name = read_printed(output), self.card.name
-        text = scrub(printed.text[-MAX_TRANSCRIPT_CHARS:])
+        text = scrub(printed.text)[-MAX_TRANSCRIPT_CHARS:]
         said = ended.fault or printed.error
         if ended.status:
             said = said or f"exit status {ended.status}: {last_line(ended.errors or ended.output)}"
@@ -155,7 +155,7 @@ class AgentModel(ProgramModel):
         return ModelReply(
             status=CallStatus.UNKNOWN if ended.fault else status,
             text="" if ended.fault else text,
-            reasoning=scrub(output[-MAX_TRANSCRIPT_CHARS:]),
+            reasoning=last_part(scrub(output)),
             usage=printed.usage,
             cost_usd=printed.cost_usd,
             model=printed.model or name,

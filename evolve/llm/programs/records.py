@@ -30,6 +30,12 @@ def _object(text: str) -> Record | None:
         return None
     try:
         found = json.loads(text)
+        if r"\ud" in text.lower():  # a lone surrogate, which no file and no database takes
+            found = json.loads(_utf8(json.dumps(found, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -14,10 +14,20 @@ from evolve.llm.programs.records import Record, as_record
 MAX_TRANSCRIPT_CHARS = 2_000_000
 """How much of the output of an episode is stored, the last part."""
 
+_TOO_DEEP = "(nested too deeply)"
 _SILENT = (
     *("system", "result", "rate_limit_event"),
     *("thread.started", "turn.started", "turn.completed", "item.started", "item.updated"),
 )
+
+
+def last_part(output: str) -> str:
+    """The last whole lines of an output too long to be stored, under a line that says so."""
+    left_out = len(output) - MAX_TRANSCRIPT_CHARS
+    if left_out <= 0:
+        return output
+    begin = output.find("\n", left_out) + 1 or left_out
+    return f"[{begin:,} characters before this line are not stored]\n{output[begin:]}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +58,7 @@ def turns(records: Iterable[Record | str]) -> list[Turn]:
     reader = _Reader()
     for record in records:
         reader.read(record)
+    reader.end_part()
     return reader.found
 
 
@@ -56,6 +67,7 @@ class _Reader:
     found: list[Turn] = field(default_factory=list)
     _calls: dict[str, Turn] = field(default_factory=dict)
     _part: Turn | None = None  # a text that the next line may continue
+    _pieces: list[str] = field(default_factory=list)  # of it
 
     def read(self, record: Record | str) -> None:
         if isinstance(record, str):
@@ -74,10 +86,16 @@ class _Reader:
         """Text in parts is one turn."""
         part = self._part
         if part is not None and part is self.found[-1] and part.kind == kind:
-            part.text += text
+            self._pieces.append(text)
         elif text.strip():
-            self._part = Turn(kind=kind, text=text)
+            self.end_part()
+            self._part, self._pieces = Turn(kind=kind, text=""), [text]
             self.found.append(self._part)
+
+    def end_part(self) -> None:
+        """Give the text in parts to its turn."""
+        if self._part is not None:
+            self._part.text = "".join(self._pieces)
 
     def _event(self, record: Record) -> None:
         self.found.append(Turn(kind="event", text=_shown(record)))
@@ -134,7 +152,7 @@ class _Reader:
     def _call(self, key: object, tool: str, given: Any) -> None:
         values = dict(as_record(given))
         is_submission = tool.endswith("submit") and isinstance(values.get("source"), str)
-        program = _utf8(values.pop("source")) if is_submission else ""
+        program = str(values.pop("source")) if is_submission else ""
         text = given if isinstance(given, str) else _lines(values)
         named = tool.rpartition("__")[2]  # Claude Code: mcp__SERVER__TOOL
         turn = Turn(kind="call", text=text, tool=named, program=program)
@@ -146,7 +164,7 @@ class _Reader:
         if turn is None:
             self._event({"result": result})
             return
-        turn.result = "\n".join(_texts(result))
+        turn.result = _readable(result)
 
 
 _RECORDS: Mapping[str, Callable[[_Reader, Record], None]] = {
@@ -156,6 +174,13 @@ _RECORDS: Mapping[str, Callable[[_Reader, Record], None]] = {
     "tool_call": _Reader.tool_call,
     "item.completed": _Reader.item,
 }
+
+
+def _readable(result: Any) -> str:
+    try:
+        return "\n".join(_texts(result))
+    except RecursionError:
+        return _TOO_DEEP
 
 
 def _texts(result: Any) -> Iterator[str]:
@@ -178,7 +203,7 @@ def _shown(value: Any) -> str:
     try:
         return json.dumps(value, indent=1, ensure_ascii=False)
     except RecursionError:
-        return "(nested too deeply)"
+        return _TOO_DEEP
 
 
 def _lines(values: Mapping[str, Any]) -> str:
@@ -187,8 +212,3 @@ def _lines(values: Mapping[str, Any]) -> str:
         f"{name}: {value if isinstance(value, str) else _shown(value)}"
         for name, value in values.items()
     )
-
-
-def _utf8(text: str) -> str:
-    """The text with lone surrogates, which JSON can carry and a program cannot, replaced."""
-    return text.encode("utf-8", "replace").decode()

@@ -99,7 +99,7 @@ def gather(store: RunStore, name: str | None, *, whole: bool = True) -> RunFacts
         sources={program: store.source(program) for program in programs},
         example=None if winner else _example(store, run.id, steps),
         shapes=shape_map(store, run, slots.values()) if whole else None,
-        episodes=episodes(store, run, [entry.step for entry in path]),
+        episodes=episodes(store, run, [entry.step for entry in path]) if whole else {},
     )
 
 

@@ -1,5 +1,6 @@
 """Runs, steps and verdicts of a store as plain values for the page."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -14,7 +15,7 @@ from evolve.core.records import RunRow, Ticket
 from evolve.core.run_store import RunStore
 from evolve.core.run_store.steering import PARENT_KINDS, SteeringEvent, steered
 from evolve.llm.programs.records import read_records
-from evolve.llm.programs.turns import MAX_TRANSCRIPT_CHARS, turns
+from evolve.llm.programs.turns import Turn, turns
 from evolve.report.lineage import speedup
 from evolve.report.run import archive_map
 from evolve.report.run.lineage_picture import lineage_picture
@@ -252,7 +253,6 @@ def _transcript(exchange: Exchange) -> dict[str, Any] | None:
     return {
         "title": "Transcript of the agent" if is_agent else "Reasoning of the model",
         "chars": chars,
-        "is_whole": not is_agent or chars < MAX_TRANSCRIPT_CHARS,
     }
 
 
@@ -278,9 +278,14 @@ def transcript_page(
     store: RunStore, run: RunRow, sequence: int, number: int, after: int
 ) -> dict[str, Any]:
     """The next turns of a transcript, at most `TURNS`; see `transcript`."""
-    found = turns(read_records(transcript(store, run, sequence, number)))
+    found = _turns_of(transcript(store, run, sequence, number))
     page = shown_turns(store, run, found[after : after + TURNS])
     return {"turns": [asdict(turn) for turn in page], "total": len(found)}
+
+
+@functools.lru_cache(maxsize=4)  # read on, page by page
+def _turns_of(text: str) -> tuple[Turn, ...]:
+    return tuple(turns(read_records(text)))
 
 
 def _messages(messages: Sequence[Any]) -> list[dict[str, str]]:

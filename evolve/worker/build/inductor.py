@@ -51,7 +51,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     WHOLE: {WHOLE: True},  # not of Inductor: its graph is another
 }
 """Of Inductor, by variant; one that a version of it lacks is left out."""
-_ALWAYS: Mapping[str, Any] = {
+_FIXED_SETTINGS: Mapping[str, Any] = {
     # For a graph found in a cache no code would be written.
     "fx_graph_cache": False,
     "fx_graph_remote_cache": False,
@@ -260,7 +260,8 @@ def _lowered(graph: Any, options: Mapping[str, Any]) -> str:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
-    known = {name: value for name, value in {**options, **_ALWAYS}.items() if _has(config, name)}
+    settings = {**options, **_FIXED_SETTINGS}
+    known = {name: value for name, value in settings.items() if _has(config, name)}
     fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     written: list[str] = []
     codegen = GraphLowering.codegen

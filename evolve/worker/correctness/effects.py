@@ -7,7 +7,7 @@ be judged by it.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,27 +15,39 @@ import torch
 from torch import Tensor, nn
 
 from evolve.core.errors import UsageError
-from evolve.worker.correctness.differences import first_difference, same
-from evolve.worker.correctness.kinds import (
-    flat_outcome,
-    require_inputs,
-    require_outputs,
-    require_places,
+from evolve.worker.correctness.calls.dependence import (
+    called_again,
+    computed_anew,
+    require_no_memory,
 )
-from evolve.worker.correctness.reference_runs import copied
-from evolve.worker.correctness.written import is_written, other_values
-from evolve.worker.ipc.pytree import flatten, map_tensors, tensors_of
-from evolve.worker.reference.conditions import Conditions, bind, call, is_needed, named_state
+from evolve.worker.correctness.calls.differences import first_difference, same
+from evolve.worker.correctness.calls.observed import (
+    OTHER_SEED,
+    SEED,
+    Observed,
+    attributes_of,
+    cloned,
+    forward_of,
+    is_changed,
+    listed,
+    observed_new,
+    where_different,
+)
+from evolve.worker.correctness.calls.written import is_written
+from evolve.worker.correctness.kinds import check_inputs, require_separate_writes
+from evolve.worker.ipc.pytree import flatten, tensors_of
+from evolve.worker.reference.conditions import Conditions, call, is_needed, named_state
 from evolve.worker.reference.seeding import seeded
-from evolve.worker.reference.task_module import PLAIN_PYTHON, task_code
+from evolve.worker.reference.task_module import TaskCodeError, task_code
 
 if TYPE_CHECKING:
     from evolve.worker.correctness.cases import LoadedCase
 
-_SEED, _OTHER_SEED = 0xEFFEC7, 0xEFFEC8
-_MAX_NAMES = 4
-_MAX_SPEC = 60  # characters
 _NO_GRAD = ("does not require grad", "element 0 of tensors", "grad_fn", "requires_grad")
+_OWN_GRADIENTS = (
+    "Inputs come without gradients: let forward begin with x = x.detach().requires_grad_(), and "
+    "return x.grad or torch.autograd.grad(...)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +89,6 @@ class Effects:
         return bool(self.changed) or is_needed(self.conditions)
 
 
-@dataclass(slots=True, eq=False)
-class _Seen:
-    """One call: its model, inputs and state afterwards, and its outputs."""
-
-    model: nn.Module
-    outputs: list[Tensor]
-    spec: str
-    inputs: list[Tensor]
-    state: dict[str, Tensor]
-
-
 @torch.no_grad()
 def find_effects(case: "LoadedCase", mode: str) -> Effects:
     """The effects of a case's reference, in the mode that the task asks for.
@@ -95,24 +96,24 @@ def find_effects(case: "LoadedCase", mode: str) -> Effects:
     Raises:
         UsageError: the reference fails, or has an effect that cannot be judged.
     """
-    inputs = case.arguments(_SEED)
-    unseen = require_inputs(case.task, case.init_inputs(_SEED), inputs)
+    inputs = case.arguments(SEED)
+    unseen = check_inputs(case.task, case.init_inputs(SEED), inputs)
     conditions, seen = _with_grad(case, Conditions(mode=mode))
     note = ""
     again = _again(case, seen, conditions)
     kept = _kept(case, conditions, _places(seen.outputs) & _places(again), seen)
     if case.check is None and first_difference(seen.outputs, again):
         conditions, note = _deterministic(case, conditions)
-        seen = _call(case, conditions)
+        seen = observed_new(case, conditions)
     if case.check is None:
-        _require_no_memory(case, seen, conditions)
-    before, given, after = case.made(_SEED, conditions), tensors_of(inputs), _once(seen.state)
-    computed = _computed_anew(case, conditions, seen)
+        require_no_memory(case, seen, conditions)
+    before, given, after = case.made(SEED, conditions), tensors_of(inputs), _once(seen.state)
+    computed = computed_anew(case, conditions, seen)
     own = named_state(before)
     called = _argument_names(before, inputs)
     changed = [at for at, old in enumerate(given) if not same(old, seen.inputs[at])]
-    require_places(case.task, given, seen.inputs, changed, called)
-    written = [name for name, now in after.items() if _is_changed(own, name, now)]
+    require_separate_writes(case.task, given, seen.inputs, changed, called)
+    written = [name for name, now in after.items() if is_changed(own, name, now)]
     conditions = replace(
         conditions, state=tuple(written), trains=before.training, writes=bool(changed or written)
     )
@@ -166,29 +167,29 @@ def initial_state(case: "LoadedCase", seed: int, effects: Effects) -> tuple[Tens
     conditions = replace(effects.conditions, state=())
     model = case.made(seed, conditions)
     for inputs in case.argument_sets(seed, 2):
-        _forward(case, model, inputs, conditions)
+        forward_of(case, model, inputs, conditions)
     known = named_state(model)
     return tuple(known[name].detach().clone() for name in names)
 
 
-def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, _Seen]:
+def _with_grad(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, Observed]:
     """A first call, with gradients if the reference does not run without."""
     try:
-        return conditions, _call(case, conditions)
-    except UsageError as error:
-        if not any(words in str(error) for words in _NO_GRAD):
+        return conditions, observed_new(case, conditions)
+    except TaskCodeError as error:
+        if not _lacks_grad(error):
             raise
     conditions = replace(conditions, grad=True)
     try:
-        return conditions, _call(case, conditions)
-    except UsageError as error:
-        if not any(words in str(error) for words in _NO_GRAD):
+        return conditions, observed_new(case, conditions)
+    except TaskCodeError as error:
+        if not _lacks_grad(error):
             raise
-        said = str(error).removesuffix(PLAIN_PYTHON).rstrip()
-    raise UsageError(
-        f"{said} Inputs come without gradients: let forward begin with "
-        "x = x.detach().requires_grad_(), and return x.grad or torch.autograd.grad(...)."
-    )
+        raise TaskCodeError(error.said, _OWN_GRADIENTS) from error
+
+
+def _lacks_grad(error: TaskCodeError) -> bool:
+    return any(words in error.said for words in _NO_GRAD)
 
 
 def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditions, str]:
@@ -196,7 +197,7 @@ def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditio
     where = _where_random(case, conditions)
     if not where:
         return conditions, ""
-    if case.made(_SEED, conditions).training and conditions.mode == "constructed":
+    if case.made(SEED, conditions).training and conditions.mode == "constructed":
         calm = replace(conditions, mode="eval")
         if not _where_random(case, calm):
             return calm, (
@@ -212,34 +213,20 @@ def _deterministic(case: "LoadedCase", conditions: Conditions) -> tuple[Conditio
 
 def _where_random(case: "LoadedCase", conditions: Conditions) -> str:
     """The difference between calls that differ in the random state only; empty if none."""
-    first = _call(case, conditions)
+    first = observed_new(case, conditions)
     for draws in (1, 2):
-        if where := _where_different(first, _call(case, conditions, draws)):
+        if where := where_different(first, observed_new(case, conditions, draws)):
             return where
     return ""
 
 
-def _again(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> list[Tensor]:
+def _again(case: "LoadedCase", seen: Observed, conditions: Conditions) -> list[Tensor]:
     """Outputs of a further call of a model, its state restored, in another random state."""
-    return _called_again(case, seen.model, conditions, _SEED, draws=1).outputs
-
-
-def _called_again(
-    case: "LoadedCase", model: nn.Module, conditions: Conditions, seed: int, draws: int = 0
-) -> _Seen:
-    """A further call of a model that has its first state, on the inputs of this seed.
-
-    Buffers that its calls have registered, or given another shape, stay.
-    """
-    before = named_state(case.made(_SEED, conditions))
-    for name, now in named_state(model).items():
-        if _is_changed(before, name, now.detach()):
-            bind(model, [name], [before[name].detach()])
-    return _seen(case, model, conditions, seed, draws)
+    return called_again(case, seen.model, conditions, SEED, draws=1).outputs
 
 
 def _kept(
-    case: "LoadedCase", conditions: Conditions, places: set[int], seen: _Seen
+    case: "LoadedCase", conditions: Conditions, places: set[int], seen: Observed
 ) -> tuple[int, ...]:
     """Outputs in memory that each call returns (`places`) and none overwrites.
 
@@ -249,13 +236,13 @@ def _kept(
     if not places:
         return ()
     kept = [at for at, one in enumerate(seen.outputs) if _places([one]) & places]
-    first = _call(case, conditions)
+    first = observed_new(case, conditions)
     memory = [first.outputs[at] for at in kept]
-    inputs = [case.arguments(seed) for seed in (_OTHER_SEED, _SEED)]
+    inputs = [case.arguments(seed) for seed in (OTHER_SEED, SEED)]
 
     def call_again() -> None:
         for own in inputs:
-            _forward(case, first.model, _cloned(own), conditions)
+            forward_of(case, first.model, cloned(own), conditions)
 
     if is_written(memory, call_again, same):
         raise UsageError(
@@ -265,112 +252,22 @@ def _kept(
     return tuple(kept)
 
 
-def _require_no_memory(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
-    """UsageError if a call depends on those before it by something else than its state."""
-    model = _call(case, conditions).model
-    other = _called_again(case, model, conditions, _OTHER_SEED)
-    if other.spec != seen.spec and _forms(other) == _forms(seen):
-        raise UsageError(
-            f"task {case.task}: Model.forward returns a number or a text that depends on values: "
-            f"{seen.spec[:_MAX_SPEC]} for some inputs, {other.spec[:_MAX_SPEC]} for others (T: a "
-            "tensor). Return it as a tensor."
-        )
-    if not _where_different(seen, _called_again(case, copied(model), conditions, _SEED)):
-        return
-    if where := _where_different(seen, _called_again(case, model, conditions, _SEED)):
-        raise UsageError(
-            f"task {case.task}: Model.forward remembers something: a second call on the same "
-            f"inputs differs in {where}. Keep state in buffers (self.register_buffer) of a fixed "
-            "shape, or pass it as an argument."
-        )
-    raise UsageError(
-        f"task {case.task}: a copy of Model (copy.deepcopy) has another outcome than Model, as it "
-        "has with hooks that keep the module in a variable. Let forward pass values by returning "
-        "them."
-    )
-
-
-def _is_changed(before: Mapping[str, Tensor], name: str, now: Tensor) -> bool:
-    """Whether a call has changed a part of the state, which had values for it before."""
-    if name not in before or before[name].shape != now.shape:
-        return False
-    return not same(before[name].detach(), now)
-
-
-def _computed_anew(case: "LoadedCase", conditions: Conditions, seen: _Seen) -> list[str]:
-    """Tensors besides parameters and buffers that each call gives new values, unseen the old.
-
-    Raises:
-        UsageError: a call changes one, and its outcome depends on the old values.
-    """
-    model = case.made(_SEED, conditions)
-    old = dict(_attributes(model))
-    found = [
-        name for name, now in _attributes(seen.model)
-        if name in old and not same(old[name], now)
-    ]  # fmt: skip
-    if not found:
-        return []
-    for name in found:  # the weight of `weight_norm`, say; it may lie in a parameter's memory
-        owner, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(owner), attribute, other_values(old[name]))
-    if case.check is not None or _where_different(seen, _seen(case, model, conditions, _SEED, 0)):
-        raise UsageError(
-            f"task {case.task}: Model.forward changes {_listed(found)}, which "
-            f"{'is no buffer' if len(found) == 1 else 'are no buffers'}, so a candidate's cannot "
-            "be compared. Make it one: self.register_buffer(name, tensor)."
-        )
-    return found
-
-
-def _require_bindable(case: "LoadedCase", seen: _Seen, conditions: Conditions) -> None:
+def _require_bindable(case: "LoadedCase", seen: Observed, conditions: Conditions) -> None:
     """UsageError if the model sees its state by other tensors than its parameters and buffers."""
     if not conditions.state:
         return
-    model = case.made(_SEED, conditions)
+    model = case.made(SEED, conditions)
     state = tuple(named_state(model)[name].detach().clone() for name in conditions.state)
-    inputs = [*_cloned(case.arguments(_SEED)), state]
+    inputs = [*cloned(case.arguments(SEED)), state]
     with task_code(case.task, "Model.forward"), seeded(0):
         outputs, _ = flatten(call(model, conditions, inputs))
     expected = [seen.state[name] for name in conditions.state]
     is_same = not first_difference(list(state), expected)
     if case.check is None and (first_difference(outputs, seen.outputs) or not is_same):
         raise UsageError(
-            f"task {case.task}: Model.forward uses {_listed(conditions.state)} by another tensor, "
+            f"task {case.task}: Model.forward uses {listed(conditions.state)} by another tensor, "
             "such as a view that the constructor keeps. Use the parameter or buffer itself."
         )
-
-
-def _call(case: "LoadedCase", conditions: Conditions, draws: int = 0) -> _Seen:
-    """One call of a new model on new inputs."""
-    return _seen(case, case.made(_SEED, conditions), conditions, _SEED, draws)
-
-
-def _seen(
-    case: "LoadedCase", model: nn.Module, conditions: Conditions, seed: int, draws: int
-) -> _Seen:
-    """One call of a model on new inputs of this seed."""
-    given = _cloned(case.arguments(seed))
-    outputs, spec = flatten(_forward(case, model, given, conditions, draws))
-    state = {name: value.detach() for name, value in named_state(model).items()}
-    return _Seen(model, [output.detach() for output in outputs], spec, tensors_of(given), state)
-
-
-def _forward(
-    case: "LoadedCase",
-    model: nn.Module,
-    inputs: list[Any],
-    conditions: Conditions,
-    draws: int = 0,
-) -> Any:
-    with task_code(case.task, "Model.forward"), seeded(draws):
-        outcome = call(model, replace(conditions, state=()), inputs)
-    require_outputs(case.task, flat_outcome(case.task, outcome)[0])
-    return outcome
-
-
-def _cloned(inputs: list[Any]) -> list[Any]:
-    return list(map_tensors(Tensor.clone, inputs))
 
 
 def _once(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -391,23 +288,15 @@ def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _places_of_own(seen: _Seen, own: Sequence[Tensor]) -> tuple[int, ...]:
+def _places_of_own(seen: Observed, own: Sequence[Tensor]) -> tuple[int, ...]:
     """The outputs that lie in the memory of such tensors."""
     places = _places(own)
     return tuple(at for at, one in enumerate(seen.outputs) if _places([one]) & places)
 
 
-def _attributes(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Tensors of a model that are neither parameters nor buffers."""
-    for prefix, module in model.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, Tensor) and value.layout is torch.strided:
-                yield (f"{prefix}.{name}" if prefix else name), value.detach()
-
-
 def _random_attributes(case: "LoadedCase") -> tuple[str, ...]:
     """Plain attributes, and buffers that no state_dict has, that depend on the random state."""
-    some, other = (case.constructed(_SEED, draws=draws) for draws in (_SEED, _OTHER_SEED))
+    some, other = (case.constructed(SEED, draws=draws) for draws in (SEED, OTHER_SEED))
     return tuple(
         name for (name, a), (_, b) in zip(_unlisted(some), _unlisted(other), strict=False)
         if not same(a, b)
@@ -415,25 +304,9 @@ def _random_attributes(case: "LoadedCase") -> tuple[str, ...]:
 
 
 def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from _attributes(model)
+    yield from attributes_of(model)
     listed = model.state_dict()
     yield from ((name, value) for name, value in named_state(model).items() if name not in listed)
-
-
-def _forms(seen: _Seen) -> list[torch.Size]:
-    return [tensor.shape for tensor in (*seen.inputs, *seen.outputs)]
-
-
-def _where_different(first: _Seen, again: _Seen) -> str:
-    if first.spec != again.spec:
-        return "the nesting of its outputs"
-    if where := first_difference(first.outputs, again.outputs):
-        return where
-    if first_difference(first.inputs, again.inputs):
-        return "its writes to inputs"
-    if first_difference(list(first.state.values()), list(again.state.values())):
-        return "its writes to state"
-    return ""
 
 
 def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
@@ -456,9 +329,9 @@ def _notes(
     if note:
         yield note
     if changed:
-        yield f"writes to {_listed(changed)}: judged after each call"
+        yield f"writes to {listed(changed)}: judged after each call"
     if written:
-        yield f"writes to {_listed(written)}: judged after each call"
+        yield f"writes to {listed(written)}: judged after each call"
     if effects.aliased:
         yield (
             f"returns {_numbered(effects.aliased)} in the memory of its inputs or of state that it "
@@ -474,10 +347,4 @@ def _notes(
 
 
 def _numbered(outputs: Sequence[int]) -> str:
-    return f"output{'s' if len(outputs) > 1 else ''} {_listed(list(map(str, outputs)))}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MAX_NAMES])
-    more = len(names) - _MAX_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"output{'s' if len(outputs) > 1 else ''} {listed(list(map(str, outputs)))}"

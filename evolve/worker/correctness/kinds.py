@@ -27,7 +27,7 @@ _REMEDIES = {
 }
 
 
-def require_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> list[str]:
+def check_inputs(task: str, init: Sequence[Any], inputs: Sequence[Any]) -> list[str]:
     """Sentences about inputs with tensors that the judge does not see.
 
     Args:
@@ -83,7 +83,7 @@ def require_outputs(task: str, outputs: Sequence[Tensor]) -> None:
             raise _refused(task, f"output {number} of Model.forward", tensor, kind)
 
 
-def require_places(
+def require_separate_writes(
     task: str,
     before: Sequence[Tensor],
     after: Sequence[Tensor],
@@ -109,11 +109,15 @@ def require_places(
             )
         shared = (names[other] for other, own in enumerate(before) if _share(old, own, other == at))
         if (other := next(shared, None)) is not None:
-            whose = "several of its own elements" if other == names[at] else other
+            how = (
+                "several of whose elements share memory"
+                if other == names[at]
+                else f"which shares memory with {other}"
+            )
             raise UsageError(
-                f"task {task}: Model.forward writes to {names[at]}, and {whose} lie in the same "
-                "memory, so the effect depends on the order of reads and writes. Give it memory of "
-                "its own in get_inputs(), .clone() for one."
+                f"task {task}: Model.forward writes to {names[at]}, {how}, so the effect depends "
+                "on the order of reads and writes. Give it memory of its own in get_inputs(), "
+                ".clone() for one."
             )
 
 

@@ -21,6 +21,10 @@ class Attributes:
             elif part is not None:
                 raise _unknown(type(self).__name__)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its class has no module to be found in: a tool's process makes one of its own."""
+        return _empty, (type(self).__name__,), vars(self)
+
 
 def stand_in(name: str) -> Any:
     """The program's class of this name, or one with attributes alone."""
@@ -28,6 +32,11 @@ def stand_in(name: str) -> Any:
         return reduce(getattr, name.split("."), sys.modules[PROGRAM_MODULE])
     except (KeyError, AttributeError):
         return type(name, (Attributes,), {"__new__": _made})
+
+
+def _empty(name: str) -> Any:
+    known = stand_in(name)
+    return known.__new__(known)
 
 
 def _made(cls: type, *values: Any) -> Any:

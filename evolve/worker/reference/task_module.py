@@ -17,9 +17,12 @@ from evolve.core.errors import UsageError
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
-from evolve.worker.reference.torch_settings import forget, imported, settings_of
+from evolve.worker.reference.torch_settings import (
+    forget_settings,
+    recording_settings,
+    settings_of,
+)
 
-PLAIN_PYTHON = "Mend the task file; it has to run under plain Python with torch."
 _MAX_ERROR = 300  # characters of an error of a task's code
 _UNSUITABLE = (  # all that torch raises of a tensor's kind
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -31,9 +34,20 @@ Constants = Mapping[str, int | float | str]
 task_lock = threading.RLock()
 
 
+class TaskCodeError(UsageError):
+    """An exception of a task's own code: a sentence about it, and a remedy."""
+
+    def __init__(self, said: str, remedy: str) -> None:
+        super().__init__(said, remedy)
+        self.said = said
+
+    def __str__(self) -> str:
+        return " ".join(self.args)
+
+
 @contextmanager
 def task_code(task: str, where: str) -> Iterator[None]:
-    """The boundary around the user's own task file: its exceptions become a `UsageError`."""
+    """The boundary around the user's own task file: its exceptions become a `TaskCodeError`."""
     try:
         with reading(task), settings_of(task):
             yield
@@ -42,9 +56,9 @@ def task_code(task: str, where: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         line = _line_of(error, _filename(task))
         at = f" at line {line} of the file" if line else ""
-        raise UsageError(
-            f"task {task}: {where} raised {type(error).__name__}{at}: {_first_line(error)}. "
-            f"{_remedy(error)}"
+        raise TaskCodeError(
+            f"task {task}: {where} raised {type(error).__name__}{at}: {_first_line(error)}.",
+            _remedy(error),
         ) from error
 
 
@@ -80,7 +94,7 @@ def _remedy(error: BaseException) -> str:
             "A module has to be installed for the judge, or lie beside the task file; data are "
             "opened by Path(__file__).parent / NAME. Give a folder as the task to have all of it."
         )
-    return PLAIN_PYTHON
+    return "Mend the task file; it has to run under plain Python with torch."
 
 
 def execute(task: str, source: str, constants: Constants, folder: Path) -> ModuleType:
@@ -111,8 +125,8 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
     module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     sys.modules[name] = module  # dataclasses and pickling look their module up
-    forget(task)
-    with task_code(task, "importing it"), imported(task), importing_from(folder, source):
+    forget_settings(task)
+    with task_code(task, "importing it"), recording_settings(task), importing_from(folder, source):
         exec(compile(tree, filename, "exec"), module.__dict__)
     return module
 

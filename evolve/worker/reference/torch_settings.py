@@ -1,16 +1,51 @@
 """Torch's settings of a whole process, as task files make them: they hold for their own code.
 
 A file may say `torch.set_default_dtype(torch.float64)` when it is imported. One process judges many
-tasks, so each file's settings are put in place while its code runs, and taken back after it.
+tasks, so each file's settings are put in place while its code runs, and taken back after it. Tasks
+are known by their names here: of two under one name, the one that is loaded last decides.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.backends import cuda, cudnn, mha, mkldnn, nnpack, opt_einsum, quantized
 
-Setting = tuple[Callable[[], Any], Callable[[Any], object]]
+Setting = tuple[Callable[[], Any], Callable[[Any], object]]  # read it, write it
+_UNREADABLE = object()
+
+
+def _read(get: Callable[[], Any]) -> Any:
+    """A setting's value; none where torch has no such setting, or cannot tell.
+
+    `torch.get_float32_matmul_precision` raises after a file has used `fp32_precision`.
+    """
+    try:
+        return get()
+    except (AttributeError, RuntimeError):
+        return _UNREADABLE
+
+
+def _write(setting: Setting, value: Any) -> None:
+    get, put = setting
+    if value is not _UNREADABLE and _read(get) != value:
+        put(value)
+
+
+def _attribute(holder: Any, name: str) -> Setting:
+    def put(value: Any) -> None:
+        # A file may forbid it (`torch.backends.disable_global_flags`).
+        with torch.backends.__allow_nonbracketed_mutation():
+            setattr(holder, name, value)
+
+    return lambda: getattr(holder, name), put
+
+
+def _freeze(is_frozen: bool) -> None:
+    module = torch.backends.flags_frozen.__globals__
+    module["__allow_nonbracketed_mutation_flag"] = not is_frozen
 
 
 def _device() -> torch.device:
@@ -23,30 +58,115 @@ def _set_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)
 
 
-def _attribute(holder: Any, name: str) -> Setting:
-    return lambda: getattr(holder, name), lambda value: setattr(holder, name, value)
+# Of products and convolutions in fp32: two older settings, which also write to the newer ones, and
+# these by backend and operation. One without a value of its own has that of an earlier one.
+_OLDER: tuple[Setting, ...] = (
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    _attribute(cudnn, "allow_tf32"),
+)
+_NEWER = (
+    ("generic", "all"),
+    *((backend, of) for backend in ("cuda", "mkldnn") for of in ("all", "matmul", "conv", "rnn")),
+)
+
+
+def _newer(backend: str, of: str) -> Setting:
+    # By torch's own functions: `torch.backends.mkldnn.fp32_precision = ...` writes to another.
+    return (
+        lambda: torch._C._get_fp32_precision_getter(backend, of),
+        lambda value: torch._C._set_fp32_precision_setter(backend, of, value),
+    )
+
+
+_PRECISIONS = (*_OLDER, *(_newer(*place) for place in _NEWER))
+
+
+def _precision() -> list[Any]:
+    return [_read(get) for get, _ in _PRECISIONS]
+
+
+def _set_precision(values: Sequence[Any]) -> None:
+    for setting, value in zip(_PRECISIONS, values, strict=True):
+        _write(setting, value)
+
+
+def _reduction(name: str) -> Setting:
+    """Whether products may sum in their own short type, and in parts."""
+
+    def put(value: tuple[bool, bool]) -> None:
+        may, in_parts = value
+        setattr(cuda.matmul, name, may if in_parts else value)
+
+    return lambda: (
+        getattr(cuda.matmul, name),
+        getattr(cuda.matmul, f"{name}_split_k", True),
+    ), put
+
+
+def _autocast(device: str) -> Setting:
+    def put(value: tuple[bool, torch.dtype]) -> None:
+        torch.set_autocast_enabled(device, value[0])
+        torch.set_autocast_dtype(device, value[1])
+
+    return lambda: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)), put
+
+
+def _flushes_denormals() -> bool:
+    """Torch does not say; it is a setting of the processor, so Python's numbers follow it too."""
+    return sys.float_info.min / 2 == 0
 
 
 _SETTINGS: tuple[Setting, ...] = (
+    (torch.backends.flags_frozen, _freeze),
     (torch.get_default_dtype, torch.set_default_dtype),
     (_device, _set_device),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    _attribute(torch.backends.cudnn, "allow_tf32"),
-    _attribute(torch.backends.cudnn, "benchmark"),
-    _attribute(torch.backends.cudnn, "deterministic"),
-)  # `torch.backends.cuda.matmul.allow_tf32` is another name of the precision of products
+    _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
+    (_precision, _set_precision),
+    _autocast("cpu"),
+    _autocast("cuda"),
+    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    (
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda value: torch.set_anomaly_enabled(*value),
+    ),
+    (_flushes_denormals, torch.set_flush_denormal),
+    (torch.is_warn_always_enabled, torch.set_warn_always),
+    _attribute(cudnn, "enabled"),
+    _attribute(cudnn, "benchmark"),
+    _attribute(cudnn, "benchmark_limit"),
+    _attribute(cudnn, "deterministic"),
+    _attribute(cudnn, "depthwise_kernel"),
+    _attribute(mkldnn, "enabled"),
+    _attribute(mkldnn, "deterministic"),
+    _attribute(opt_einsum, "enabled"),
+    _attribute(opt_einsum, "strategy"),
+    _attribute(quantized, "engine"),
+    (lambda: torch._C._get_nnpack_enabled(), nnpack.set_flags),
+    (mha.get_fastpath_enabled, mha.set_fastpath_enabled),
+    _reduction("allow_fp16_reduced_precision_reduction"),
+    _reduction("allow_bf16_reduced_precision_reduction"),
+    _attribute(cuda.matmul, "allow_fp16_accumulation"),
+    (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+    (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+    (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+    (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
+    (cuda.fp16_bf16_reduction_math_sdp_allowed, cuda.allow_fp16_bf16_reduction_math_sdp),
+    (cuda.preferred_linalg_library, cuda.preferred_linalg_library),
+    (cuda.preferred_blas_library, cuda.preferred_blas_library),
+    (cuda.preferred_rocm_fa_library, cuda.preferred_rocm_fa_library),
+)
 _own: dict[str, dict[int, Any]] = {}  # by task: the settings that its file changes
 
 
-def forget(task: str) -> None:
+def forget_settings(task: str) -> None:
     """A task's file is imported anew: from settings that are not its own."""
     _own.pop(task, None)
 
 
 @contextmanager
-def imported(task: str) -> Iterator[None]:
+def recording_settings(task: str) -> Iterator[None]:
     """Inside, a task's file is imported: settings that it changes are its own from then on."""
     before = _current()
     try:
@@ -56,25 +176,27 @@ def imported(task: str) -> Iterator[None]:
         _own[task] = {at: now for at, (old, now) in changes if old != now}
 
 
-def put_of(task: str) -> None:
+def apply_settings(task: str) -> None:
     """Make a task's own settings those of the process."""
     for at, value in _own.get(task, {}).items():
-        _SETTINGS[at][1](value)
+        _write(_SETTINGS[at], value)
 
 
 @contextmanager
 def settings_of(task: str) -> Iterator[None]:
-    """Inside, a task's own settings are in place; after it, all are as they were before."""
-    before, grad = _current(), torch.is_grad_enabled()
-    put_of(task)
-    try:
+    """Inside, a task's own settings are in place; after it, all are as they were before.
+
+    Raises:
+        RuntimeError: a setting cannot be taken back; all others are, and later tasks run.
+    """
+    with ExitStack() as ending:  # which does all that it is told to, also after an error
+        # The judge's own matter: see `Conditions.grad`.
+        ending.callback(torch._C._set_grad_enabled, torch.is_grad_enabled())
+        for setting, value in zip(_SETTINGS, _current(), strict=True):
+            ending.callback(_write, setting, value)
+        apply_settings(task)
         yield
-    finally:
-        for (get, put), value in zip(_SETTINGS, before, strict=True):
-            if get() != value:
-                put(value)
-        torch._C._set_grad_enabled(grad)  # the judge's own matter: see `Conditions.grad`
 
 
 def _current() -> list[Any]:
-    return [get() for get, _ in _SETTINGS]
+    return [_read(get) for get, _ in _SETTINGS]

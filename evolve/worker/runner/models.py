@@ -11,9 +11,10 @@ import torch
 
 from evolve.core.task import Task
 from evolve.worker.ipc.pytree import map_tensors
+from evolve.worker.ipc.task_classes import PROGRAM_MODULE
 from evolve.worker.reference.conditions import Conditions, named_state
 from evolve.worker.reference.task_file import TaskCase, load_task_file
-from evolve.worker.reference.torch_settings import put_of
+from evolve.worker.reference.torch_settings import apply_settings
 from evolve.worker.runner.weights import ContractError, construct
 
 FILENAME = "candidate.py"
@@ -23,7 +24,7 @@ def reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """The reference's, of a task as JSON."""
     task = Task.from_json(json.loads(text))
     cases = load_task_file(task, place, TaskCase).cases
-    put_of(task.name)  # no other task is judged in this process
+    apply_settings(task.name)  # no other task is judged in this process
     return lambda case, seed, _, conditions: cases[case].made(seed, conditions)
 
 
@@ -34,9 +35,9 @@ def candidate(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """
     path = Path.cwd() / FILENAME
     path.write_text(text)
-    module = ModuleType("candidate")
+    module = ModuleType(PROGRAM_MODULE)
     module.__file__ = str(path)
-    sys.modules["candidate"] = module
+    sys.modules[PROGRAM_MODULE] = module
     exec(compile(text, str(path), "exec"), module.__dict__)
     factory = getattr(module, "ModelNew", None)
     if not isinstance(factory, type) or not issubclass(factory, torch.nn.Module):

@@ -62,6 +62,7 @@ from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
 from evolve.worker.ipc.messages import ErrorKind
 from evolve.worker.ipc.pytree import map_tensors, tensors_of
+from evolve.worker.ipc.task_classes import PROGRAM_MODULE
 from evolve.worker.reference.conditions import Bound, Conditions, wrapped
 from evolve.worker.runner import (
     baselines,
@@ -287,13 +288,13 @@ class Runner:
 
     def _noted(self, case: int, given: dict[str, Any], inputs: Sequence[Any]) -> precompile.Noted:
         """Errors of the candidate show when it is called."""
-        module, noted = sys.modules["candidate"], precompile.Noted()
+        module, noted = sys.modules[PROGRAM_MODULE], precompile.Noted()
         with contextlib.suppress(Exception):
             make = models.candidate(self._many_kernels, self._access.place)
             conditions = Conditions(**given["conditions"])
             model = wrapped(make(case, given["seed"], given, conditions), conditions)
             noted = precompile.noted(partial(model, *inputs))
-        sys.modules["candidate"] = module
+        sys.modules[PROGRAM_MODULE] = module
         return noted
 
     def _tell_aside(self, channel: socket.socket) -> None:
@@ -456,7 +457,7 @@ class Runner:
         self._held, self._staged, self._make = [], [], None
         self._models.clear()
         self._given.clear()
-        sys.modules.pop("candidate", None)
+        sys.modules.pop(PROGRAM_MODULE, None)
         gc.collect()
 
     def _reserve(self, channel: socket.socket, size: int) -> None:

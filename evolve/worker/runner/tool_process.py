@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 
 import torch
 
+from evolve.worker.ipc.task_classes import PROGRAM_MODULE
+
 CALL_FILE = "call.pt"
 SECONDS = 12.0  # in which it may work, beside those in which it is stopped for others' timing
 _STEP_S = 0.1  # of waiting; as long as it is stopped, so is this clock
 _MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",
             "evolve.worker.reference.seeding", "evolve.worker.reference.parameters",
-            "evolve.worker.ipc.pytree", "evolve.worker.runner.weights",
-            "evolve.worker.reference.conditions")  # fmt: skip
+            "evolve.worker.ipc.pytree", "evolve.worker.ipc.task_classes",
+            "evolve.worker.runner.weights", "evolve.worker.reference.conditions")  # fmt: skip
 
 
 def _text_of(module: str) -> str:
@@ -43,13 +45,14 @@ for name, text in {[(name, _text_of(name)) for name in _CARRIED]!r}:
     exec(compile(text, name, "exec"), module.__dict__)
 inline = sys.modules["evolve.languages.inline"]
 weights = sys.modules["evolve.worker.runner.weights"]
-saved = torch.load("{CALL_FILE}", weights_only=False)
-source = open(sys.argv[1]).read()
-inline.keep_builds(source, saved["build"], False)
-module = types.ModuleType("candidate")
-module.__file__ = sys.argv[1]
-sys.modules["candidate"] = module
-exec(compile(source, sys.argv[1], "exec"), module.__dict__)
+build, path = sys.argv[1:]
+source = open(path).read()
+inline.keep_builds(source, build or None, False)
+module = types.ModuleType("{PROGRAM_MODULE}")
+module.__file__ = path
+sys.modules["{PROGRAM_MODULE}"] = module
+exec(compile(source, path, "exec"), module.__dict__)
+saved = torch.load("{CALL_FILE}", weights_only=False)  # objects of the program's classes too
 place = torch.device(saved["place"])
 model = weights.construct(module.ModelNew, saved["seed"], saved["init"], saved["state"], place)
 ways = sys.modules["evolve.worker.reference.conditions"]
@@ -83,7 +86,7 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     try:
         with subprocess.Popen(
-            [*tool, sys.executable, "-c", _PROGRAM, source],
+            [*tool, sys.executable, "-c", _PROGRAM, call.get("build") or "", source],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             env=environment, start_new_session=True,
         ) as process:  # fmt: skip

@@ -21,17 +21,19 @@ export function transcript(step, round, number, stepLink) {
       say(`${shown.toLocaleString("en")} of ${found.total.toLocaleString("en")} turns`,
         shown < found.total && h("button", { type: "button", onclick: more }, "Show more"),
         h("button", { type: "button", onclick: save }, "Download the whole text"));
-    } catch (error) { say(h("span", { class: "bad" }, error.message)); }
+    } catch (error) { failed(error, more); }
     loading = false;
   };
+  const failed = (error, again) => say(h("span", { class: "bad" }, error.message), h("button", { type: "button", onclick: again }, "Try again"));
   const save = async () => {
-    const address = URL.createObjectURL(new Blob([await text("transcript.txt", query)], { type: "text/plain" }));
-    h("a", { href: address, download: `${step.run}-step-${step.n}-transcript.txt` }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 60000);
+    try {
+      const address = URL.createObjectURL(new Blob([await text("transcript.txt", query)], { type: "text/plain" }));
+      h("a", { href: address, download: `${step.run}-step-${step.n}-transcript.txt` }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 60000);
+    } catch (error) { failed(error, save); }
   };
   return h("details", { ontoggle: event => { if (event.target.open && !shown) more(); } },
     h("summary", {}, `${about.title} (${about.chars.toLocaleString("en")} characters)`),
-    !about.is_whole && h("p", { class: "note" }, "Only the end of the output is stored: it was longer than a transcript may be."),
     list, foot);
 }
 

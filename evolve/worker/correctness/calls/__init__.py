@@ -1,0 +1,1 @@
+"""Calls of a reference on copies of its inputs: their traces, and how they differ."""
