@@ -5,6 +5,7 @@ stored inputs are never changed; integers stay integers; every mistake in a file
 that names what, where and the remedy.
 """
 
+import json
 import random
 
 import numpy
@@ -18,6 +19,7 @@ from evolve.worker.correctness.output_sizes import Alive
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.reference import torch_settings
 from evolve.worker.reference.seeding import seeded
+from evolve.worker.runner import models
 from evolve.worker.session.memory_model import weights_bytes
 from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import loaded_case, one_case, task_source
@@ -436,6 +438,13 @@ def test_settings_of_the_whole_process_hold_for_the_file_that_makes_them_alone(k
     (other,) = innocent.cases
     assert other.reference(other.model(1), other.inputs(1))[0].tolist() == [[4.0] * 4] * 4
     assert kept(setting) == before
+
+
+def test_a_reference_is_timed_with_as_many_threads_as_a_candidate():
+    before = torch.get_num_threads()
+    source = task_source("x", "[torch.ones(4)]", extra=f"torch.set_num_threads({before + 2})")
+    models.reference(json.dumps(Task(name="probe", source=source).to_json()), torch.device("cpu"))
+    assert torch.get_num_threads() == before
 
 
 def test_gradients_are_recorded_or_not_as_the_judge_has_them():
