@@ -8,10 +8,10 @@ are known by their names here: of two under one name, the one that is loaded las
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import Any
 
 import torch
-from torch.backends import cuda, cudnn, mha, mkldnn, nnpack, opt_einsum, quantized
 
 Setting = tuple[Callable[[], Any], Callable[[Any], object]]  # read it, write it
 _UNREADABLE = object()
@@ -34,13 +34,24 @@ def _write(setting: Setting, value: Any) -> None:
         put(value)
 
 
-def _attribute(holder: Any, name: str) -> Setting:
+def _named(path: str) -> Any:
+    """Something of torch, looked up when it is used: a version may lack it."""
+    return reduce(getattr, path.split("."), torch)
+
+
+def _attribute(path: str) -> Setting:
+    holder, _, name = path.rpartition(".")
+
     def put(value: Any) -> None:
         # A file may forbid it (`torch.backends.disable_global_flags`).
         with torch.backends.__allow_nonbracketed_mutation():
-            setattr(holder, name, value)
+            setattr(_named(holder), name, value)
 
-    return lambda: getattr(holder, name), put
+    return lambda: _named(path), put
+
+
+def _functions(get: str, put: str) -> Setting:
+    return lambda: _named(get)(), lambda value: _named(put)(value)
 
 
 def _freeze(is_frozen: bool) -> None:
@@ -62,7 +73,7 @@ def _set_device(device: torch.device) -> None:
 # these by backend and operation. One without a value of its own has that of an earlier one.
 _OLDER: tuple[Setting, ...] = (
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    _attribute(cudnn, "allow_tf32"),
+    _attribute("backends.cudnn.allow_tf32"),
 )
 _NEWER = (
     ("generic", "all"),
@@ -95,11 +106,11 @@ def _reduction(name: str) -> Setting:
 
     def put(value: tuple[bool, bool]) -> None:
         may, in_parts = value
-        setattr(cuda.matmul, name, may if in_parts else value)
+        setattr(torch.backends.cuda.matmul, name, may if in_parts else value)
 
     return lambda: (
-        getattr(cuda.matmul, name),
-        getattr(cuda.matmul, f"{name}_split_k", True),
+        getattr(torch.backends.cuda.matmul, name),
+        getattr(torch.backends.cuda.matmul, f"{name}_split_k", True),
     ), put
 
 
@@ -122,7 +133,7 @@ _SETTINGS: tuple[Setting, ...] = (
     (_device, _set_device),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
+    _attribute("utils.deterministic.fill_uninitialized_memory"),
     (_precision, _set_precision),
     _autocast("cpu"),
     _autocast("cuda"),
@@ -133,29 +144,34 @@ _SETTINGS: tuple[Setting, ...] = (
     ),
     (_flushes_denormals, torch.set_flush_denormal),
     (torch.is_warn_always_enabled, torch.set_warn_always),
-    _attribute(cudnn, "enabled"),
-    _attribute(cudnn, "benchmark"),
-    _attribute(cudnn, "benchmark_limit"),
-    _attribute(cudnn, "deterministic"),
-    _attribute(cudnn, "depthwise_kernel"),
-    _attribute(mkldnn, "enabled"),
-    _attribute(mkldnn, "deterministic"),
-    _attribute(opt_einsum, "enabled"),
-    _attribute(opt_einsum, "strategy"),
-    _attribute(quantized, "engine"),
-    (lambda: torch._C._get_nnpack_enabled(), nnpack.set_flags),
-    (mha.get_fastpath_enabled, mha.set_fastpath_enabled),
+    _attribute("backends.cudnn.enabled"),
+    _attribute("backends.cudnn.benchmark"),
+    _attribute("backends.cudnn.benchmark_limit"),
+    _attribute("backends.cudnn.deterministic"),
+    _attribute("backends.cudnn.depthwise_kernel"),
+    _attribute("backends.mkldnn.enabled"),
+    _attribute("backends.mkldnn.deterministic"),
+    _attribute("backends.opt_einsum.enabled"),
+    _attribute("backends.opt_einsum.strategy"),
+    _attribute("backends.quantized.engine"),
+    _functions("_C._get_nnpack_enabled", "backends.nnpack.set_flags"),
+    _functions("backends.mha.get_fastpath_enabled", "backends.mha.set_fastpath_enabled"),
     _reduction("allow_fp16_reduced_precision_reduction"),
     _reduction("allow_bf16_reduced_precision_reduction"),
-    _attribute(cuda.matmul, "allow_fp16_accumulation"),
-    (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
-    (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
-    (cuda.math_sdp_enabled, cuda.enable_math_sdp),
-    (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
-    (cuda.fp16_bf16_reduction_math_sdp_allowed, cuda.allow_fp16_bf16_reduction_math_sdp),
-    (cuda.preferred_linalg_library, cuda.preferred_linalg_library),
-    (cuda.preferred_blas_library, cuda.preferred_blas_library),
-    (cuda.preferred_rocm_fa_library, cuda.preferred_rocm_fa_library),
+    _attribute("backends.cuda.matmul.allow_fp16_accumulation"),
+    _functions("backends.cuda.flash_sdp_enabled", "backends.cuda.enable_flash_sdp"),
+    _functions("backends.cuda.mem_efficient_sdp_enabled", "backends.cuda.enable_mem_efficient_sdp"),
+    _functions("backends.cuda.math_sdp_enabled", "backends.cuda.enable_math_sdp"),
+    _functions("backends.cuda.cudnn_sdp_enabled", "backends.cuda.enable_cudnn_sdp"),
+    _functions(
+        "backends.cuda.fp16_bf16_reduction_math_sdp_allowed",
+        "backends.cuda.allow_fp16_bf16_reduction_math_sdp",
+    ),
+    _functions("backends.cuda.preferred_linalg_library", "backends.cuda.preferred_linalg_library"),
+    _functions("backends.cuda.preferred_blas_library", "backends.cuda.preferred_blas_library"),
+    _functions(
+        "backends.cuda.preferred_rocm_fa_library", "backends.cuda.preferred_rocm_fa_library"
+    ),
 )
 _own: dict[str, dict[int, Any]] = {}  # by task: the settings that its file changes
 
