@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.core.source.pytext import read
 
 
@@ -17,7 +18,7 @@ def parsed(source: str) -> ast.Module:
     try:  # one that is nested too deeply for what edits sources has a language all the same
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LITERAL = re.compile(
@@ -97,7 +98,7 @@ class Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # e.g. of "\d" in a docstring of the candidate
-                tree = ast.parse(self.source)
+                tree = parse(self.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             where = f"line {line}: " if line else ""

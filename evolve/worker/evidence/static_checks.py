@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from evolve.core.evaluation import Label
+from evolve.core.source.parsing import parse
 
 _FUNCTIONAL = ("torch", "F", "torch.nn.functional", "functional", "torch.linalg", "torch.special")
 _HARMLESS = """
@@ -42,7 +43,7 @@ def static_labels(source: str) -> tuple[Label, ...]:
     A few of each name at most, with short evidence: names in a source can be of any length.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError):
         return ()
     except (RecursionError, MemoryError):

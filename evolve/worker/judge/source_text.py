@@ -1,12 +1,12 @@
 """The text of a candidate before it is executed, and compile errors in terms of it."""
 
-import ast
 import re
 from collections.abc import Collection
 from pathlib import PurePath
 
 from evolve.core.evaluation import Status
 from evolve.core.program import without_model
+from evolve.core.source.parsing import parse
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.feedback import compile_error
 
@@ -29,7 +29,7 @@ def require_model(source: str) -> None:
     if not (missing := without_model(source)):
         return
     try:
-        ast.parse(source, "candidate.py")
+        parse(source, "candidate.py")
     except SyntaxError as error:
         where = f"line {error.lineno}: {(error.text or '').strip()}"
         said = f"{where}\n{type(error).__name__}: {error}"

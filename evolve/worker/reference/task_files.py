@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evolve.core.digest import canonical_json, framed_digest
+from evolve.core.source.parsing import parse
 from evolve.core.task import Task
 from evolve.worker.base.scratch import ScratchFolder
 
@@ -76,7 +77,7 @@ def importing_from(folder: Path, source: str) -> Iterator[None]:
 def imported_names(source: str) -> set[str]:
     """First parts of the names of modules that a text imports anywhere."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:

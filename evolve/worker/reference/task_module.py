@@ -14,6 +14,7 @@ import torch
 
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
@@ -110,7 +111,7 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
     """
     filename = _filename(task)
     with task_code(task, "importing it"):
-        tree = ast.parse(source, filename)
+        tree = parse(source, filename)
     assigned = set().union(*(_stored_names(statement) for statement in tree.body))
     missing = sorted(set(constants) - assigned)
     if missing:

@@ -1,0 +1,36 @@
+"""The parser is used by one thread at a time."""
+
+import ast
+import threading
+import time
+
+from evolve.core.source.parsing import parse
+
+
+def test_no_two_threads_parse_at_the_same_time(monkeypatch):
+    inside, most = set(), []
+
+    def parsing(source, filename):
+        inside.add(threading.get_ident())
+        most.append(len(inside))
+        time.sleep(0.005)
+        inside.discard(threading.get_ident())
+        return ast.Module([], [])
+
+    monkeypatch.setattr(ast, "parse", parsing)
+    threads = [threading.Thread(target=parse, args=("x = 1",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4
+
+
+def test_what_cannot_be_parsed_raises_and_others_go_on():
+    for source, error in (("(", SyntaxError), ("x\0", (SyntaxError, ValueError))):
+        try:
+            parse(source)
+        except error:
+            continue
+        raise AssertionError(source)
+    assert parse("x = 1").body
