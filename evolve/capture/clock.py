@@ -34,10 +34,12 @@ class Clock:
     Attributes:
         spent: in observing, pauses included.
         paused: in pauses.
+        built: in pauses to build winners.
     """
 
     spent: float = 0.0
     paused: float = 0.0
+    built: float = 0.0
     _times: dict[_Key, list[float]] = field(default_factory=lambda: defaultdict(list))
     _events: list[tuple[_Key, Any, Any, float]] = field(default_factory=list)
     _outer: Hashable = None
@@ -87,6 +89,16 @@ class Clock:
             took = time.perf_counter() - began
             self.spent += took
             self.paused += took
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """A pause in which a winner is built."""
+        before = self.paused
+        try:
+            with self.pause():
+                yield
+        finally:
+            self.built += self.paused - before
 
     def total(self) -> float:
         """Seconds from the first call to now; 0.0 if there was none."""

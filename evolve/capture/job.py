@@ -98,7 +98,7 @@ def _apply(job: Mapping[str, Any]) -> _Purpose:
     def found() -> dict[str, Any]:
         return {
             "total_s": patcher.clock.total(),
-            "built_s": patcher.clock.paused,
+            "built_s": patcher.clock.built,
             "tallies": [vars(tally) for tally in patcher.tallies],
         }
 

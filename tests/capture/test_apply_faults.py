@@ -7,6 +7,7 @@ Invariants:
 4. Comparing a timed call changes nothing for the script: neither state nor random numbers.
 5. Processes with a winner have no variables that hold secrets.
 6. Every timed run compares calls of every winner, and without any compared there is no gain.
+7. Loading a winner and its first call are the time to build it, which is no part of the gain.
 """
 
 import pytest
@@ -47,6 +48,8 @@ with torch.no_grad():
 WRITES = SCRIPT + "        module.weight.data.mul_(2.0)\n"
 NOISY = SCRIPT.replace("return x * self.weight", "return x * self.weight + torch.rand(8, 16)")
 SAME = SCRIPT.replace("x + step", "x")
+SLOW = SCRIPT.replace("return x", "import time; time.sleep(0.5); return x")
+ONCE = SCRIPT.replace("range(4)", "range(1)")
 
 WINNER = """\
 import torch
@@ -90,7 +93,13 @@ DRAWS = "return x * self.weight + torch.rand(8, 16)"
 def task(tmp_path_factory):
     folder = tmp_path_factory.mktemp("twice")
     (folder / "script.py").write_text(SCRIPT)
-    for name, text in (("writes", WRITES), ("same", SAME), ("noisy", NOISY)):
+    for name, text in (
+        ("writes", WRITES),
+        ("same", SAME),
+        ("noisy", NOISY),
+        ("slow", SLOW),
+        ("once", ONCE),
+    ):
         (folder / f"{name}.py").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OPENAI_API_KEY", raising=False)
@@ -188,6 +197,21 @@ def test_a_winner_that_is_right_in_one_timed_run_alone_gives_no_gain(task, tmp_p
         said = capsys.readouterr().out
         assert "1 agree with the original" in said
         assert "twice: of the calls compared in timed runs 1 DIFFER" in said
+
+
+@pytest.mark.parametrize(("script", "calls"), [("slow", 4), ("once", 1)])
+def test_a_winner_is_built_by_loading_it_and_a_first_call(task, script, calls):
+    """Loading takes 1 s, a call 0.2 s; of the slow script all four calls are compared, for 2 s."""
+    source = "__import__('time').sleep(1)\n" + WINNER.format(
+        "import time; time.sleep(0.2); return x * self.weight"
+    )
+    chosen = [Chosen(task=captured(find_task(str(task))), source=source)]
+    job = {"purpose": "apply", "winners": as_json(chosen, [[*range(calls)]]), "checks": False}
+    with started(Script(name=str(task.parent / f"{script}.py"))) as run:
+        found = run(job)
+    assert found["tallies"][0]["agreed"] == calls
+    assert 1.2 <= found["built_s"] < 2.2
+    assert 0.2 * calls <= found["total_s"] < 0.2 * calls + 0.8
 
 
 @pytest.mark.parametrize("calls", [1, 3, 8, 1000])

@@ -151,7 +151,7 @@ class BackwardPasses:
         kind = key_of(arguments)
         if kind not in self._built:
             self._built.add(kind)
-            with self._clock.pause(), torch.no_grad(), drawing_from(random_state()):
+            with self._clock.building(), torch.no_grad(), drawing_from(random_state()):
                 replacement.copy_of(device_of(arguments))(*copied(arguments))
 
 

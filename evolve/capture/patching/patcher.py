@@ -54,7 +54,8 @@ class Patcher:
         self._functions: dict[str, list[_Numbered]] = defaultdict(list)
         for number, winner in enumerate(winners):
             if not winner.part.constructor:
-                self._functions[winner.part.name].append((number, Replacement(winner, None)))
+                replacement = Replacement(winner, None, self.clock)
+                self._functions[winner.part.name].append((number, replacement))
         self._built: set[Any] = set()
 
     def module(self, module: nn.Module, args: Any, kwargs: Any, run: Original) -> Any:
@@ -166,7 +167,7 @@ class Patcher:
         key = (number, key_of(arguments))
         if key not in self._built:
             self._built.add(key)
-            with self.clock.pause(), torch.no_grad(), drawing_from(random_state()):
+            with self.clock.building(), torch.no_grad(), drawing_from(random_state()):
                 replacement.copy_of(device_of(arguments))(*copied(arguments))
 
     @contextmanager
@@ -205,7 +206,7 @@ class Patcher:
         if replacements is None:
             made = constructor_digest(module_text(own))
             replacements = self._replacements[own] = [
-                (number, Replacement(self._winners[number], own))
+                (number, Replacement(self._winners[number], own, self.clock))
                 for number in numbers
                 if self._winners[number].part.constructor == made
             ]

@@ -2,12 +2,14 @@
 
 import platform
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from evolve.capture.clock import Clock
 from evolve.capture.jobs import Part
 from evolve.capture.origin import type_of
 from evolve.capture.parts import arguments_of, device_of
@@ -76,18 +78,38 @@ class Winner:
             return f"a tensor does not begin at a multiple of {ALIGNMENT} bytes"
         return ""
 
+    def load(self, device: str | torch.device) -> None:
+        """Execute the program, which may build kernels; once in a process.
+
+        Raises:
+            Unfit: it fails.
+        """
+        with _making(device):
+            load(self.source)
+
     def made(self, device: str | torch.device) -> nn.Module:
         """Its `ModelNew`; the random generators are left as they are.
 
         Raises:
             Unfit: it fails.
         """
-        try:
-            with drawing_from(random_state()), torch.device(device):
-                model: nn.Module = load(self.source)()
-        except (*FAILURES_OF_A_FUNCTION, SyntaxError) as error:
-            raise Unfit(f"the winner cannot be made: {type(error).__name__}: {error}") from error
+        with _making(device):
+            model: nn.Module = load(self.source)()
         return model.to(device).requires_grad_(False).train(self.part.training)
+
+
+@contextmanager
+def _making(device: str | torch.device) -> Iterator[None]:
+    """In this block tensors are made on a device, without random numbers of the script's.
+
+    Raises:
+        Unfit: the block fails.
+    """
+    try:
+        with drawing_from(random_state()), torch.device(device):
+            yield
+    except (*FAILURES_OF_A_FUNCTION, SyntaxError) as error:
+        raise Unfit(f"the winner cannot be made: {type(error).__name__}: {error}") from error
 
 
 class Replacement:
@@ -96,10 +118,11 @@ class Replacement:
     Args:
         winner: whose calls it makes.
         own: the script's module; None for a function.
+        clock: leaves out the time in which the winner is loaded.
     """
 
-    def __init__(self, winner: Winner, own: nn.Module | None) -> None:
-        self.winner, self._own = winner, own
+    def __init__(self, winner: Winner, own: nn.Module | None, clock: Clock) -> None:
+        self.winner, self._own, self._clock = winner, own, clock
         self._model: nn.Module | None = None
         self._held: list[_Held] = []
         self._counts: list[tuple[dict[str, Any], int]] = []
@@ -173,6 +196,8 @@ class Replacement:
                 raise Unfit(f"it was judged on {winner.architecture}, and this is {here}")
             if own is not None and type_of(own) != winner.part.dtype:
                 raise Unfit(f"its parameters are not {winner.part.dtype}")
+            with self._clock.building():
+                winner.load(device)
             self._model = winner.made(device)
             share(self._model, _aliases(self.state) if winner.is_backward else self.state)
         except Unfit as error:

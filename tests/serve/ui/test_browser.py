@@ -52,6 +52,22 @@ def test_a_run_is_followed_and_replayed_in_a_browser(tab: Tab, url: str, filled:
 
 
 @pytest.mark.browser
+def test_a_speedup_that_is_verified_while_a_page_is_open_is_shown_so(
+    tab: Tab, tmp_path: Path
+) -> None:
+    with (
+        Store.open(tmp_path / "evolve.db", create=True) as store,
+        serving(store.location) as url,
+    ):
+        searched = Filling(store=store, name="x").search(5)
+        tab.open(f"{url}#token={TOKEN}/run/x")
+        tab.wait_for_text("not verified: the search's own measurement")
+        searched.verify()
+        tab.wait_for_text("verified: measured again in fresh processes")
+        tab.open("about:blank")  # before its server ends
+
+
+@pytest.mark.browser
 def test_parts_off_the_screen_follow_too(tab: Tab, url: str, filled: Filling) -> None:
     tab.size(1280, 300)
     tab.open(f"{url}#token={TOKEN}/run/under%20way")
