@@ -20,7 +20,7 @@ from evolve.worker.ipc.pytree import flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module, type_within
 from evolve.worker.reference.placing import CPU, moved
 from evolve.worker.reference.seeding import seeded
-from evolve.worker.reference.task_module import task_code
+from evolve.worker.reference.task_module import task_code, task_values
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -50,7 +50,8 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
         tree = model(*map_tensors(Tensor.clone, inputs))
     if not flat_outcome(task, tree)[0]:
         raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
-    return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
+    with task_values(task, "its outcome"):
+        return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
 
 
 def forward_in(
