@@ -1,8 +1,8 @@
 """Arguments and outcomes of a task's file, in every form in which files give them.
 
-Invariants: kernels get arguments by position, as the file's own `forward` would; names are looked up
-only where a file gives names; values that the judge cannot look through are refused in one line with
-their place, never as a fault of the file's code.
+Invariants: kernels get arguments by position, as the file's own `forward` would; names are looked
+up only where a file gives names; values that the judge cannot look through are refused in one line
+with their place, never as a fault of the file's code.
 """
 
 import pytest

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -18,6 +17,12 @@ _OF_OBJECTS = (  # what code of a class may raise as its object is looked at
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(RuntimeError, TypeError, ValueError, copy.Error),
 )
+
+
+_Path = str | tuple[Any, str, Any]
+"""A tree's name; or the path of a container, a format and the place in it. Written in errors alone,
+as outputs are walked through in timed calls."""
+_ITEM, _FIELD = "[{!r}]", ".{}"
 
 
 class NestingError(TypeError):
@@ -51,30 +56,34 @@ class _Description:
         self.parts: list[str] = []
         self._size = 0
 
-    def add(self, tree: Any, path: str, depth: int = 0) -> None:
+    def add(self, tree: Any, path: _Path, depth: int = 0) -> None:
         if isinstance(tree, Tensor):
             self.tensors.append(tree)
             return self._write("T")
         if tree is None or type(tree) in _SCALARS:
             return self._write(_text(tree, path))
-        _require_depth(path, depth)
+        if depth > _MAX_DEPTH:
+            raise _too_deep(path)
         if _is_record(tree):
             tree = _fields_of(tree, path)
         if isinstance(tree, dict):
-            self._write("{")
-            for number, (name, key) in enumerate(_sorted_keys(tree, path)):
-                self._write(f",{name}:" if number else f"{name}:")
-                self.add(tree[key], f"{path}[{name[:_MAX_PATH]!r}]", depth + 1)
-            return self._write("}")
+            items = [(f"{_key_text(key)}:", key, tree[key]) for key in _sorted_keys(tree, path)]
+            return self._add_items("{", items, "}", path, depth)
         if isinstance(tree, tuple | list):
+            items = [("", index, item) for index, item in enumerate(tree)]
             opening, closing = "[]" if isinstance(tree, list) else "()"
-            self._write(opening)
-            for index, item in enumerate(tree):
-                if index:
-                    self._write(",")
-                self.add(item, f"{path}[{index}]", depth + 1)
-            return self._write(closing)
-        raise NestingError(f"{path} is of type {type(tree).__name__}, not a tensor")
+            return self._add_items(opening, items, closing, path, depth)
+        raise NestingError(f"{_shown(path)} is of type {type(tree).__name__}, not a tensor")
+
+    def _add_items(
+        self, opening: str, items: list[tuple[str, Any, Any]], closing: str, path: _Path, depth: int
+    ) -> None:
+        between = opening
+        for name, place, item in items:
+            self._write(between + name)
+            self.add(item, (path, _ITEM, place), depth + 1)
+            between = ","
+        self._write(closing if items else opening + closing)
 
     def _write(self, text: str) -> None:
         self._size += len(text)
@@ -85,33 +94,46 @@ class _Description:
         self.parts.append(text)
 
 
-def _text(scalar: Any, path: str) -> str:
+def _text(scalar: Any, path: _Path) -> str:
     try:
         text = ascii(scalar)
     except ValueError as error:  # Python does not write integers of thousands of digits
         raise NestingError(
-            f"{path} is a number of more than {_MAX_TEXT} digits, not a tensor"
+            f"{_shown(path)} is a number of more than {_MAX_TEXT} digits, not a tensor"
         ) from error
     if len(text) > _MAX_TEXT:
-        raise NestingError(f"{path} is a text of more than {_MAX_TEXT} characters, not a tensor")
+        raise NestingError(
+            f"{_shown(path)} is a text of more than {_MAX_TEXT} characters, not a tensor"
+        )
     return text
 
 
-def _sorted_keys(tree: dict[Any, Any], path: str) -> list[tuple[str, Any]]:
-    """The keys with their texts in ASCII, by these texts."""
+def _key_text(key: Any) -> str:
+    return str(key).encode("ascii", "backslashreplace").decode()
+
+
+def _sorted_keys(tree: dict[Any, Any], path: _Path) -> list[Any]:
     try:
-        named = [(str(key), key) for key in tree]
+        return sorted(tree, key=str)
     except _OF_OBJECTS as error:
-        raise NestingError(f"{path} has a key without a text ({type(error).__name__})") from error
-    named.sort(key=itemgetter(0))
-    return [(name.encode("ascii", "backslashreplace").decode(), key) for name, key in named]
+        said = f"{_shown(path)} has a key without a text ({type(error).__name__})"
+        raise NestingError(said) from error
 
 
-def _require_depth(path: str, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise NestingError(
-            f"{path[:_MAX_PATH]}... is nested more than {_MAX_DEPTH} levels deep, or holds itself"
-        )
+def _too_deep(path: _Path) -> NestingError:
+    return NestingError(
+        f"{_shown(path)} is nested more than {_MAX_DEPTH} levels deep, or holds itself"
+    )
+
+
+def _shown(path: _Path) -> str:
+    """The path as an expression of Python, cut where it is long."""
+    steps: list[str] = []
+    while not isinstance(path, str):
+        path, form, place = path
+        steps.append(form.format(place))
+    text = path + "".join(reversed(steps))
+    return text if len(text) <= _MAX_PATH else f"{text[:_MAX_PATH]}..."
 
 
 def unflatten(tensors: Sequence[Tensor], like: Any) -> Any:
@@ -121,7 +143,7 @@ def unflatten(tensors: Sequence[Tensor], like: Any) -> Any:
 
 
 def map_tensors(
-    function: Callable[[Tensor], Any], tree: Any, path: str = "output", depth: int = 0
+    function: Callable[[Tensor], Any], tree: Any, path: _Path = "output", depth: int = 0
 ) -> Any:
     """The tree with `function` applied to every tensor; all other leaves stay as they are.
 
@@ -139,43 +161,49 @@ def map_tensors(
     """
     if isinstance(tree, Tensor):
         return function(tree)
-    if not isinstance(tree, dict | list | tuple) and not _is_record(tree):
-        return tree
-    _require_depth(path, depth)
+    if depth > _MAX_DEPTH:
+        raise _too_deep(path)
     if isinstance(tree, dict):
         return {
-            key: map_tensors(function, tree[key], f"{path}[{name[:_MAX_PATH]!r}]", depth + 1)
-            for name, key in _sorted_keys(tree, path)
+            key: map_tensors(function, tree[key], (path, _ITEM, key), depth + 1)
+            for key in _sorted_keys(tree, path)
         }
-    if isinstance(tree, list | tuple):
-        items = [
-            map_tensors(function, item, f"{path}[{index}]", depth + 1)
-            for index, item in enumerate(tree)
-        ]
-        if isinstance(tree, list):
-            return items
+    if isinstance(tree, list):
+        return _mapped_items(function, tree, path, depth)
+    if isinstance(tree, tuple):
+        items = _mapped_items(function, tree, path, depth)
         # A named tuple's own constructor may take other values.
         return type(tree)._make(items) if hasattr(tree, "_make") else tuple(items)
+    if not _is_record(tree):
+        return tree
     mapped = {
-        name: map_tensors(function, value, f"{path}.{name}", depth + 1)
+        name: map_tensors(function, value, (path, _FIELD, name), depth + 1)
         for name, value in _fields_of(tree, path).items()
     }
     return _record_with(tree, mapped, path)
 
 
-def _fields_of(record: Any, path: str) -> dict[str, Any]:
+def _mapped_items(
+    function: Callable[[Tensor], Any], items: Sequence[Any], path: _Path, depth: int
+) -> list[Any]:
+    return [
+        map_tensors(function, item, (path, _ITEM, index), depth + 1)
+        for index, item in enumerate(items)
+    ]
+
+
+def _fields_of(record: Any, path: _Path) -> dict[str, Any]:
     found = {}
     for field in fields(record):
         try:
             found[field.name] = getattr(record, field.name)
         except AttributeError as error:
-            raise NestingError(
-                f"{path}.{field.name}, a field of {type(record).__name__}, has no value"
-            ) from error
+            at, kind = _shown((path, _FIELD, field.name)), type(record).__name__
+            raise NestingError(f"{at}, a field of {kind}, has no value") from error
     return found
 
 
-def _record_with(record: Any, values: dict[str, Any], path: str) -> Any:
+def _record_with(record: Any, values: dict[str, Any], path: _Path) -> Any:
     """A copy that has these values in its fields."""
     try:
         made = copy.copy(record)
@@ -184,7 +212,7 @@ def _record_with(record: Any, values: dict[str, Any], path: str) -> Any:
     except _OF_OBJECTS as error:
         said = f"{type(error).__name__}: {error}".splitlines()[0][:_MAX_TEXT]
         raise NestingError(
-            f"{path}, of type {type(record).__name__}, cannot be copied ({said})"
+            f"{_shown(path)}, of type {type(record).__name__}, cannot be copied ({said})"
         ) from error
     return made
 
