@@ -70,6 +70,26 @@ def test_every_fault_gets_its_status(worker, name):
     assert len(verdict.feedback) <= 2000
 
 
+UNSENDABLE = {
+    "many texts": ("right(x), *('a' * 190 for _ in range(300_000))", "65535 characters"),
+    "a number of thousands of digits": ("right(x), 10**5000", "output[1] is a number"),
+    "a key of thousands of digits": ("{10**5000: right(x)}", "key without a text"),
+    "a text that is no Unicode": ("{'\\ud800': right(x)}", "nested as {\\ud800:T}"),
+    "a list that holds itself": ("ring(right(x))", "or holds itself"),
+    "many tensors": ("[right(x)] * 300", "300 tensors, more than 256"),
+    "many dimensions": ("right(x)[(None,) * 20]", "22 dimensions, more than 16"),
+}
+
+
+@pytest.mark.parametrize("name", UNSENDABLE)
+def test_an_outcome_that_no_message_holds_is_a_wrong_tree(worker, name):
+    outcome, said = UNSENDABLE[name]
+    ring = "def ring(y):\n    found = [y]\n    found.append(found)\n    return found"
+    verdict = worker.evaluate(forward(f"return {outcome}", ring))
+    assert verdict.status is Status.WRONG_TREE, verdict.feedback
+    assert said in verdict.feedback
+
+
 def test_an_output_of_a_tensor_subclass_is_refused(worker):
     before = "class Lazy(torch.Tensor):\n    pass"
     verdict = worker.evaluate(forward("return right(x).as_subclass(Lazy)", before))

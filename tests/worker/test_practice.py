@@ -434,6 +434,19 @@ def test_a_value_of_an_unknown_class_is_named_in_the_feedback(worker):
     assert "define the class Pair in the program too" in verdict.feedback
 
 
+def test_a_named_tuple_has_the_constructor_that_its_class_gives_it(worker):
+    task = task_source("Step(x * pair.x * self.pair.n)", "[torch.randn(8), Step(torch.randn(8))]",
+                       arguments="x, pair", setup="self.pair = values[0]",
+                       init="[Step(torch.ones(1))]",
+                       extra="from typing import NamedTuple\n\n"
+                             "class Pair(NamedTuple):\n    x: torch.Tensor\n    n: int\n\n"
+                             "class Step(Pair):\n    def __new__(cls, x):\n"
+                             "        return super().__new__(cls, x, 3)")  # fmt: skip
+    assert judged(worker, task, own_text(task)).status is Status.CORRECT
+    wrong = own_text(task, ("self.pair.n", "4"))
+    assert judged(worker, task, wrong).status is Status.WRONG_VALUE
+
+
 def test_a_random_reference_with_a_check_is_judged_by_it(worker):
     extra = "\ndef check(output, reference, inputs):\n    return bool((output < 99).all())\n"
     task = SAMPLED + extra

@@ -293,66 +293,6 @@ def test_a_file_that_fails_when_it_runs_is_refused_in_the_same_way(source, said)
         assert words in str(refusal.value)
 
 
-FORMS = {
-    "by name": ("{'dim': 4, 'gain': 2.0}", "{'y': torch.ones(4), 'x': torch.zeros(4)}"),
-    "in two parts": ("[[4], {'gain': 2.0}]", "[[torch.zeros(4)], {'y': torch.ones(4)}]"),
-    "with a gap": ("[[], {'dim': 4, 'gain': 2.0}]", "[torch.zeros(4), torch.ones(4)]"),
-}  # fmt: skip
-KEYWORDS = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self, dim, bias=True, gain=1.0):
-        super().__init__()
-        self.gain, self.dim = gain, dim
-
-    def forward(self, x, y, scale=3.0):
-        return (x + y) * self.gain * scale
-
-def get_init_inputs():
-    return {init}
-
-def get_inputs():
-    return {inputs}
-"""
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_arguments_by_name_become_arguments_by_position(form):
-    init, inputs = FORMS[form]
-    case = loaded_case(KEYWORDS.format(init=init, inputs=inputs))
-    assert case.init_inputs(1) == [4, True, 2.0]
-    assert case.reference(case.model(1), case.inputs(1))[0].tolist() == [6.0] * 4
-    assert len(case.inputs(1)) == 2
-
-
-LISTS = task_source(
-    "x * len(self.names) + len(self.options)", "[torch.randn(4)]",
-    setup="self.names, self.options = values", init="[['a', 'b'], {'c': 1}]",
-)  # fmt: skip
-
-
-def test_a_list_and_a_dict_that_are_two_arguments_stay_so():
-    assert loaded_case(LISTS).init_inputs(1) == [["a", "b"], {"c": 1}]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("'gain': 2.0", "'again': 2.0", "get_init_inputs() does not fit Model"),
-        ("'y': torch", "'z': torch", "get_inputs() does not fit Model.forward"),
-        ("x, y,", "x, *, y,", "takes y by name only"),
-    ],
-)
-def test_arguments_by_name_that_cannot_be_given_are_refused(old, new, said):
-    text = KEYWORDS.format(init=FORMS["by name"][0], inputs=FORMS["by name"][1])
-    case = loaded_case(text.replace(old, new))
-    with pytest.raises(UsageError) as refusal:
-        case.inputs(case.model(1) and 1)
-    assert said in str(refusal.value)
-
-
 BACKENDS, PRODUCTS = "torch.backends.", "torch.set_float32_matmul_precision"
 SDP = f"{BACKENDS}cuda."
 SETTINGS = {  # a statement, and an expression that it changes

@@ -16,11 +16,12 @@ from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.base.shortage import is_no_room
 from evolve.worker.correctness.convolution import ByProducts
 from evolve.worker.correctness.kinds import flat_outcome
+from evolve.worker.ipc.messages import MAX_DIMS, MAX_TENSORS
 from evolve.worker.ipc.pytree import flatten, map_tensors, resolved, tensors_of
 from evolve.worker.reference.parameters import cast_module, type_within
 from evolve.worker.reference.placing import CPU, moved
 from evolve.worker.reference.seeding import seeded
-from evolve.worker.reference.task_module import task_code
+from evolve.worker.reference.task_module import task_code, task_values
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -48,9 +49,25 @@ def evaluate_reference(task: str, model: nn.Module, inputs: list[Any]) -> Any:
     """
     with task_code(task, "Model.forward"), seeded(0), shortage_told():
         tree = model(*map_tensors(Tensor.clone, inputs))
-    if not flat_outcome(task, tree)[0]:
+    _require_sendable(task, flat_outcome(task, tree)[0])
+    with task_values(task, "its outcome"):
+        return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
+
+
+def _require_sendable(task: str, outputs: list[Tensor]) -> None:
+    """UsageError for an outcome without tensors, or one that a kernel's process could not send."""
+    if not outputs:
         raise UsageError(f"task {task}: Model.forward returns no tensor. Return at least one.")
-    return map_tensors(lambda tensor: resolved(tensor.detach().clone()), tree)
+    if len(outputs) > MAX_TENSORS:
+        raise UsageError(
+            f"task {task}: Model.forward returns {len(outputs)} tensors, more than {MAX_TENSORS}. "
+            "Join some, by torch.stack for one."
+        )
+    if (dims := max(output.dim() for output in outputs)) > MAX_DIMS:
+        raise UsageError(
+            f"task {task}: an output of Model.forward has {dims} dimensions, more than {MAX_DIMS}. "
+            "Join some, by .flatten() for one."
+        )
 
 
 def forward_in(

@@ -183,7 +183,14 @@ class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return assembled, (value.layout, tuple(value.shape), *components(value.detach()))
+        if isinstance(value, tuple) and hasattr(value, "_make"):
+            return _named_tuple, (type(value), list(value))
         return NotImplemented
+
+
+def _named_tuple(kind: Any, values: list[Any]) -> Any:
+    """One of these values, whatever its constructor takes; in a process that may lack its class."""
+    return kind._make(values) if hasattr(kind, "_make") else kind(*values)
 
 
 def pickled_tensors(tree: Any) -> int:

@@ -5,7 +5,6 @@ by name; others give the dict alone.
 """
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from evolve.core.errors import UsageError
@@ -13,13 +12,16 @@ from evolve.core.errors import UsageError
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def by_position(task: str, source: str, function: Callable[..., Any], given: Any) -> list[Any]:
-    """The arguments of a call of `function` as a list.
+def by_position(task: str, source: str, model: Any, method: str, given: Any) -> list[Any]:
+    """The arguments of a call as a list.
+
+    The signature is read for arguments by name alone: Python has none of some functions.
 
     Args:
         task: Its name.
         source: The function of its file that gave them, in prose.
-        function: A class, or an unbound method.
+        model: The file's `Model`.
+        method: The name of the method that is called; empty for the constructor.
         given: A list or tuple of arguments; a dict of arguments by name; or `[list, dict]`, where
             the names are those of parameters.
 
@@ -31,7 +33,17 @@ def by_position(task: str, source: str, function: Callable[..., Any], given: Any
             f"task {task}: {source} gives a {type(given).__name__}, not a list. "
             "Return a list of arguments, or a dict of arguments by name."
         )
-    signature = _signature(function)
+    if not isinstance(given, dict) and not _is_list_and_dict(given):
+        return list(given)
+    name = f"Model.{method}" if method else "Model"
+    signature = _signature(model, method)
+    if signature is None:
+        if not isinstance(given, dict):
+            return list(given)
+        raise UsageError(
+            f"task {task}: {source} gives arguments by name, and {name} has no signature that "
+            "Python can read. Return a list of arguments."
+        )
     call = _named_call(given, signature)
     if call is None:
         return list(given)
@@ -39,26 +51,31 @@ def by_position(task: str, source: str, function: Callable[..., Any], given: Any
         bound = signature.bind(*call[0], **call[1])
     except TypeError as error:
         raise UsageError(
-            f"task {task}: {source} does not fit {function.__qualname__}: {error}. Correct its "
-            "names."
+            f"task {task}: {source} does not fit {name}: {error}. Correct its names."
         ) from error
-    return _positional(task, function.__qualname__, signature, bound)
+    return _positional(task, name, signature, bound)
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Without `self`."""
-    own = inspect.signature(function)
-    if isinstance(function, type):
-        return own
-    return own.replace(parameters=list(own.parameters.values())[1:])
+def _signature(model: Any, method: str) -> inspect.Signature | None:
+    """As it is called, without `self`; None if Python cannot read it."""
+    function = model
+    if method:
+        held = inspect.getattr_static(model, method)  # knows static methods, and those of a class
+        function = held.__get__(object(), model) if hasattr(held, "__get__") else held
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def _is_list_and_dict(given: Any) -> bool:
+    return len(given) == 2 and type(given[0]) in (list, tuple) and type(given[1]) is dict
 
 
 def _named_call(given: Any, signature: inspect.Signature) -> _Call | None:
     """Positional arguments and those by name; None for a list of arguments."""
     if isinstance(given, dict):
         return (), given
-    if len(given) != 2 or type(given[0]) not in (list, tuple) or type(given[1]) is not dict:
-        return None
     args, kwargs = tuple(given[0]), given[1]
     if kwargs and not set(kwargs) <= set(signature.parameters):
         return None
@@ -81,19 +98,22 @@ def _positional(
     """All up to the last that is given; those between have their defaults."""
     given = set(bound.arguments)
     kinds = {one.name: one.kind for one in signature.parameters.values()}
-    by_name = [
-        one for one in given
-        if kinds[one] in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    ]  # fmt: skip
-    if by_name:
-        raise UsageError(
-            f"task {task}: {name} takes {sorted(by_name)[0]} by name only, and kernels are called "
-            "by position. Remove the * before it from the signature."
-        )
+    for one in sorted(given):
+        if kinds[one] is inspect.Parameter.VAR_KEYWORD:
+            names = " and ".join(bound.arguments[one])
+            raise UsageError(
+                f"task {task}: {name} takes {names} by **{one}, and kernels are called by "
+                f"position. Declare {names} in the signature, before the **."
+            )
+        if kinds[one] is inspect.Parameter.KEYWORD_ONLY:
+            raise UsageError(
+                f"task {task}: {name} takes {one} by name only, and kernels are called by "
+                "position. Remove the * before it from the signature."
+            )
     bound.apply_defaults()
     arguments = list(bound.args)
-    ordered = [one for one in signature.parameters if one in bound.arguments]
-    if kinds.get(ordered[-1] if ordered else "") is inspect.Parameter.VAR_POSITIONAL:
+    if any(kinds[one] is inspect.Parameter.VAR_POSITIONAL for one in given):
         return arguments
+    ordered = [one for one in signature.parameters if one in bound.arguments]
     last = max((at for at, one in enumerate(ordered) if one in given), default=-1)
     return arguments[: last + 1]

@@ -80,9 +80,10 @@ class TaskCase:
     def init_inputs(self, seed: int) -> list[Any]:
         """Arguments of the constructor of `Model` and `ModelNew`."""
         with task_code(self.task, "get_init_inputs()"), seeded(seed):
-            made = made_on(self.place, self.module.get_init_inputs, seed)
-        given = by_position(self.task, "get_init_inputs()", self.module.Model, made)
-        return self.cast(list(map_tensors(resolved, given)))
+            return self.cast(made_on(self.place, self._own_init_inputs, seed))
+
+    def _own_init_inputs(self) -> list[Any]:
+        return self._arguments("get_init_inputs()", "", self.module.get_init_inputs())
 
     def made(self, seed: int, conditions: Conditions) -> nn.Module:
         """The reference as it is called under these conditions, all its parameters randomised.
@@ -149,8 +150,11 @@ class TaskCase:
             made = self.module.get_inputs()
         else:
             made = self.module.get_input_groups()[self.group]
-        given = by_position(self.task, self._input_function, self.module.Model.forward, made)
-        return list(map_tensors(resolved, given))
+        return self._arguments(self._input_function, "forward", made)
+
+    def _arguments(self, source: str, method: str, made: Any) -> list[Any]:
+        given = by_position(self.task, source, self.module.Model, method, made)
+        return list(map_tensors(resolved, given, "arguments"))
 
     def cast(self, values: list[Any]) -> list[Any]:
         """Floating tensors in the task's precision."""

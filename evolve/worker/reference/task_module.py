@@ -16,6 +16,7 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.source.parsing import parse
 from evolve.worker.base.shortage import is_no_room
+from evolve.worker.ipc.pytree import NestingError
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
 from evolve.worker.reference.torch_settings import (
@@ -24,6 +25,10 @@ from evolve.worker.reference.torch_settings import (
     settings_of,
 )
 
+_NESTED = (
+    "Let tuples, lists, dicts and dataclasses not hold themselves, have all their fields set, and "
+    "be such as copy.copy can copy."
+)
 _MAX_ERROR = 300  # characters of an error of a task's code
 _UNSUITABLE = (  # all that torch raises of a tensor's kind
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -54,6 +59,10 @@ def task_code(task: str, where: str) -> Iterator[None]:
             yield
     except UsageError:
         raise
+    except NestingError as error:  # of the judge, which looks at the values in there
+        raise UsageError(
+            f"task {task}: the judge cannot look through the values of {where}: {error}. {_NESTED}"
+        ) from error
     except (Exception, SystemExit) as error:
         line = _line_of(error, _filename(task))
         at = f" at line {line} of the file" if line else ""

@@ -42,11 +42,17 @@ def plain_tensors(output: Any) -> tuple[list[torch.Tensor], str]:
         tensors, spec = flatten(output)
     except TypeError as error:
         raise OutputError(str(error)) from error
+    if len(tensors) > messages.MAX_TENSORS:
+        raise OutputError(f"an output has {len(tensors)} tensors, more than {messages.MAX_TENSORS}")
     for tensor in tensors:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             raise OutputError(f"an output is a {type(tensor).__name__}, not a plain torch.Tensor")
         if tensor.layout is not torch.strided or tensor.dtype not in messages.DTYPES:
             raise OutputError(f"an output is {tensor.layout} of {tensor.dtype}")
+        if tensor.dim() > messages.MAX_DIMS:
+            raise OutputError(
+                f"an output has {tensor.dim()} dimensions, more than {messages.MAX_DIMS}"
+            )
         if tensor.is_conj() or tensor.is_neg():
             raise OutputError(
                 "an output is a lazy conjugate; return output.resolve_conj().resolve_neg()"
