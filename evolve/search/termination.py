@@ -174,6 +174,18 @@ LIMITS: Mapping[str, _Kind] = {
 }
 """The limits of `termination.*`; each counts what `Progress` records."""
 
+_TIME_USED = re.compile(r"(?:.+ and )?[\d.dhms]+ of [\d.dhms]+ (wall|device) time used\b")
+
+
+def time_limit_of(reason: str) -> str:
+    """The limit in seconds that ended a run, by the reason that is stored; empty if none did.
+
+    >>> time_limit_of("60 of 60 evaluations used and 2m of 2m wall time used")
+    'wall_time'
+    """
+    found = _TIME_USED.match(reason)
+    return f"{found[1]}_time" if found else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit(Rule):

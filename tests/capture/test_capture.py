@@ -4,7 +4,8 @@ Invariants:
 1. Equal layers are one part with all of their calls; a ceiling is 1 / (1 - share).
 2. A written task makes the module as the script did, and draws arguments of the recorded kinds.
 3. A part that a file cannot stand for is named with the reason, and so is a script that fails.
-4. The next commands are printed, for a task whose winner the script can use.
+4. The next commands are printed, for a task whose winner the script can use if there is one; a
+   shell and the commands read their words as they are meant.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from evolve.app.config.compose import compose
 from evolve.capture.processes import Script, started
 from evolve.capture.tasks import select, shares_of, write_tasks
 from evolve.cli.main import main
@@ -91,6 +93,46 @@ def test_the_next_commands_name_the_task_that_the_guide_goes_on_with(
 def test_the_guides_show_the_same_commands():
     capturing, applying = map(commands_of, (GUIDE, GUIDE.with_name("apply.md")))
     assert capturing == applying
+
+
+IN_PLACE = """
+import sys
+import torch
+
+def own(x):
+    x.mul_(0.5)
+    return torch.relu(x).softmax(-1)
+
+x = torch.randn(64, 64, requires_grad="--train" in sys.argv)
+for _ in range(3):
+    y = own(x * 1)
+    if x.requires_grad:
+        y.sum().backward()
+"""
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", ["my dir", "plain", "it's (1)", "a,b;c", "$HOME {é}", 'a"b#'])
+def test_the_next_commands_survive_a_shell_whatever_a_folder_is_called(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "script.py").write_text(IN_PLACE)
+    words = [str(folder / "script.py"), "--", "--note", "two words"]
+    search, put_back = capture(folder / "tasks", "--select", "own", *words).splitlines()[-2:]
+    task = str(folder / "tasks" / "own.py")
+    evolve, run, *settings = shlex.split(search.removeprefix("Search: "))
+    assert (evolve, run, compose(settings).task) == ("evolve", "run", task)
+    expected = ["evolve", "apply", "--winner", f"{task}=RUN", *words]
+    assert shlex.split(put_back.removeprefix("Put the winner back: ")) == expected
+
+
+def test_a_winner_that_cannot_be_put_back_is_searched_with_a_word_on_why(tmp_path):
+    (tmp_path / "script.py").write_text(IN_PLACE)
+    words = ["--select", "own", str(tmp_path / "script.py"), "--", "--train"]
+    search, why = capture(tmp_path / "tasks", *words).splitlines()[-2:]
+    assert search == f"Search: evolve run task={tmp_path}/tasks/own.py"
+    assert why.startswith("The winner cannot be put back: gradients flow")
+    assert "it writes to an argument" in why
 
 
 def test_a_part_has_the_share_of_all_it_calls_and_the_ceiling_of_amdahl(transformer):

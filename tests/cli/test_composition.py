@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from evolve.app import components
 from evolve.app.config.build import build, check_types
+from evolve.app.config.compose import COMPONENTS
+from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
 from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
@@ -177,6 +179,25 @@ def test_a_setting_that_operators_share_is_named_with_the_operator():
     config = composed("llm.model=openai/gpt-4o", "operators.edit.prompt_tokens=3")
     with pytest.raises(UsageError, match=r"operators\.edit\.prompt_tokens"):
         components.build_operators(config)
+
+
+def test_a_value_that_is_given_a_setting_of_its_own_is_refused_in_our_words():
+    """Of a run, but for those of components, whose classes say what they have."""
+    whole = {name: value for name, value in composed().items() if name not in COMPONENTS}
+    values = [name for name, value in flatten(whole) if value != {}]
+    assert {"task", "initial", "device.ids", "termination.wall_time", "on_exists"} <= {*values}
+    for name in values:
+        with pytest.raises(UsageError) as caught:
+            composed(f"{name}.other=1")
+        assert str(caught.value).startswith(f"{name}.other=1: {name} takes "), name
+        assert f"{name}=" in str(caught.value).partition(" takes ")[2]
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["[a,b]", "{a:1}"])
+def test_a_list_or_a_mapping_in_place_of_a_word_is_refused_in_our_words(value: str):
+    with pytest.raises(UsageError, match=r"^baseline takes one value; write baseline=\.\.\.$"):
+        composed(f"baseline={value}")
 
 
 def test_no_limit_at_all_is_refused():

@@ -53,6 +53,11 @@ MISTAKES = [
     ("run task=softmax device=cuda:0", "device=cuda:0", "device.ids=[0]"),
     ("run task=softmax device=cuda", "NVIDIA driver", "device=cpu"),
     ("run task=softmax task_config.size=small", "'small'", "tiny"),
+    ("run task=softmax task.size=tiny", "task.size=tiny", "did you mean task_config.size=tiny?"),
+    ("run task=softmax task.dtype=fp16", "task.dtype=fp16", "task_config.precision=fp16"),
+    ("run task=softmax initial.mine=a.py", "initial.mine=a.py", "initial=[...]"),
+    ("run task=softmax llm.model.temperature=1", "llm.model.temperature=1", "llm.temperature=1"),
+    ("serve port.number=1", "port.number=1", "port=..."),
     ("run task=softmax precision=fp16", "precision", "task_config.precision"),
     # models and keys
     ("run task=softmax llm.model=gpt-4o", "llm.model=gpt-4o", "openai/gpt-4o"),

@@ -6,7 +6,7 @@ Invariants:
 3. A configured model that was never asked, or never answered, is said.
 4. The winner is named by its program and the step that made it.
 5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
-6. More time is advised only if more time can help.
+6. More time is advised only if a limit on it has ended the run; else the failed steps are named.
 """
 
 from dataclasses import replace
@@ -20,9 +20,11 @@ from evolve.cli.console.summary import summary
 from evolve.cli.main import main
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
+from evolve.core.protocols import Failed
 from evolve.report.run.acceptance_rates import funnel
 from evolve.report.run.facts import gather
 from evolve.search.execution.pipeline import Outcome
+from evolve.search.termination import time_limit_of
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -87,6 +89,52 @@ def test_more_time_is_advised_only_if_time_was_short(tmp_path, words):
         assert any("termination.wall_time=10m" in line for line in said(opened))
         why = "nothing is left to propose: seed: it runs on a GPU only"
         assert not any("wall_time" in line for line in said(opened, why))
+
+
+ENDS = {
+    "replies": "50 replies in a row gave no program, the last: 3s of 5s wall time used",
+    "proposals": "50 proposals in a row gave no program, the last: broken",
+    "a number": "1 of 1 proposals used",
+    "money": "5.10 of 5.00 USD used",
+    "a person": "stop requested",
+}
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+@pytest.mark.parametrize("reason", ENDS.values(), ids=ENDS)
+def test_without_a_verdict_no_time_is_advised_but_by_a_limit_on_it(tmp_path, reason, failed):
+    with Store.open(tmp_path / "other.db", create=True) as opened:
+        config = settings("operators=llm", "llm.model=openai/x")
+        run = opened.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        opened.claim(run.id)
+        for _ in range(failed):
+            opened.propose(opened.ask(run.id, "rewrite_full", ()), Failed("no code"))
+        lines = said(opened, reason)
+    [found] = [line for line in lines if "No program was judged" in line]
+    assert not any("wall_time" in line for line in lines)
+    assert found.endswith(
+        ": 2 steps gave none, see `evolve show demo:1` for the last" if failed else "judged"
+    )
+    assert any("No model was asked" in line for line in lines) is not bool(failed)
+
+
+def test_a_run_too_long_to_be_read_whole_is_not_said_to_have_no_verdict(store):
+    outcome, facts = Outcome(reason="done", finished=True), gather(store, "demo", whole=False)
+    assert not any(step.status for step in facts.steps)
+    assert not any("No program" in line for line in summary(facts, outcome, "x.db", ""))
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit"),
+    [
+        ("2m of 2m wall time used", "wall_time"),
+        ("1m55.5s of 2m wall time used, too little is left for another evaluation", "wall_time"),
+        ("3 of 3 evaluations used and 1h of 0.5h device time used", "device_time"),
+        ("50 replies in a row gave no program, the last: 2m of 2m wall time used", ""),
+    ],
+)
+def test_the_limit_on_time_that_ended_a_run_is_known_by_its_reason(reason, limit):
+    assert time_limit_of(reason) == limit
 
 
 @pytest.mark.slow

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -107,6 +110,51 @@ class Server:
         subprocess.run(
             [self._binaries / program, *words], check=True, capture_output=True, **as_whom()
         )
+
+
+class RefusingServer:
+    """A server that answers every connection with the same words, and counts them.
+
+    Messages: https://www.postgresql.org/docs/current/protocol-message-formats.html
+    """
+
+    def __init__(self, words: str) -> None:
+        self.connections = 0
+        self._words = words
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        port = self._socket.getsockname()[1]
+        self.url = f"postgresql://evolve@127.0.0.1:{port}/postgres"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            with connection, suppress(OSError, struct.error):
+                self._refuse(connection)
+
+    def _refuse(self, connection: socket.socket) -> None:
+        while _startup(connection) in (_SSL, _GSS):
+            connection.sendall(b"N")
+        self.connections += 1
+        fields = f"SFATAL\0VFATAL\0C57P03\0M{self._words}\0\0".encode()
+        connection.sendall(b"E" + struct.pack(">I", len(fields) + 4) + fields)
+
+
+_SSL, _GSS = 80877103, 80877104  # requests for encryption
+
+
+def _startup(connection: socket.socket) -> int:
+    """The code of the first message: a version of the protocol, or a request."""
+    size, code = struct.unpack(">II", connection.recv(8, socket.MSG_WAITALL))
+    if size > 8:
+        connection.recv(size - 8, socket.MSG_WAITALL)
+    return int(code)
 
 
 def as_whom() -> dict[str, object]:

@@ -4,7 +4,8 @@
    nothing, also in the middle of a commit.
 2. Sixteen searches that write the same programs at once lose nothing.
 3. A run is continued by one process; one that is killed frees it at once.
-4. What is wrong with the server or the URL is said in one line with a remedy, and no password.
+4. A server is waited for only while it starts or stops, and a line says so.
+5. What is wrong with the server or the URL is said in one line with a remedy, and no password.
 """
 
 import multiprocessing
@@ -13,6 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from evolve.core.errors import StoreError, UsageError
 from evolve.core.protocols import Proposal
 from evolve.store import Store
 from evolve.store.database.schema import VERSION
+from evolve.store.postgresql import connections
 from tests.store.cutting import CuttingProxy
 from tests.store.facts import (
     SmallArchive,
@@ -32,7 +35,7 @@ from tests.store.facts import (
     replay,
     take_step,
 )
-from tests.store.servers import Server, running_server
+from tests.store.servers import RefusingServer, Server, running_server
 from tests.store.test_maintenance import search
 from tests.worker.serving import alive, family_of
 
@@ -412,3 +415,28 @@ def test_a_backup_of_a_server_is_a_file(url: str, tmp_path: Path) -> None:
         with Store.open(tmp_path / "copy.db") as copy:
             assert list(copy.dump(run)) == list(store.dump(run))
     assert [each.name for each in tmp_path.iterdir()] == ["copy.db"]
+
+
+PASSING = ("starting up", "shutting down", "in recovery mode", "not yet accepting connections")
+LASTING = ("not accepting connections", "out for lunch")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("state", [*PASSING, *LASTING])
+def test_a_server_is_waited_for_only_while_it_starts_or_stops_and_a_line_says_so(
+    state: str, read_only: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.2)
+    with closing(RefusingServer(f"the database system is {state}")) as refusing:
+        with pytest.raises(StoreError, match=state) as caught:
+            Store.open(refusing.url, create=not read_only, read_only=read_only)
+        said = [record.getMessage() for record in caplog.records]
+        if state in LASTING:
+            assert (refusing.connections, said) == (1, [])
+        else:
+            assert refusing.connections > 2
+            assert said == [
+                f"{refusing.url}: the server starts or stops; waiting up to 0.2 s for it"
+            ]
+    assert "\n" not in str(caught.value)
+    assert ("name the primary server" in str(caught.value)) is (state == LASTING[0])

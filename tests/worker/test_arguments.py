@@ -204,3 +204,16 @@ def test_an_outcome_that_no_message_holds_is_refused(value):
     with pytest.raises(UsageError, match=r"Model.forward .* more than \d+") as refusal:
         case.reference(case.model(1), case.inputs(1))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_forward_without_a_signature_is_a_reference_like_another():
+    """A function of torch's own in the place of `forward` has none that Python can read."""
+    source = task_source("x", "[torch.ones(4)]").replace(
+        "def forward", "forward = staticmethod(torch.sin)\n\n    def other"
+    )
+    case = loaded_case(source)
+    assert (
+        case.reference(case.model(1), case.inputs(1))[0].tolist()
+        == [pytest.approx(0.8414709848)] * 4
+    )
+    assert not case.effects.any

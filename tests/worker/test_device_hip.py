@@ -5,7 +5,8 @@ Invariants:
   behind it is seen;
 - an output is read from the pool that was lent to its runner, and from nowhere else;
 - the next runner finds none of the last one's data;
-- a judge and its runners see one GPU: by its number and its render node, as far as both are known;
+- a judge and its runners see one GPU: by its number and its render node if it has a number of its
+  own, else by its index among all render nodes;
 - a runtime that does not do what the clock needs is named with the call, when the device is opened;
 - another vendor's torch is refused in one line with the remedy;
 - every verdict says that the device is untested on hardware.
@@ -148,9 +149,17 @@ def test_runners_see_the_judges_gpu_alone_and_compile_for_it(judged):
     assert variables["TVM_FFI_ROCM_ARCH_LIST"] == variables["PYTORCH_ROCM_ARCH"] == "gfx942"
 
 
-@pytest.mark.slow  # a second simulation; `test_runners_see_the_judges_gpu_alone...` has one that is
-def test_a_gpu_that_the_kernel_does_not_list_is_chosen_by_the_judges_variables(tmp_path):
-    judged = simulated(tmp_path, CPU_NODE, OTHER, waits="queued")
+BY_INDEX = {
+    "that the kernel does not list": [CPU_NODE, OTHER],
+    "without a number": [CPU_NODE, OTHER, GPU | {"unique_id": 0}],
+    "that shares its number": [GPU | {"location_id": 0xC101, "drm_render_minor": 128}, GPU],
+}
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("nodes", BY_INDEX.values(), ids=BY_INDEX)
+def test_a_gpu_is_chosen_by_its_index_only_among_all_that_the_judge_sees(tmp_path, nodes):
+    judged = simulated(tmp_path, *nodes, waits="queued")
     assert judged["variables"]["HIP_VISIBLE_DEVICES"] == "3"
     assert "ROCR_VISIBLE_DEVICES" not in judged["variables"]
     assert [Path(node).name for node in judged["nodes"]] == ["renderD128", "renderD129"]

@@ -7,8 +7,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 from unittest.mock import patch
 
 import hydra
@@ -96,7 +97,9 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
         _hydra_to_itself(),
         hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
     ):
-        config = hydra.compose(name, overrides=[_closed(word) for word in overrides])
+        closed = [_closed(word) for word in overrides]
+        _refuse_part_of_a_value(closed, name, node)
+        config = hydra.compose(name, overrides=closed)
         plain = OmegaConf.to_container(
             config, resolve=True, enum_to_str=True, throw_on_missing=True
         )
@@ -193,6 +196,7 @@ def _opened(words: Sequence[str]) -> list[str]:
     words = [_closed(word) for word in words]
     for word in words:
         _refuse_nameless_option(word)
+    _refuse_part_of_a_value(words)
     if not any(word.startswith("search=") for word in words):
         words = [f"search={search_of(words)}", *words]
     opened = [
@@ -238,6 +242,45 @@ def _refuse_nameless_option(word: str) -> None:
             raise UsageError(f"{word}: there is no such option; {group} can be: {_options(group)}")
 
 
+def _refuse_part_of_a_value(
+    words: Sequence[str], verb: str = "run", node: type = RunConfig
+) -> None:
+    """Raise UsageError for a name within a setting that is a value: `task.size=tiny`.
+
+    Hydra would first make an empty mapping of the value, and complain of that.
+    """
+    values = _values_of(node)
+    for word in words:
+        key, _, given = word.partition("=")
+        parts = key.split(".")
+        heads = (".".join(parts[:end]) for end in range(1, len(parts)))
+        if head := next((name for name in heads if name in values), ""):
+            near = setting_meant(parts[-1], [*values], _groups() if node is RunConfig else [])
+            remedy = f"{near or 'leave it out'};"
+            if near and " " not in near:
+                remedy = f"did you mean {near if '=' in near else f'{near}={given}'}?"
+            raise UsageError(
+                f"{word}: {head} takes {values[head]} and has no settings of its own; {remedy} "
+                f"`evolve {verb} --help` lists the settings"
+            )
+
+
+@cache
+def _values_of(node: type, prefix: str = "") -> dict[str, str]:
+    """The settings that hold a value, by dotted name, with the way to write it."""
+    found: dict[str, str] = {}
+    kinds = get_type_hints(node)
+    for each in fields(node):
+        kind, name = kinds[each.name], f"{prefix}{each.name}"
+        if is_dataclass(kind):
+            assert isinstance(kind, type)
+            found |= _values_of(kind, f"{name}.")
+        elif kind is not Any and get_origin(kind) is not dict:
+            is_list = list in (get_origin(kind), *map(get_origin, get_args(kind)))
+            found[name] = f"a list, {name}=[...]," if is_list else f"one value, {name}=...,"
+    return found
+
+
 def _options(group: str) -> str:
     return ", ".join(sorted(path.stem for path in (config_dir() / group).glob("*.yaml")))
 
@@ -278,6 +321,8 @@ def _explain(error: Exception, words: Sequence[str], verb: str, node: type) -> s
     if (kind := _UNCONVERTED.search(str(known))) and isinstance(known, OmegaConfBaseException):
         asked = _KINDS.get(kind["kind"], kind["kind"])
         return f"{known.full_key}={kind['value']}: it is {asked}"
+    if str(known).startswith("Cannot convert '") and isinstance(known, OmegaConfBaseException):
+        return f"{known.full_key} takes one value; write {known.full_key}=..."
     where = f"{known.full_key}: " if isinstance(known, OmegaConfBaseException) else ""
     lines = [line.strip() for line in str(known).splitlines()]
     return where + "; ".join(line for line in lines if line and not line.startswith(NOISE))
@@ -316,8 +361,13 @@ def _known(node: type) -> tuple[list[str], list[str]]:
         plain = OmegaConf.to_container(OmegaConf.structured(node), enum_to_str=True)
         return [name for name, _ in flatten(plain)], []
     plain = OmegaConf.to_container(compose(["task=any", "search=single"]), enum_to_str=True)
-    groups = [folder.name for folder in config_dir().iterdir() if folder.is_dir()]
-    return [name for name, _ in flatten(plain)], [name for name in groups if name != "hydra"]
+    return [name for name, _ in flatten(plain)], _groups()
+
+
+def _groups() -> list[str]:
+    """The configuration groups."""
+    folders = (folder.name for folder in config_dir().iterdir() if folder.is_dir())
+    return [name for name in folders if name != "hydra"]
 
 
 def to_plain(config: DictConfig) -> dict[str, Any]:

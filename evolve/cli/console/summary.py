@@ -14,7 +14,7 @@ from evolve.report.run.winner import winner_text
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
 from evolve.search.execution.nothing_left import NOTHING_LEFT
 from evolve.search.execution.pipeline import Outcome
-from evolve.search.termination import format_duration, parse_duration
+from evolve.search.termination import format_duration, parse_duration, time_limit_of
 from evolve.store.champion import Champion
 from evolve.store.location import DEFAULT_STORE
 
@@ -36,18 +36,15 @@ def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Itera
     if progress.calls:
         yield f"  {calls_text(progress)}"
     elif has_model(complete(facts.run.config)) and not is_exhausted:
-        yield _no_call_text(facts)
+        yield from _no_call_text(facts, outcome)
     if left := _left_text(facts):
         yield f"  {left}"
     for trouble in facts.opponent.troubles():
         yield f"  {trouble}"
     if is_exhausted and not any(step.program for step in facts.steps):
         yield "  No program was proposed: more time changes nothing, see the reasons above."
-    elif outcome.finished and not any(step.status for step in facts.steps):
-        yield (
-            "  No program was judged: the start of the judge and the audit of the task count too; "
-            "give it more, e.g. termination.wall_time=10m"
-        )
+    elif outcome.finished and not _has_verdicts(facts):
+        yield _no_verdict_text(facts, outcome, store)
     elif facts.champion is None:
         yield "  No strictly correct kernel was timed; the report says what became of candidates."
         yield from _usual_end(facts)
@@ -57,14 +54,37 @@ def summary(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Itera
     yield from _next_steps(facts, outcome, store, report)
 
 
-def _no_call_text(facts: RunFacts) -> str:
+def _has_verdicts(facts: RunFacts) -> bool:
+    """Not by the steps alone: of a long run only few are read."""
+    progress = facts.progress
+    return bool(progress.evaluations or progress.screens) or any(
+        step.status for step in facts.steps
+    )
+
+
+def _no_verdict_text(facts: RunFacts, outcome: Outcome, store: str) -> str:
+    """Why no program was judged in a run that has ended."""
+    why = []
+    if failed := [step for step in facts.steps if step.failure]:
+        last = shlex.quote(f"{facts.run.name}:{failed[-1].sequence}")
+        gave_none = count_text(len(failed), "step")
+        why.append(f"{gave_none} gave none, see `evolve show {last}{_flag(store)}` for the last")
+    if time_limit_of(outcome.reason) == "wall_time":
+        why.append(
+            "the start of the judge and the audit of the task count too; "
+            "give it more, e.g. termination.wall_time=10m"
+        )
+    return f"  No program was judged{': ' if why else ''}{'; '.join(why)}"
+
+
+def _no_call_text(facts: RunFacts, outcome: Outcome) -> Iterator[str]:
     """Why nothing was charged although the run has a model."""
     if _left(facts)[1]:
-        return "  No model has answered: nothing was charged, and requests are sent again"
-    return (
-        "  No model was asked: they are once a program to start from is judged; give the run "
-        "more time, e.g. termination.wall_time=10m"
-    )
+        yield "  No model has answered: nothing was charged, and requests are sent again"
+    elif not any(step.failure for step in facts.steps):
+        is_short = time_limit_of(outcome.reason) == "wall_time"
+        more = "; give the run more time, e.g. termination.wall_time=10m" if is_short else ""
+        yield f"  No model was asked: they are once a program to start from is judged{more}"
 
 
 def _left(facts: RunFacts) -> tuple[int, int]:
@@ -116,9 +136,8 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
 
 
 def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Iterator[str]:
-    name, elsewhere = shlex.quote(facts.run.name), store != DEFAULT_STORE
-    flag = f" --store {shlex.quote(store)}" if elsewhere else ""
-    setting = f" {shlex.quote(store_word(store))}" if elsewhere else ""
+    name, flag = shlex.quote(facts.run.name), _flag(store)
+    setting = f" {shlex.quote(store_word(store))}" if flag else ""
     is_slower = facts.champion is not None and facts.champion.ratio.value < 1
     goes_on = not outcome.finished or _left_text(facts)
     yield f"  report    {report or f'evolve report {name}{flag}'}"
@@ -129,6 +148,10 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> I
         yield f"  go on     evolve resume {name}{setting}"
     elif is_slower:
         yield f"  go on     evolve resume {name} {_more(facts)}{setting}"
+
+
+def _flag(store: str) -> str:
+    return f" --store {shlex.quote(store)}" if store != DEFAULT_STORE else ""
 
 
 def _more(facts: RunFacts) -> str:

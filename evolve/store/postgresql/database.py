@@ -4,6 +4,7 @@ A transaction whose COMMIT was sent and not answered is looked up: each writes i
 the others of this process, so that the number is there if, and only if, it was committed.
 """
 
+import logging
 import secrets
 import threading
 import time
@@ -21,11 +22,12 @@ from evolve.store import copying
 from evolve.store.database import identities, lease, migrations
 from evolve.store.database import schema as shared
 from evolve.store.database.backend import Action, Database, P, T
-from evolve.store.postgresql import address, maintenance, schema
+from evolve.store.postgresql import address, connections, maintenance, schema
 from evolve.store.postgresql.connections import connect, patiently
 from evolve.store.postgresql.explanations import explain, is_cut, is_starting_or_stopping
 from evolve.store.postgresql.leases import Leases
 
+_LOGGER = logging.getLogger(__name__)
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # One message to the server. Other writers are let in at the same time, or kept out ({shared}
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
@@ -86,6 +88,11 @@ class PostgresDatabase(Database):
         except psycopg.OperationalError as error:
             if not is_starting_or_stopping(error):
                 raise
+            _LOGGER.warning(
+                "%s: the server starts or stops; waiting up to %g s for it",
+                self.location,
+                connections.PATIENCE_S,
+            )
             patiently(self._connect).close()
 
     def _prepare_once(self, create: bool, accept_new: bool) -> None:

@@ -8,7 +8,11 @@ from evolve.core.errors import StoreError, UsageError
 # Of SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _SHUT_DOWN = ("57P01", "57P02", "57P03", "57P05")
 _COLLISIONS = ("40001", "40P01")  # two were in each other's way, and this one was taken back
-_STARTING_OR_STOPPING = "the database system is "  # starting up, shutting down, in recovery mode
+_STARTING_OR_STOPPING = tuple(
+    f"the database system is {doing}"
+    for doing in ("starting up", "shutting down", "in recovery mode", "not yet accepting")
+)
+_STANDBY = "the database system is not accepting connections"  # `hot_standby` is off
 _NO_PASSWORD = ("authentication failed", "no password supplied")
 _NO_ENTRY = (*_NO_PASSWORD, "pg_hba.conf", "does not exist")
 
@@ -45,7 +49,8 @@ def is_starting_or_stopping(error: BaseException) -> bool:
 
     libpq gives no code for this. The text of the message decides, so it has to be in English.
     """
-    return _STARTING_OR_STOPPING in str(driver_error(error))
+    text = str(driver_error(error))
+    return any(words in text for words in _STARTING_OR_STOPPING)
 
 
 def explain(location: str, error: Exception) -> Exception:
@@ -61,6 +66,10 @@ def explain(location: str, error: Exception) -> Exception:
         )
     if refuses_login(error):
         return UsageError(f"{location}: the server refuses the connection ({text}); check the URL")
+    if _STANDBY in text:
+        return StoreError(
+            f"{location}: the server takes no connections ({text}); name the primary server"
+        )
     if is_cut(error):
         return StoreError(
             f"{location}: no connection to the server ({text}); check that it runs and can be "

@@ -8,6 +8,7 @@ be judged by it.
 
 import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -311,7 +312,9 @@ def _unlisted(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _argument_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
     """Names of the tensors of the inputs, by the parameters of forward."""
-    names = list(inspect.signature(model.forward).parameters)
+    names = list[str]()
+    with suppress(ValueError):  # a function of torch's own has no signature
+        names = list(inspect.signature(model.forward).parameters)
     names += [str(number) for number in range(len(names), len(inputs))]
     return [
         f"argument {name}" if value is tensor else f"argument {name}, tensor {number}"

@@ -2,8 +2,9 @@
 
 import argparse
 import json
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evolve.app.text import table
@@ -17,6 +18,7 @@ from evolve.report.text import one_line, time_text
 MIN_SHARE = 5.0  # per cent
 MAX_ROWS = 20
 MAX_WIDTH = 48
+_PLAIN = re.compile(r"[\w/.+ -]+", re.ASCII)  # Hydra reads these without quotes
 
 
 def main(words: Sequence[str]) -> int:
@@ -41,20 +43,43 @@ def main(words: Sequence[str]) -> int:
         print(f"  {name}: {found.task or f'no task, {one_line(found.fault, 300)}'}{note}")
         if back := found.backward:
             print(f"    backward: {back.task or f'no task, {one_line(back.fault, 300)}'}")
-    if first := next(filter(None, map(_applicable, written.values())), None):
-        print(f"\nSearch: evolve run task={first if first.is_absolute() else f'./{first}'}")
-        print(f"Put the winner back: evolve apply --winner {first}=RUN {_given(script)}")
+    print("".join(f"\n{line}" for line in _next_steps(script, list(written.values()))))
     return 0
+
+
+def _next_steps(script: Script, written: Sequence[Written]) -> Iterator[str]:
+    """Commands for a task whose winner can be put back, or for another if there is none."""
+    if path := next(filter(None, map(_applicable, written)), None):
+        yield f"Search: {_search(path)}"
+        yield f"Put the winner back: {_put_back(path, script)}"
+    elif found := next((one for one in written if one.task and one.backward), None):
+        assert found.task is not None
+        assert found.backward is not None
+        yield f"Search: {_search(found.task)}"
+        yield (
+            "The winner cannot be put back: gradients flow through these calls, and there is no "
+            f"backward task: {one_line(found.backward.fault, 300)}"
+        )
+
+
+def _search(path: Path) -> str:
+    word = str(path if path.is_absolute() else f"./{path}")
+    if not _PLAIN.fullmatch(word):
+        from evolve.app.config.grammar import value_text  # loads Hydra
+
+        word = value_text(word, "task")
+    return shlex.join(["evolve", "run", f"task={word}"])
+
+
+def _put_back(path: Path, script: Script) -> str:
+    given = [*(["-m"] if script.is_module else []), script.name]
+    own = ["--", *script.words] if script.words else []
+    return shlex.join(["evolve", "apply", "--winner", f"{path}=RUN", *given, *own])
 
 
 def _applicable(found: Written) -> Path | None:
     """The task of a part whose winner can be put back: where gradients flow, the backward one."""
     return found.backward.task if found.backward else found.task
-
-
-def _given(script: Script) -> str:
-    own = ["--", *script.words] if script.words else []
-    return shlex.join([*(["-m"] if script.is_module else []), script.name, *own])
 
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:

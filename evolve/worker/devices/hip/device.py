@@ -85,7 +85,8 @@ class HipDevice(CudaDevice):
         return topology.place_of(gpu_driver.pci_address())
 
     def _node_paths(self) -> tuple[str, ...]:
-        own = (self._place.node,) if self._place else topology.render_nodes()
+        # Without a number the index chooses, which counts the GPUs whose nodes are there.
+        own = (self._place.node,) if self._place and self._uuid else topology.render_nodes()
         return ("/dev/kfd", *own)
 
     def _vendor_variables(self) -> dict[str, str]:
