@@ -9,6 +9,7 @@ import pytest
 
 from evolve.core.errors import UsageError
 from tests.worker.judging import loaded_case, task_source
+from tests.worker.serving import ROOT
 
 FORMS = {
     "by name": ("{'dim': 4, 'gain': 2.0}", "{'y': torch.ones(4), 'x': torch.zeros(4)}"),
@@ -123,32 +124,10 @@ def test_arguments_by_name_without_a_signature_are_refused():
         case.own_inputs(1)
 
 
-RECORDS = """
-import torch
-from dataclasses import dataclass, field
-from typing import NamedTuple
+RECORDS = (
+    (ROOT / "tests/worker/records.py").read_text()
+    + """
 from torch import nn
-
-@dataclass
-class Lacking:
-    x: torch.Tensor
-    y: int = field(init=False)
-
-@dataclass
-class Node:
-    x: torch.Tensor
-    me: object = None
-
-    def closed(self):
-        self.me = self
-        return self
-
-@dataclass
-class Single:
-    x: torch.Tensor
-
-    def __copy__(self):
-        raise RuntimeError("no copies")
 
 class Model(nn.Module):
     def __init__(self, *values):
@@ -163,6 +142,7 @@ def get_init_inputs():
 def get_inputs():
     return {inputs}
 """
+)
 UNWALKED = {
     "Lacking(torch.ones(4))": ".y, a field of Lacking, has no value",
     "Node(torch.ones(4)).closed()": "holds itself",

@@ -4,7 +4,7 @@ Invariants: the text is ASCII and fits a message, whatever the tree; a tree that
 through is refused with the place and the reason, and nothing else is raised.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.worker.ipc.pytree import NestingError, flatten, map_tensors, unflatten
+from tests.worker.records import Lacking, Node, Single
 
 TREES = st.recursive(
     st.none()
@@ -81,26 +82,6 @@ def test_a_named_tuple_with_a_constructor_of_its_own_stays_such():
     assert (type(mapped), mapped.hidden.item(), mapped.cell) == (Step, -1, 3)
 
 
-@dataclass
-class Lacking:
-    x: torch.Tensor
-    y: int = field(init=False)
-
-
-@dataclass
-class Node:
-    x: torch.Tensor
-    me: object = None
-
-
-@dataclass(frozen=True)
-class Single:
-    x: torch.Tensor
-
-    def __copy__(self):
-        raise RuntimeError("no copies")
-
-
 class Mute:
     def __str__(self):
         raise LookupError
@@ -109,10 +90,8 @@ class Mute:
 def ring(made):
     if isinstance(made, dict):
         made["k"] = made
-    elif isinstance(made, list):
-        made.append(made)
     else:
-        made.me = made
+        made.append(made)
     return made
 
 
@@ -122,7 +101,7 @@ for _ in range(5000):
     DEEP = [DEEP]
 UNWALKED = {
     "a field without a value": (Lacking(X), ".y, a field of Lacking, has no value"),
-    "an object that holds itself": (ring(Node(X)), "holds itself"),
+    "an object that holds itself": (Node(X).closed(), "holds itself"),
     "a list that holds itself": (ring([X]), "holds itself"),
     "a dict that holds itself": (ring({"x": X}), "holds itself"),
     "deep nesting": (DEEP, "100 levels deep"),

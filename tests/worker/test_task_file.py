@@ -423,6 +423,17 @@ def test_a_files_own_settings_hold_whenever_its_code_runs():
         assert case.reference(case.model(1), case.inputs(1))[0].dtype is torch.float64
 
 
+def test_two_files_of_one_name_have_settings_of_their_own():
+    sources = [
+        task_source("x", "[torch.ones(4)]", extra=f"torch.set_default_dtype(torch.{dtype})")
+        for dtype in ("float64", "bfloat16")
+    ]
+    first, second = (load_task(Task(name="same", source=source)).cases[0] for source in sources)
+    for _ in range(2):
+        assert first.inputs(1)[0].dtype is torch.float64
+        assert second.inputs(1)[0].dtype is torch.bfloat16
+
+
 def test_a_files_own_settings_hold_in_fp64_too():
     extra = """
 torch.set_float32_matmul_precision("high")

@@ -122,10 +122,15 @@ def digest_of(name: str, source: str, wanted: str, files: Mapping[str, str] | No
     from evolve.worker.ipc.pytree import tensors_of
     from evolve.worker.reference.task_files import folder_of
     from evolve.worker.reference.task_module import execute, task_code
+    from evolve.worker.reference.torch_settings import TaskName
 
-    task = Task(name=name, source=source, files=files or {})
-    module = execute(name, source, {}, folder_of(task))
-    with task_code(name, "tracing it"), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    task, loaded = Task(name=name, source=source, files=files or {}), TaskName(name)
+    module = execute(loaded, source, {}, folder_of(task))
+    with (
+        task_code(loaded, "tracing it"),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        torch.no_grad(),
+    ):
         model = module.Model(*module.get_init_inputs()).eval()
         inputs = tuple(module.get_inputs())
         if wanted == "graph":

@@ -28,6 +28,7 @@ from evolve.worker.reference.placing import CPU, made_on
 from evolve.worker.reference.seeding import seeded
 from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import Constants, execute, task_code
+from evolve.worker.reference.torch_settings import TaskName
 
 NAN_RULES = (NAN_LABEL, NAN_EQUAL) = ("label", "equal")
 """If an output has NaN or infinities in other places than the reference: `label` names it, `equal`
@@ -193,10 +194,10 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
         UsageError: the file does not import, lacks a function, has a bad `SIZES`, or a size, case
             or constant is asked for that it does not define; the message names it and the remedy.
     """
-    folder = folder_of(task)
-    plain = execute(task.name, task.source, {}, folder)
-    for name in ("Model", "get_inputs", "get_init_inputs"):
-        _require(task.name, plain, name)
+    folder, name = folder_of(task), TaskName(task.name)
+    plain = execute(name, task.source, {}, folder)
+    for member in ("Model", "get_inputs", "get_init_inputs"):
+        _require(name, plain, member)
     precision = _rule(task, plain, "PRECISION", task.precision, PRECISIONS)
     accumulation = _rule(task, plain, "ACCUMULATION", task.accumulation, ACCUMULATIONS)
     timing = _rule(task, plain, "TIMING", TIMINGS[0], TIMINGS)
@@ -206,12 +207,12 @@ def load_task_file(task: Task, place: torch.device, case_type: type[CaseT]) -> T
     cases: list[CaseT] = []
     for case in task.cases or (Case(name=ONLY_CASE),):
         constants = {**sized, **case.constants}
-        module = execute(task.name, task.source, constants, folder) if constants else plain
-        for group in _groups(task.name, module, place):
+        module = execute(name, task.source, constants, folder) if constants else plain
+        for group in _groups(name, module, place):
             suffix = "" if group is None else f"/group{group}"
             cases.append(
                 case_type(
-                    task=task.name,
+                    task=name,
                     name=case.name + suffix,
                     weight=case.weight,
                     timed=case.timed,

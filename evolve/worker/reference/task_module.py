@@ -19,11 +19,7 @@ from evolve.worker.base.shortage import is_no_room
 from evolve.worker.ipc.pytree import NestingError
 from evolve.worker.reference.task_files import MAIN, importing_from
 from evolve.worker.reference.task_reads import reading
-from evolve.worker.reference.torch_settings import (
-    forget_settings,
-    recording_settings,
-    settings_of,
-)
+from evolve.worker.reference.torch_settings import TaskName, recording_settings, settings_of
 
 _NESTED = (
     "Let tuples, lists, dicts and dataclasses not hold themselves, have all their fields set, and "
@@ -107,7 +103,7 @@ def _remedy(error: BaseException) -> str:
     return "Mend the task file; it has to run under plain Python with torch."
 
 
-def execute(task: str, source: str, constants: Constants, folder: Path) -> ModuleType:
+def execute(task: TaskName, source: str, constants: Constants, folder: Path) -> ModuleType:
     """The module that the source defines, with the constants in place of its own.
 
     `folder` has the module as `task.py`, and the files that it uses beside it.
@@ -135,7 +131,7 @@ def execute(task: str, source: str, constants: Constants, folder: Path) -> Modul
     module.__file__ = str(folder / MAIN)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     sys.modules[name] = module  # dataclasses and pickling look their module up
-    forget_settings(task)
+    task.settings.clear()  # it is imported from settings that are not its own
     with task_code(task, "importing it"), recording_settings(task), importing_from(folder, source):
         exec(compile(tree, filename, "exec"), module.__dict__)
     return module

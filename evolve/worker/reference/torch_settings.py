@@ -1,8 +1,8 @@
 """Torch's settings of a whole process, as task files make them: they hold for their own code.
 
 A file may say `torch.set_default_dtype(torch.float64)` when it is imported. One process judges many
-tasks, so each file's settings are put in place while its code runs, and taken back after it. Tasks
-are known by their names here: of two under one name, the one that is loaded last decides.
+tasks, so each file's settings are put in place while its code runs, and taken back after it. They
+go with the name that the file's code is run under, for two files may have one name.
 """
 
 import sys
@@ -173,29 +173,31 @@ _SETTINGS: tuple[Setting, ...] = (
         "backends.cuda.preferred_rocm_fa_library", "backends.cuda.preferred_rocm_fa_library"
     ),
 )
-_own: dict[str, dict[int, Any]] = {}  # by task: the settings that its file changes
 
 
-def forget_settings(task: str) -> None:
-    """A task's file is imported anew: from settings that are not its own."""
-    _own.pop(task, None)
+class TaskName(str):
+    """The name of a task whose file is loaded, with the settings of torch that the file changes."""
+
+    def __init__(self, _: str) -> None:
+        self.settings: dict[int, Any] = {}  # by their place in `_SETTINGS`
 
 
 @contextmanager
-def recording_settings(task: str) -> Iterator[None]:
+def recording_settings(task: TaskName) -> Iterator[None]:
     """Inside, a task's file is imported: settings that it changes are its own from then on."""
     before = _current()
     try:
         yield
     finally:
         changes = enumerate(zip(before, _current(), strict=True))
-        _own[task] = {at: now for at, (old, now) in changes if old != now}
+        task.settings = {at: now for at, (old, now) in changes if old != now}
 
 
 def apply_settings(task: str) -> None:
     """Make a task's own settings those of the process."""
-    for at, value in _own.get(task, {}).items():
-        _write(_SETTINGS[at], value)
+    if isinstance(task, TaskName):
+        for at, value in task.settings.items():
+            _write(_SETTINGS[at], value)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def reference(text: str, place: torch.device) -> Callable[..., torch.nn.Module]:
     """The reference's, of a task as JSON."""
     task, threads = Task.from_json(json.loads(text)), torch.get_num_threads()
     cases = load_task_file(task, place, TaskCase).cases
-    apply_settings(task.name)  # no other task is judged in this process
+    apply_settings(cases[0].task)  # no other task is judged in this process
     torch.set_num_threads(threads)  # both sides have as many
     return lambda case, seed, _, conditions: cases[case].made(seed, conditions)
 

@@ -56,7 +56,7 @@ class SpeedOfLight:
                 with self._lock.shared(), task_lock:
                     model = case.case.model(case.model_seed)
                     inputs = list(case.inputs("task", 0).tree())
-                    self._costs[key] = count_cost(task.task.name, model, inputs)
+                    self._costs[key] = count_cost(case.case.task, model, inputs)
             return self._costs[key]
 
     def reference(self, task: PreparedTask, seconds: Mapping[int, float]) -> ReferenceCost:
@@ -78,16 +78,16 @@ class SpeedOfLight:
             floor = self._roofline.floor(costs[case.index], accumulation, calls)
             time_ms = 1e3 * seconds[case.index]
             cases.append(case_cost(case.case.name, time_ms, costs[case.index], floor,
-                                   self._operations(task, case)))  # fmt: skip
+                                   self._operations(case)))  # fmt: skip
         return ReferenceCost(cases=cases, flops_per_s=rates)
 
-    def _operations(self, task: PreparedTask, case: PreparedCase) -> list[OperationCost]:
+    def _operations(self, case: PreparedCase) -> list[OperationCost]:
         """Of one call in our own process."""
         with self._lock.shared(), task_lock:
             model = case.case.model(case.model_seed)
             inputs = list(case.inputs("task", 0).tree())
         with self._device_lock.alone(), task_lock:
-            return operation_times(task.task.name, model, inputs)
+            return operation_times(case.case.task, model, inputs)
 
     def judge(self, task: PreparedTask, candidate: Candidate, timing: Timing) -> Light:
         """Give every timed case its share, and label those that take less than their floor.
