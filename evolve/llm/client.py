@@ -23,6 +23,7 @@ from evolve.llm.prices import prompt_estimate
 from evolve.llm.quirks import Quirks
 from evolve.llm.secrets import scrub
 from evolve.llm.settings import ModelSettings
+from evolve.llm.text import storable
 from evolve.llm.wire import Sending, install, sending
 
 LOADING = "evolve-loading"  # name of the thread; a command ends without it (`evolve.cli.main`)
@@ -263,7 +264,7 @@ def _key(settings: ModelSettings) -> str | None:
 def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float) -> ModelReply:
     """A LiteLLM response in our words."""
     choice = next(iter(response.choices), None)
-    thought, text = split_thought(_valid(choice.message.content) if choice else "")
+    thought, text = split_thought(storable(choice.message.content or "") if choice else "")
     usage = _usage(getattr(response, "usage", None), is_answered=bool(text))
     common: dict[str, Any] = {
         "usage": usage,
@@ -275,23 +276,18 @@ def read(litellm: Any, settings: ModelSettings, response: Any, latency_s: float)
         return ModelReply(status=CallStatus.EMPTY, error="the answer holds no choice", **common)
     finish = str(choice.finish_reason or "")
     refusal = "" if text.strip() else str(_beside(choice.message, "refusal") or "")
-    kept = _valid(getattr(choice.message, "reasoning_content", None))
+    kept = storable(getattr(choice.message, "reasoning_content", None) or "")
     reasoning = "\n".join(filter(None, (kept, thought)))
     status, why = _status(text, finish, refusal, reasoning)
     return ModelReply(
         status=status,
-        text=text or _valid(refusal),
+        text=text or storable(refusal),
         reasoning=reasoning,
         finish_reason=finish,
         error=why,
         trace=_trace(response, choice),
         **common,
     )
-
-
-def _valid(text: str | None) -> str:
-    """Text that can be stored: JSON may hold halves of surrogate pairs, UTF-8 cannot."""
-    return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _beside(part: Any, name: str) -> Any:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from evolve.llm.text import storable
+
 Record: TypeAlias = Mapping[str, Any]
 
 
@@ -31,11 +33,7 @@ def _object(text: str) -> Record | None:
     try:
         found = json.loads(text)
         if r"\ud" in text.lower():  # a lone surrogate, which no file and no database takes
-            found = json.loads(_utf8(json.dumps(found, ensure_ascii=False)))
+            found = json.loads(storable(json.dumps(found, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
