@@ -166,7 +166,7 @@ def test_a_program_of_a_transcript_can_be_stored():
     event = block("assistant", type="tool_use", id="1", name="submit", input=given)
     (found,) = turns(printed([event]))
     assert Program(found.program).digest
-    assert found.program == SOURCE + "# ?\n"
+    assert found.program == SOURCE + "# \ufffd\n"
 
 
 @pytest.mark.parametrize("kind", ["text", "thinking", "tool_use", "tool_result", "unknown"])

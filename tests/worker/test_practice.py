@@ -258,10 +258,10 @@ REFUSED = {
         "remembers something",
     ),
     "a position": (
-        task_source("self.step(k)", "[torch.randn(8)]", arguments="k",
+        task_source("step(self, k)", "[torch.randn(8)]", arguments="k",
                     setup="self.register_buffer('cache', torch.zeros(16, 8)); self.at = 0",
                     extra="def step(self, k):\n    self.cache[self.at] = k\n    self.at += 1\n"
-                          "    return self.cache.sum(0)\n\nnn.Module.step = step"),
+                          "    return self.cache.sum(0)"),
         "remembers something: .* differs in its writes to state",
     ),
     "an optimizer": (
@@ -329,7 +329,7 @@ def test_a_task_that_no_candidate_can_be_judged_by_is_refused_with_the_reason(ca
 QKV = "torch.randn(4, 24).split(8, -1)[:2]"
 TABLE = (
     "def table(self, n):\n    if self.rows < n:\n        self.rows = n\n        {}\n    "
-    "return self.cos[:n]\n\nnn.Module.table = table"
+    "return self.cos[:n]"
 )
 MADE = "self.register_buffer('cos', torch.arange(n * 8.0).view(n, 8).cos(), persistent=False)"
 OBJECTS = "objects of the file's own classes"
@@ -349,14 +349,14 @@ FINE = {
         ("self.layer(x)", "self.layer.eval()(x)"),
     ),
     "a table made late": (
-        task_source("x * self.table(5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
+        task_source("x * table(self, 5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
                     setup="self.register_buffer('cos', None); self.rows = 0"),
-        ("x * self", "x + self"),
+        ("x * table", "x + table"),
     ),
     "a table that grows": (
-        task_source("x * self.table(5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
+        task_source("x * table(self, 5)", "[torch.randn(5, 8)]", extra=TABLE.format(MADE),
                     setup="self.register_buffer('cos', torch.ones(2, 8)); self.rows = 2"),
-        ("x * self", "x + self"),
+        ("x * table", "x + table"),
     ),
     "a lock": (
         task_source("self.layer(x)", "[torch.randn(4, 8)]", extra="import threading",
