@@ -18,6 +18,7 @@ Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
 _PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
+_ASK_S = 1.0  # between two questions how much is free
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Store:
         self._release = release
         self._held: dict[tuple[Any, ...], _Held] = {}
         self._bytes = 0
+        self._ask_again = 0.0
         self._passing: tuple[tuple[Any, ...], Any] | None = None
         self._lock = threading.RLock()
 
@@ -140,12 +142,14 @@ class Store:
         """Torch keeps memory that was freed; runners, and their drivers, may need it.
 
         Not while there is plenty: to give it back and to get it again took a tenth of the time in
-        which a judge of several tasks holds `task_lock`.
+        which a judge of several tasks holds `task_lock`; to ask each time whether there is, where
+        processes open the device and the driver answers late, a fifth.
         """
         if not torch.cuda.is_initialized():
             return
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        if unused > self._capacity // 2:
+        if unused > self._capacity // 2 and time.monotonic() >= self._ask_again:
+            self._ask_again = time.monotonic() + _ASK_S
             free, total = torch.cuda.mem_get_info()
             if free < total // _PLENTY:
                 torch.cuda.empty_cache()
