@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from evolve.core.model import Exchange, ModelRequest
 from evolve.core.protocols import Context, Declined, Reading
+from evolve.languages.registry import detect_language, find_language
+from evolve.languages.torch import TORCH
 from operators.base import Base
 from operators.checks import check_choice
 from operators.prompting.composition import Prompted
@@ -16,8 +18,10 @@ from operators.source.scope import EditScope
 class Edit(Answering):
     """Asks for one improvement of the parent as search/replace blocks.
 
-    The form is that of AlphaEvolve (arXiv 2506.13131); `edit_scope=strict` adds the constraints of
-    Kernel-Smith (`operators.source.scope`). Edits are made as a whole, or refused with a reason.
+    A parent in another language than `language` names is not edited: that is a translation, and
+    `Translate` asks for it. The form is that of AlphaEvolve (arXiv 2506.13131);
+    `edit_scope=strict` adds the constraints of Kernel-Smith (`operators.source.scope`). Edits are
+    made as a whole, or refused with a reason.
 
     Args:
         edit_scope: `free`, or `strict` to keep signatures, grids, program ids and masks.
@@ -32,8 +36,13 @@ class Edit(Answering):
     def propose(self, context: Context) -> ModelRequest | Declined:
         if not context.parents:
             return Declined("needs a parent")
-        answer = self.text("answer_edits", scope=self.edit_scope)
         base = Base.of(context.parents[:1])
+        (parent, _), *_ = base.programs
+        written = detect_language(context.facts.source(parent))
+        if self.language not in ("auto", written.name) and written is not TORCH:
+            into = find_language(self.language).title
+            return Declined(f"the parent is in {written.title}; edits in {into} need one in {into}")
+        answer = self.text("answer_edits", scope=self.edit_scope)
         return self.ask(context, self.text("edit"), base=base, answer=answer)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:

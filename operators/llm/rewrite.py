@@ -9,10 +9,13 @@ from evolve.core.protocols import Context, Declined, Reading
 from evolve.languages.base import Language
 from evolve.languages.registry import detect_language, find_language, languages, timed_on
 from operators.base import Base
+from operators.knowledge import Diagnosis
 from operators.prompting.composition import Memory
+from operators.prompting.diagnosis import device_of
 from operators.prompting.reply_handling import Answering, read_whole
 
 _CHILDREN = 64  # of the parent, that are looked at
+_REQUESTS = 64  # newest ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class Translate(Answering):
         (parent, _), *_ = base.programs
         before = detect_language(context.facts.source(parent))
         done = {child.note.partition(";")[0] for child in context.facts.children(parent, _CHILDREN)}
+        done |= {_note(str(one.memo["into"])) for one in self._requests(context, parent)}
         others = [one for one in self._wanted(context) if one is not before]
         left = [one for one in others if _note(one.name) not in done]
         if not left:
@@ -60,12 +64,20 @@ class Translate(Answering):
         into = context.rng.choice(left)
         job = self.text("translate", before=before.title, into=into.title)
         named = replace(self, language=into.name)
-        return named.ask(context, job, base=base, directed=False, memo={"into": into.name})
+        # By the language alone: the notes about the parent's limit are mostly about other ones.
+        key = Diagnosis(device=device_of(context), language=into.name)
+        memo = {"into": into.name}
+        return named.ask(context, job, base=base, diagnosis=key, directed=False, memo=memo)
 
     def interpret(self, context: Context, exchanges: Sequence[Exchange]) -> Reading:
         """See `evolve.core.protocols.ModelOperator`."""
         note = _note(str(exchanges[0].request.memo["into"]))
         return self.settle(context, exchanges, read_whole(exchanges), note=note)
+
+    def _requests(self, context: Context, parent: str) -> list[ModelRequest]:
+        """Those about a parent, unanswered ones too."""
+        asked = context.facts.requests(context.operator, "propose", _REQUESTS)
+        return [one for one in asked if Base.of_request(one).digest == parent]
 
     def _wanted(self, context: Context) -> Sequence[Language]:
         if self.language != "auto":

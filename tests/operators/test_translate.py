@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from archives import MapElites
+from evolve.app import components
 from evolve.core.devices import CUDA
 from evolve.core.model import CallStatus, Exchange, ModelReply, ModelRequest
 from evolve.core.program import Program
@@ -22,8 +23,10 @@ from evolve.languages.registry import describe, timed_on
 from evolve.languages.triton import TRITON
 from evolve.testing.facts import MemoryFacts
 from evolve.testing.parts import make_context, make_elite
-from operators import Translate
+from operators import Edit, Translate
+from operators.knowledge import load
 from operators.llm import rewrite
+from tests.composing import composed
 from tests.languages.programs import honest
 
 GPU = {"device_class": "cuda: NVIDIA H100"}
@@ -69,6 +72,23 @@ def test_a_parent_is_translated_into_each_language_once():
     assert isinstance(Translate().propose(context(done=(first, *rest))), Declined)
 
 
+def test_a_request_without_an_answer_yet_counts_too():
+    given = context()
+    request = Translate(language="gluon").propose(given)
+    assert isinstance(request, ModelRequest)
+    given.facts.asked(given.operator, request)
+    assert isinstance(Translate(language="gluon").propose(given), Declined)
+
+
+def test_the_prompt_quotes_the_notes_on_the_language_to_their_end():
+    """Those on the operation are about programs that exist, and more fitting by their tags."""
+    settings = composed("task=x", "operators=[translate]", "operators.translate.language=gluon")
+    operator = components.build_operators(settings)["translate"].operator
+    text = asked(operator).messages[-1].content
+    (notes,) = (one for one in load() if one.id == "gluon-kernels")
+    assert notes.body.strip().splitlines()[-1] in text
+
+
 @pytest.mark.parametrize(
     "operator", [Translate(language="triton"), Translate(language="gluon")], ids=["own", "done"]
 )
@@ -88,6 +108,16 @@ def test_a_device_with_one_language_has_nothing_to_translate_into():
     facts.judge(Program(source))
     elite = make_elite(Program(source).digest)
     assert isinstance(Translate().propose(make_context(facts, [elite], device=CPU)), Declined)
+
+
+@pytest.mark.parametrize("parent", [PARENT, CHILD, Program("import torch\n")])
+def test_a_program_in_another_language_is_translated_and_not_edited(parent):
+    facts = MemoryFacts()
+    facts.judge(parent)
+    given = make_context(facts, [make_elite(parent.digest)], device=GPU)
+    found = Edit(language="gluon").propose(given)
+    assert isinstance(found, Declined) == (parent is PARENT)
+    assert isinstance(Edit().propose(given), ModelRequest)
 
 
 def test_an_answer_is_proposed_with_the_language_in_its_note():
