@@ -120,3 +120,20 @@ def tiled_products(scale: int = 1) -> list[Case]:
         for word in ("float16", "bfloat16")
         for turned in (False, True)
     ]
+
+
+def packed_products() -> list[Case]:
+    """Products in Gluon of operands that are cut beforehand: all layouts, blocks at the edges."""
+    m, n, k = 1160, 1000, 616
+    given = {
+        "by rows": (matrix(m, k), matrix(k, n)),
+        "by columns": (matrix(m, k, turned=True), matrix(k, n, turned=True), matrix(n)),
+        "few steps": (matrix(m, 64), matrix(64, n), matrix(m, 1)),
+        "batch": (matrix(3, m, k), matrix(3, k, n, turned=True)),
+        "one for a batch": (
+            matrix(3, m, k),
+            matrix(1, k, n).expand(3, -1, -1),
+            matrix(3, 1, n),
+        ),
+    }
+    return [product(name, "gluon", *each, tiled=True) for name, each in given.items()]

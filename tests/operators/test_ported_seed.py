@@ -83,6 +83,15 @@ def test_half_precision_is_proposed_in_gluon_with_tiles_by_tma_too():
         assert ["tma.async_copy" in one for one in sources] == [False, True][:count]
 
 
+def test_large_products_of_float32_are_proposed_in_gluon_with_operands_cut_beforehand_too():
+    a, b = matrix(2048, 1024), matrix(1024, 2048)
+    out = torch.empty(2048, 2048, device="meta")
+    lines = [LINES[0], "    " + room("buf0", out), LINES[2]]
+    task = task_of(compiled({"a": a, "b": b}, lines, "buf0"))
+    found = [*proposing.proposals(PortedSeed("gluon"), task)]
+    assert ["packed_product_kernel" in one.program.source for one in found] == [False, True]
+
+
 def test_code_for_the_cpu_is_left_alone():
     task, found = port_cases.read("softmax")
     task = Task(name="t", source=task, compiled=(found,))

@@ -157,6 +157,25 @@ def test_tiles_of_half_precision_are_read_by_the_tensor_memory_accelerator(name)
     assert ".local" not in ptx  # no registers are spilled
 
 
+PACKED_PRODUCTS = {case["name"]: case for case in port_cases.packed_products()}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", PACKED_PRODUCTS)
+def test_large_products_of_float32_are_of_parts_that_the_accelerator_reads(name):
+    case = PACKED_PRODUCTS[name]
+    inputs = [torch.empty_strided(*view, device="meta") for _, view in case["tensors"]]
+    source = instance(case["source"], name)
+    assert [each.name for each in languages_in(source)] == ["gluon"]
+    *cuts, multiply = (compiled(each)["ptx"] for each in launches(source, inputs))
+    assert len(cuts) == 2
+    for ptx in cuts:
+        assert ".f32" in ptx
+        assert "wgmma" not in ptx
+    assert multiply.index("cp.async.bulk.tensor.2d") < multiply.index("wgmma.mma_async")
+    assert "ld.global" not in multiply.partition("wgmma.mma_async")[0]
+
+
 def test_operands_that_the_accelerator_cannot_read_are_read_by_threads():
     kind = torch.bfloat16
     for a, b in (

@@ -25,12 +25,18 @@ from operators.local.ports.blocks import (
 from operators.local.ports.library import functions_of
 from operators.local.ports.products import product_launch, products_by
 from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
+from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of
+from operators.local.templates.operations import packed
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
 _TILED = "tiled_product_kernel"
+_PACKED = "packed_product_kernel"
+_CUTTING = ("cutting", "finite", "exponent_for", "pack_kernel")
+_OF_BOTH = ("parts_of", "power_of_two")
+_PARTS = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}'
 _ALIGNED = 8  # fp16 or bf16 elements in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
@@ -257,8 +263,10 @@ def _product(product: Matrices) -> Launch:
     return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_product(product: Matrices) -> Launch:
-    return _tiled_launch(product) if _has_tiles(product) else _product(product)
+def _tiled_product(product: Matrices) -> tuple[Launch, ...]:
+    if _has_tiles(product):
+        return (_tiled_launch(product),)
+    return _packed_launches(product) or (_product(product),)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -270,24 +278,55 @@ def _has_tiles(product: Matrices) -> bool:
 
 def _tiled_launch(product: Matrices) -> Launch:
     whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
-    kernels = functions_of("gluon_product")
-    shared = {
-        each: kernels[each]
-        for each in ("side_by_side", "accumulator", "block_corner", "write_sums")
-    }
     return replace(
         whole,
         kernel=_TILED,
         tunables={name: one for name, one in whole.tunables.items() if name != "PARTS"}
         | {"STAGES": one_of(2, 3, 4, first=3)},
-        definitions={**shared, **functions_of("gluon_tiles")},
+        definitions={**_shared(), **functions_of("gluon_tiles")},
     )
 
 
+def _shared() -> dict[str, str]:
+    kernels = functions_of("gluon_product")
+    names = ("side_by_side", "accumulator", "block_corner", "write_sums")
+    return {name: kernels[name] for name in names}
+
+
+def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
+    """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
+    found = packed.of_both(product)
+    if not found:
+        return ()
+    *cuts, multiply = found
+    kernels, tiles = functions_of("gluon_packed"), functions_of("gluon_tiles")
+    multiplying = {name: text for name, text in kernels.items() if name not in _CUTTING}
+    tunables = {name: one for name, one in multiply.tunables.items() if name != "num_stages"}
+    last = replace(
+        multiply,
+        kernel=_PACKED,
+        constants={
+            **multiply.constants,
+            **{f"{of}_ROOM": _room(multiply.constants[f"{of}_STRIDE"]) for of in "AB"},
+        },
+        tunables=tunables
+        | {"SUM_STEPS": one_of(1, 2, 4, 8, first=4), "STAGES": one_of(2, 3, 4, first=3)},
+        definitions={
+            **_shared(),
+            **{name: tiles[name] for name in ("tiles_of", "read_tile")},
+            **multiplying,
+        },
+    )
+    cutting = {name: kernels[name] for name in (*_CUTTING, *_OF_BOTH)}
+    return *(replace(one, definitions=cutting) for one in cuts), last
+
+
 def _with_descriptors(source: str) -> str:
-    """The program whose launches of `_TILED` are given descriptors of both matrices."""
-    found = [one for one in kernel_calls(ast.parse(source)) if one.kernel == _TILED]
-    return with_lines(source, {one.node.lineno: (one.node, _tiled_text(one)) for one in found})
+    """The program whose launches are given descriptors of both matrices, where tiles are read."""
+    texts = {_TILED: _tiled_text, _PACKED: _packed_text}
+    found = [one for one in kernel_calls(ast.parse(source)) if one.kernel in texts]
+    new = {one.node.lineno: (one.node, texts[one.kernel](one)) for one in found}
+    return with_lines(source, new)
 
 
 def _tiled_text(call: KernelCall) -> str:
@@ -305,6 +344,31 @@ def _tiled_text(call: KernelCall) -> str:
     return call_text(f"{_TILED}[{ast.unparse(call.grid)}](", arguments, MAX_LINE - 8)
 
 
+def _packed_text(call: KernelCall) -> str:
+    """Parts lie one below the other; what lies side by side is a line of the descriptor."""
+    options = {name: ast.unparse(value) for name, value in call.options.items()}
+    a, b, *others = map(ast.unparse, call.arguments)
+    arguments = []
+    for of, name, side in (("A", a, "M"), ("B", b, "N")):
+        part, _, *stride = map(int, _elements(call.options[f"{of}_STRIDE"]))
+        wide = max(stride)
+        below = f"{_PARTS}[{options['INPUT_PRECISION']}] * {part // wide}"
+        shape = (below, str(wide)) if stride[1] == 1 else (str(wide), below)
+        block = f"{options[f'BLOCK_{side}']}, {options['BLOCK_K']}"
+        places = f"({', '.join(shape)}), ({', '.join(map(str, stride))}), ({block})"
+        arguments.append(f"tiles_of({name}, {places})")
+    arguments += [*others, *(f"{name}={value}" for name, value in options.items())]
+    return call_text(f"{_PACKED}[{ast.unparse(call.grid)}](", arguments, MAX_LINE - 8)
+
+
+def _room(stride: object) -> int:
+    """Lines of the descriptor that a matrix of a part takes."""
+    assert isinstance(stride, tuple)
+    part, matrix, *inside = stride
+    size: int = matrix or part
+    return size // max(inside)
+
+
 def _elements(node: ast.expr) -> list[str]:
     assert isinstance(node, ast.Tuple)
     return [*map(ast.unparse, node.elts)]
@@ -315,5 +379,5 @@ GLUON = Port(
     products_by(_product),
     rewritten,
     products_on=range(9, 10),
-    tiled=products_by(_tiled_product),
+    tiled=lambda precisions: Products(precisions, how=_tiled_product),
 )

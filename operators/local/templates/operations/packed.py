@@ -28,13 +28,20 @@ def launches(product: Matrices) -> tuple[Launch, ...]:
 
     fp16 and bf16 are multiplied as they are.
     """
+    if found := of_both(product):
+        return found
     if tuple(product.precisions) == HALF:
         return ()
-    if _pays(product):
-        return _both(product)
     rows, columns, _ = product.shape
     narrow = product.turned if rows < columns else product
     return _one(narrow) if _is_narrow(narrow) else ()
+
+
+def of_both(product: Matrices) -> tuple[Launch, ...]:
+    """The kernels that split both operands, and the one that multiplies; or none, if none pay."""
+    if tuple(product.precisions) == HALF or not _pays(product):
+        return ()
+    return _both(product)
 
 
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
