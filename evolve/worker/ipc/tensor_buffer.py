@@ -135,12 +135,26 @@ class Packed:
 
         Nothing stays of what the memory held: a runner sees all of it.
         """
-        end = 0
-        for offset, storage in self._storages:
-            memory[end:offset].fill_(GUARD)
-            end = offset + storage.numel()
-            memory[offset:end].copy_(storage)
-        memory[end:].fill_(GUARD)
+        if not self._storages:
+            memory.fill_(GUARD)
+            return
+        ends = [*(offset for offset, _ in self._storages[1:]), memory.numel()]
+        sizes = [
+            size
+            for (offset, raw), end in zip(self._storages, ends, strict=True)
+            for size in (raw.nbytes, end - offset - raw.nbytes)
+        ]
+        pieces = memory.split(sizes)
+        pairs = [
+            (piece.view(raw.dtype), raw)
+            for piece, (_, raw) in zip(pieces[::2], self._storages, strict=True)
+            if raw.nbytes
+        ]
+        pieces[-1].fill_(GUARD)
+        between = pieces[1:-1:2]
+        guard = memory.new_full((max(map(len, between), default=0),), GUARD)
+        guards = {size: guard[:size] for size in {len(gap) for gap in between}}
+        _copy_each([*pairs, *((gap, guards[len(gap)]) for gap in between)])
 
     def lone_storage(self, least: int) -> torch.Tensor | None:
         """The only storage, if it has so many bytes and nothing else holds it.
@@ -150,8 +164,8 @@ class Packed:
         if len(self._storages) != 1:
             return None
         (_, raw), new = self._storages[0], torch.empty(1)
-        fits = raw.numel() >= least and raw.numel() % ALIGNMENT == 0
-        return raw if fits and _holders(raw) == _holders(new) else None
+        fits = raw.nbytes >= least and raw.nbytes % ALIGNMENT == 0
+        return raw.view(torch.uint8) if fits and _holders(raw) == _holders(new) else None
 
     def _pack(self, tree: Any) -> bytes:
         buffer = io.BytesIO()
@@ -159,16 +173,28 @@ class Packed:
         return buffer.getvalue()
 
     def _place(self, tensor: torch.Tensor) -> tuple[Any, ...]:
-        value = tensor.detach()
-        storage = value.untyped_storage()
+        storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self._offsets:
             self._offsets[key] = self.size
-            raw = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
+            size = storage.nbytes()
+            kind = torch.uint8 if size % torch.int64.itemsize else torch.int64
+            raw = torch.empty(0, dtype=kind, device=storage.device).set_(storage)
             self._storages.append((self.size, raw))
-            self.size += _aligned(raw.numel() + GUARD_BYTES)
-        start = self._offsets[key] + value.storage_offset() * value.element_size()
-        return start, value.dtype, tuple(value.shape), tuple(value.stride())
+            self.size += _aligned(size + GUARD_BYTES)
+        start = self._offsets[key] + tensor.storage_offset() * tensor.element_size()
+        return start, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _copy_each(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Copy the second of each pair into the first, in a few launches however many there are.
+
+    A block of small calls has hundreds: one by one, a GPU spent more time on being told of them.
+    """
+    for kind in (torch.int64, torch.uint8):  # long elements first: most, and quicker for their size
+        of_kind = [pair for pair in pairs if pair[0].dtype is kind]
+        if of_kind:
+            torch._foreach_copy_([into for into, _ in of_kind], [raw for _, raw in of_kind])
 
 
 class _Packer(pickle.Pickler):
