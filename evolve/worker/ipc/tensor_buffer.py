@@ -135,26 +135,15 @@ class Packed:
 
         Nothing stays of what the memory held: a runner sees all of it.
         """
-        if not self._storages:
-            memory.fill_(GUARD)
-            return
-        ends = [*(offset for offset, _ in self._storages[1:]), memory.numel()]
-        sizes = [
-            size
-            for (offset, raw), end in zip(self._storages, ends, strict=True)
-            for size in (raw.nbytes, end - offset - raw.nbytes)
-        ]
-        pieces = memory.split(sizes)
-        pairs = [
-            (piece.view(raw.dtype), raw)
-            for piece, (_, raw) in zip(pieces[::2], self._storages, strict=True)
-            if raw.nbytes
-        ]
-        pieces[-1].fill_(GUARD)
-        between = pieces[1:-1:2]
-        guard = memory.new_full((max(map(len, between), default=0),), GUARD)
-        guards = {size: guard[:size] for size in {len(gap) for gap in between}}
-        _copy_each([*pairs, *((gap, guards[len(gap)]) for gap in between)])
+        starts = [offset for offset, _ in self._storages]
+        ends = [offset + raw.nbytes for offset, raw in self._storages]
+        for kind in (torch.int64, torch.uint8):  # whole words where they fit: fewer launches
+            _copy_each(memory, [(at, raw) for at, raw in self._storages if raw.dtype is kind], kind)
+        gaps = [(end, start - end) for end, start in zip(ends, starts[1:], strict=False)]
+        guard = memory.new_full((max((size for _, size in gaps), default=0),), GUARD)
+        guards = {size: guard[:size] for size in {size for _, size in gaps}}
+        _copy_each(memory, [(at, guards[size]) for at, size in gaps], torch.uint8)
+        memory[ends[-1] if ends else 0 :].fill_(GUARD)
 
     def lone_storage(self, least: int) -> torch.Tensor | None:
         """The only storage, if it has so many bytes and nothing else holds it.
@@ -186,15 +175,22 @@ class Packed:
         return start, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())
 
 
-def _copy_each(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Copy the second of each pair into the first, in a few launches however many there are.
+def _copy_each(
+    memory: torch.Tensor, parts: list[tuple[int, torch.Tensor]], kind: torch.dtype
+) -> None:
+    """Copy tensors of a kind to bytes of `memory`, in a few launches however many there are.
 
     A block of small calls has hundreds: one by one, a GPU spent more time on being told of them.
     """
-    for kind in (torch.int64, torch.uint8):  # long elements first: most, and quicker for their size
-        of_kind = [pair for pair in pairs if pair[0].dtype is kind]
-        if of_kind:
-            torch._foreach_copy_([into for into, _ in of_kind], [raw for _, raw in of_kind])
+    parts = [(start, raw) for start, raw in parts if raw.numel()]
+    if not parts:
+        return
+    sizes, end = [], 0
+    for start, raw in parts:
+        sizes += [start // kind.itemsize - end, raw.numel()]
+        end = start // kind.itemsize + raw.numel()
+    places = memory[: end * kind.itemsize].view(kind).split(sizes)[1::2]
+    torch._foreach_copy_(places, [raw for _, raw in parts])
 
 
 class _Packer(pickle.Pickler):
