@@ -106,10 +106,10 @@ def _are_finite(*tensors: Tensor) -> bool:
 
     Sums are read together: for each reading a GPU is waited for, which others use as well.
     """
-    pieces = [computable(part) for tensor in tensors for part in parts(tensor)]
-    sums = torch.stack([part.sum().double() for part in pieces]).tolist()
+    pieces = [part for tensor in tensors for part in parts(tensor)]
+    sums = torch.stack([computable(part).sum().double() for part in pieces]).tolist()
     return all(
-        math.isfinite(total) or bool(part.isfinite().all())
+        math.isfinite(total) or bool(computable(part).isfinite().all())
         for total, part in zip(sums, pieces, strict=True)
     )
 
