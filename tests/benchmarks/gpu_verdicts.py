@@ -29,7 +29,7 @@ _CASES = {
 }
 
 
-def _task(name: str) -> Task:
+def task_named(name: str) -> Task:
     forward, _, arguments, shape = _CASES[name]
     made = [f"torch.randn({shape})" for _ in arguments.split(", ")]
     if name == "scaled-rows":
@@ -63,7 +63,7 @@ def requests(each: int, names: Sequence[str] = ()) -> list[tuple[Task, str]]:
     """So many right candidates (5 at most) of each task, in random order."""
     found = []
     for name in names or _CASES:
-        task = _task(name)
+        task = task_named(name)
         sources = of.right_ones(_CASES[name][1], task.source)[:each]
         found += [(task, source) for source in sources]
     random.Random(0).shuffle(found)

@@ -2,7 +2,8 @@
 
 Invariants: a family is a function of inputs, name and seed; integers, simplices, directions,
 symmetric and triangular matrices, bounds and signs are kept; a family in which the reference is not
-finite or not exact enough does not apply.
+finite or not exact enough does not apply; a support is what its definition says, though all of it
+is read at once.
 """
 
 import pytest
@@ -190,3 +191,70 @@ def test_a_family_stands_in_only_where_the_other_does_not_apply():
     families = families_of("torch.randn(32, 64)", "torch.softmax(x, -1)")
     assert "heterogeneous_rows" in families
     assert "shrunk_rows" not in families
+
+
+def plainly_support(x):
+    """A tensor's support, one fact after the other: low, high, deviation, and what may be done."""
+    low, high = (float(bound) for bound in (x.min(), x.max()))
+    sample = x.reshape(-1).double()
+    rows = x.reshape(-1, x.shape[-1])[:64].double()
+    sizes = (rows.sum(dim=1), rows.norm(dim=1))
+    if len(rows) == 1:
+        is_fixed = any(float((of - 1).abs()) < 1e-3 for of in sizes)
+    else:
+        is_fixed = any(float(of.std()) < 3e-4 * float(of.mean().abs()) for of in sizes)
+    if not -float("inf") < low < high < float("inf"):
+        return None
+    if torch.equal(sample, sample.round()) or is_fixed:
+        return None
+    middle, deviation = float(sample.mean()), float(sample.std())
+    if max(high - middle, middle - low) > 2 * deviation:
+        low = 0.0 if low >= 0 else -float("inf")
+        high = 0.0 if high <= 0 else float("inf")
+    elif 0 < low < 1e-2 * deviation:
+        low = 0.0
+    scalable = low <= 0 <= high
+    symmetric = x.dim() > 1 and x.shape[-1] == x.shape[-2] and torch.equal(x, x.mT)
+    structured = float((sample == 0).double().mean()) > 0.05
+    return low, high, deviation, scalable, scalable and not symmetric, not (structured or symmetric)
+
+
+SHAPES_OF_DATA = st.sampled_from([(8,), (1, 64), (9, 33), (40, 40), (2, 20, 20), (70, 5, 3)])
+MADE = {
+    "normal": lambda x: x,
+    "uniform": lambda x: torch.special.ndtr(x.double()).to(x.dtype),
+    "shifted": lambda x: x.abs() + 2,
+    "negative": lambda x: -x.abs(),
+    "integral": torch.round,
+    "simplices": lambda x: torch.softmax(x.double(), -1).to(x.dtype),
+    "directions": lambda x: torch.nn.functional.normalize(x.double(), dim=-1).to(x.dtype),
+    "symmetric": lambda x: x + x.mT if x.dim() > 1 and x.shape[-1] == x.shape[-2] else x,
+    "nearly symmetric": lambda x: nearly_symmetric(x),
+    "sparse": lambda x: x * (x > 0),
+    "constant": lambda x: torch.full_like(x, 0.3),
+    "infinite": lambda x: torch.where(x > 2, torch.inf, x),
+    "not a number": lambda x: torch.where(x > 1, torch.nan, x),
+}
+
+
+def nearly_symmetric(x):
+    """But for the last element of the first row, beyond the corner that is looked at first."""
+    x = MADE["symmetric"](x).clone()
+    x.view(-1, x.shape[-1])[0, -1] += 1
+    return x
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(sorted(MADE)),
+    SHAPES_OF_DATA,
+    st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16]),
+    st.integers(0, 9),
+)
+def test_a_support_is_what_its_definition_says(made, shape, dtype, seed):
+    draws = torch.Generator().manual_seed(seed)
+    x = MADE[made](torch.randn(shape, generator=draws).to(dtype))
+    support = support_of(x)
+    found = support and (support.low, support.high, support.deviation, support.scalable,
+                         support.rows_free, support.fillable)  # fmt: skip
+    assert found == plainly_support(x)

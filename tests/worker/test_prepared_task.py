@@ -269,6 +269,42 @@ def test_a_call_that_was_drawn_for_one_round_is_not_kept():
     assert case.block_check(0, drawn, 8) is not case.block_check(0, drawn, 8)
 
 
+WRITES_AGAIN = """
+import torch
+from torch import nn
+
+KEPT = torch.empty(16)
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+def get_inputs():
+    return [KEPT.normal_(), torch.randn(16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("source", [RELU_TASK.source, WRITES_AGAIN])
+@pytest.mark.parametrize("number", [0, CpuDevice.block_pool])  # the second has calls of families
+def test_a_call_is_the_blocks_own_whether_the_block_is_there_or_not(source, number):
+    """Also of a file that gives the same tensor each time, and writes to it."""
+    tasks = PreparedTasks(CpuDevice())
+    (case,) = tasks.get(Task(name="again", source=source)).cases
+    for at in range(4):
+        tasks.let_go()
+        alone = case.block_check(number, at, 4).inputs
+        tasks.let_go()
+        block = case.block(number, 4)
+        beside = case.block_check(number, at, 4).inputs
+        assert torch.equal(alone.memory, beside.memory)
+        assert alone.trees == beside.trees
+        for one, other in zip(alone.tree(), block.tree(at), strict=True):
+            assert torch.equal(one, other)
+
+
 class SmallDevice(CpuDevice):
     """With little room for evaluations, as a GPU has for tasks of gigabytes."""
 

@@ -11,10 +11,12 @@ import stat
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.memfd import Landing, make_sealed, map_privately
-from evolve.worker.ipc.tensor_buffer import ALIGNMENT, Packed, buffer_of, unpack
+from evolve.worker.ipc.tensor_buffer import ALIGNMENT, GUARD, GUARD_BYTES, Packed, buffer_of, unpack
 
 
 def packed(*tensors):
@@ -36,6 +38,27 @@ def test_what_is_read_past_a_tensor_is_nan(dtype, length):
         behind = memory[start + before.nbytes :][:4096]
         assert len(behind) == 4096
         assert behind.view(dtype).isnan().all()
+
+
+KINDS = st.sampled_from([torch.uint8, torch.bool, torch.float16, torch.float32, torch.complex64])
+TENSORS = st.tuples(KINDS, st.integers(0, 2000), st.booleans())  # and whether it is seen in parts
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(TENSORS, max_size=5), min_size=1, max_size=6), st.integers(0, 9000))
+def test_each_byte_of_the_memory_is_a_storages_or_a_guard(calls, more):
+    trees, wanted = [], []
+    for kind, length, in_parts in (one for call in calls for one in call):
+        raw = torch.randint(0, 2 if kind is torch.bool else 256, (length * kind.itemsize,))
+        whole = raw.to(torch.uint8).view(kind)
+        trees.append([whole[length // 2 :], whole] if in_parts else whole)
+        size = -(-(raw.numel() + GUARD_BYTES) // ALIGNMENT) * ALIGNMENT
+        wanted.append([*raw.tolist(), *[GUARD] * (size - raw.numel())])
+    packed = Packed(trees)
+    memory = torch.full((packed.size + more,), 7, dtype=torch.uint8)
+    packed.write(memory)
+    assert packed.size == sum(map(len, wanted))
+    assert memory.tolist() == [byte for part in wanted for byte in part] + more * [GUARD]
 
 
 def test_views_of_one_storage_share_it():

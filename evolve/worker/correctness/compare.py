@@ -210,8 +210,8 @@ def _margin(
     if not budget.finite and bool(_unexpected_nonfinite(output, own, truth).any()):
         return math.inf, math.inf
     rms, peak = error_blocks(output, truth, budget.block, finite_only=not budget.finite)
-    worst = float((torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max())
-    off = float((rms / budget.scale).median())
+    of_allowed = (torch.maximum(rms / budget.rms, peak / budget.peak) / budget.scale).max()
+    worst, off = torch.stack([of_allowed, (rms / budget.scale).median()]).tolist()
     if budget.usual < math.inf:
         usual = (rms / budget.scale)[budget.used].median()
         worst = max(worst, float(usual) / budget.usual)

@@ -37,9 +37,14 @@ class Extent:
 
 
 def prepare() -> None:
-    """Import the needs of `extent_of`: symbolic shapes, in one to five seconds."""
-    for name in ("symbolic_shapes", "validator"):
-        importlib.import_module(f"torch.fx.experimental.{name}")
+    """Import what is needed once a task is there, in one to five seconds.
+
+    Symbolic shapes (`extent_of`), and the formulas of `operation_cost`, which import Triton: each
+    is first used where all others wait for it.
+    """
+    for name in ("fx.experimental.symbolic_shapes", "fx.experimental.validator"):
+        importlib.import_module(f"torch.{name}")
+    importlib.import_module("torch.utils.flop_counter")
 
 
 def extent_of(case: LoadedCase, inputs: Outline, effects: Effects) -> Extent | None:

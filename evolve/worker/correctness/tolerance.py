@@ -8,6 +8,7 @@ a global ratio, nor a wrong small row behind a large one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -50,9 +51,8 @@ class Arithmetic:
 class OutputBudget:
     """Allowed error of one floating output: per block, relative to the block's `scale`.
 
-    `finite` says that reference and truth are finite everywhere; `typical` is the reference's own
-    error in the median block of those where it has any, the `used` ones; `usual` is the most that
-    an outcome may be off in the median of these.
+    `finite` says that reference and truth are finite everywhere; `own` is the reference's own error
+    in every block; `usual` is the most that an outcome may be off in the median of the `used` ones.
     """
 
     block: int
@@ -60,9 +60,18 @@ class OutputBudget:
     rms: Tensor
     peak: Tensor
     finite: bool
-    typical: float
-    used: Tensor
+    own: Tensor
     usual: float = math.inf
+
+    @property
+    def used(self) -> Tensor:
+        """The blocks where the reference has any error."""
+        return self.own > 0
+
+    @cached_property
+    def typical(self) -> float:
+        """The reference's own error in the median block of these; few outcomes need it."""
+        return _typical(self.own)
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -92,11 +101,16 @@ def parts(tensor: Tensor) -> Sequence[Tensor]:
     return tensor.split(max(1, _COMPARED_AT_ONCE * size // tensor.numel()), dim)
 
 
-def _is_finite(tensor: Tensor) -> bool:
-    """Everywhere. A sum is ten times as quick as `isfinite`, but may overflow."""
+def _are_finite(*tensors: Tensor) -> bool:
+    """Everywhere. A sum is ten times as quick as `isfinite`, but may overflow.
+
+    Sums are read together: for each reading a GPU is waited for, which others use as well.
+    """
+    pieces = [part for tensor in tensors for part in parts(tensor)]
+    sums = torch.stack([computable(part).sum().double() for part in pieces]).tolist()
     return all(
-        bool(part.sum().isfinite()) or bool(part.isfinite().all())
-        for part in map(computable, parts(tensor))
+        math.isfinite(total) or bool(computable(part).isfinite().all())
+        for total, part in zip(sums, pieces, strict=True)
     )
 
 
@@ -115,30 +129,38 @@ def error_blocks(
     that of their block not finite.
     """
     values, truth = None if values is None else values.reshape(-1), truth.reshape(-1)
+    norm, peak = _error_sizes(values, truth, block, masked=False)
+    if finite_only and not math.isfinite(float(peak.max())):  # NaN is the largest
+        norm, peak = _error_sizes(values, truth, block, masked=True)
+    roots = torch.full_like(norm, math.sqrt(block))
+    if missing := -truth.numel() % block:
+        roots[-1] = math.sqrt(block - missing)
+    return norm / roots, peak
+
+
+def _error_sizes(
+    values: Tensor | None, truth: Tensor, block: int, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """Norm and largest |value| of every block of errors; `masked`, of those that are finite."""
     step = max(1, (_SLAB_OF_GPU if truth.is_cuda else _SLAB) // block) * block
-    parts = []
+    norms, peaks = [], []
     for start in range(0, truth.numel(), step):
         of = slice(start, start + step)
         error = truth[of].double()
         if values is not None:
             error = values[of].double() - error
-        parts.append(_error_slab(error, block, finite_only))
-    return torch.cat([rms for rms, _ in parts]), torch.cat([peak for _, peak in parts])
+        if missing := -error.numel() % block:
+            error = torch.nn.functional.pad(error, (0, missing))
+        if masked:
+            error = torch.where(error.isfinite(), error, 0.0)
+        rows = error.view(-1, block)
+        norms.append(torch.linalg.vector_norm(rows, dim=1))
+        peaks.append(_largest(rows))
+    return _joined(norms), _joined(peaks)
 
 
-def _error_slab(error: Tensor, block: int, finite_only: bool) -> tuple[Tensor, Tensor]:
-    blocks = -(-error.numel() // block)
-    missing = blocks * block - error.numel()
-    if missing:
-        error = torch.nn.functional.pad(error, (0, missing))
-    error = error.view(blocks, block)
-    peak = _largest(error)
-    if finite_only and not bool(peak.isfinite().all()):
-        error = torch.where(error.isfinite(), error, 0.0)
-        peak = _largest(error)
-    sizes = torch.full_like(peak, block)
-    sizes[-1] -= missing
-    return torch.linalg.vector_norm(error, dim=1) / sizes.sqrt(), peak
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _largest(rows: Tensor) -> Tensor:
@@ -187,20 +209,20 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     if truth.numel() == 0:
         return None
     block = block_length(truth.shape)
-    is_finite = _is_finite(reference) and _is_finite(truth)
+    is_finite = _are_finite(reference, truth)
     held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
-    scale = _scales(held, block)
-    own_rms, own_peak = (error / scale for error in error_blocks(reference, truth, block))
-    rms = KAPPA * torch.clamp(own_rms, min=float(own_rms.median()))
+    scale = _scales(held, block, finite_only=False)
+    # The difference of two numbers of fp64 may overflow.
+    may_be_off = not is_finite or reference.dtype is torch.float64
+    errors = error_blocks(reference, truth, block, finite_only=may_be_off)
+    own_rms, own_peak = (error / scale for error in errors)
+    rms = KAPPA * torch.clamp(own_rms, min=own_rms.median())
     rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
         _, largest = error_blocks(None, held, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
-    return OutputBudget(
-        block=block, scale=scale, rms=rms, peak=peak, finite=is_finite,
-        typical=_typical(own_rms), used=own_rms > 0,
-    )  # fmt: skip
+    return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite, own=own_rms)
 
 
 def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: float) -> Tensor:
@@ -275,8 +297,17 @@ def _is_cut_off(truth: Tensor, block: int) -> Tensor:
 
 def _typical(sizes: Tensor) -> float:
     """The median of those above 0: where all is cut off at zero, nothing is off or moves."""
-    some = sizes[sizes > 0]
-    return float(some.median()) if some.numel() else 0.0
+    return float(_median_of_some(sizes))
+
+
+def _median_of_some(sizes: Tensor) -> Tensor:
+    """The median of those above 0; 0 if there are none.
+
+    By sorting, as `median` does: to pick them out, a GPU would be asked how many there are.
+    """
+    some, others = (sizes > 0).sum(), (sizes <= 0).sum()
+    middle = sizes.sort().values.take(others + (some - 1) // 2)  # NaN comes last
+    return torch.where(some > 0, middle, 0.0)
 
 
 def _over_neighbours(sizes: Tensor) -> Tensor:
@@ -297,20 +328,20 @@ def relative_error(values: Tensor, truth: Tensor) -> Tensor:
     return error_blocks(values, truth, block)[0] / _scales(truth, block)
 
 
-def _scales(truth: Tensor, block: int) -> Tensor:
+def _scales(truth: Tensor, block: int, *, finite_only: bool = True) -> Tensor:
     """The scale of a block's errors: its root mean square, kept from vanishing."""
-    size, _ = error_blocks(None, truth, block)
-    occupied = size[size > 0]
-    if occupied.numel() == 0:
-        return torch.ones_like(size)
-    least = torch.maximum(_over_row(size, truth.shape, block), occupied.median())
-    return torch.maximum(size, MIN_SCALE * least)
+    size, _ = error_blocks(None, truth, block, finite_only=finite_only)
+    middle = _median_of_some(size)
+    least = torch.maximum(_over_row(size, truth.shape, block), middle)
+    return torch.where(middle > 0, torch.maximum(size, MIN_SCALE * least), 1.0)
 
 
 def _over_row(sizes: Tensor, shape: torch.Size, block: int) -> Tensor:
     """For each block the root mean square over the blocks of its row (the last dimension)."""
     last = shape[-1] if shape else 1
-    rows = torch.arange(sizes.numel(), device=sizes.device) * block // max(last, block)
+    if last <= block:  # there is one in each
+        return sizes.square().sqrt()
+    rows = torch.arange(sizes.numel(), device=sizes.device) * block // last
     sums = torch.zeros_like(sizes).index_add(0, rows, sizes.square())
     counts = torch.zeros_like(sizes).index_add(0, rows, torch.ones_like(sizes))
     return (sums / counts.clamp(min=1)).sqrt()[rows]

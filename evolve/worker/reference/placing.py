@@ -13,22 +13,33 @@ from evolve.worker.reference.seeding import seed_torch
 CPU = torch.device("cpu")
 
 
-def made_on(place: torch.device, make: Callable[[], Any], seed: int) -> Any:
-    """The result of `make`, its tensors on `place`.
+def _unchanged(made: Any) -> Any:
+    return made
+
+
+def made_on(
+    place: torch.device,
+    make: Callable[[], Any],
+    seed: int,
+    examined: Callable[[Any], Any] = _unchanged,
+) -> Any:
+    """The result of `examined(make())`, its tensors on `place`.
 
     On a GPU, factory functions such as `torch.randn` draw there: the inputs of a large task take
     milliseconds instead of seconds. Code that insists on the CPU is run again without that, from
     the same seed, and its tensors are moved.
+
+    `examined` is not among that: each look at a tensor would be a call of a function of Python.
     """
     if place == CPU:
-        return make()
+        return examined(make())
     try:
         with torch.device(place):
             made = make()
     except (RuntimeError, TypeError):
         seed_torch(seed)
         made = make()
-    return moved(place, made)
+    return moved(place, examined(made))
 
 
 def moved(place: torch.device, made: Any) -> Any:
@@ -37,4 +48,4 @@ def moved(place: torch.device, made: Any) -> Any:
         parts = itertools.chain(made.parameters(), made.buffers())
         # `Module.to` cannot take parameters without values (`extent`), wherever they are.
         return made if all(part.device == place for part in parts) else made.to(place)
-    return map_tensors(lambda tensor: tensor.to(place), made)
+    return map_tensors(lambda tensor: tensor if tensor.device == place else tensor.to(place), made)

@@ -40,11 +40,14 @@ def drawing_from(state: RandomState) -> Iterator[None]:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds torch, numpy and `random` inside the block and restores all of them after it."""
-    with drawing_from(random_state()):
+    now = random_state()
+    try:
         seed_torch(seed)
         numpy.random.seed(seed % 2**32)
         random.seed(seed)
         yield
+    finally:
+        _set(now)
 
 
 def seed_torch(seed: int) -> None:

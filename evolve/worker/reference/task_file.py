@@ -81,10 +81,11 @@ class TaskCase:
     def init_inputs(self, seed: int) -> list[Any]:
         """Arguments of the constructor of `Model` and `ModelNew`."""
         with task_code(self.task, "get_init_inputs()"), seeded(seed):
-            return self.cast(made_on(self.place, self._own_init_inputs, seed))
+            made = made_on(self.place, self.module.get_init_inputs, seed, self._init_arguments)
+            return self.cast(made)
 
-    def _own_init_inputs(self) -> list[Any]:
-        return self._arguments("get_init_inputs()", "", self.module.get_init_inputs())
+    def _init_arguments(self, made: Any) -> list[Any]:
+        return self._arguments("get_init_inputs()", "", made)
 
     def made(self, seed: int, conditions: Conditions) -> nn.Module:
         """The reference as it is called under these conditions, all its parameters randomised.
@@ -134,23 +135,29 @@ class TaskCase:
     def own_inputs(self, seed: int) -> list[Any]:
         """Arguments of `forward` as the file makes them, not cast."""
         with task_code(self.task, self._input_function), seeded(seed):
-            return made_on(self.place, self._own_inputs, seed)
+            return list(made_on(self.place, self._drawn, seed, self._call_arguments))
 
     def argument_sets(self, seed: int, count: int) -> list[list[Any]]:
         """Arguments of `forward` for several calls, as the file draws them one after the other."""
         with task_code(self.task, self._input_function), seeded(seed):
-            sets = made_on(self.place, lambda: [self._own_inputs() for _ in range(count)], seed)
+            sets = made_on(
+                self.place,
+                lambda: [self._drawn() for _ in range(count)],
+                seed,
+                lambda drawn: [self._call_arguments(made) for made in drawn],
+            )
         return [self.cast(inputs) for inputs in sets]
 
     @property
     def _input_function(self) -> str:
         return "get_inputs()" if self.group is None else "get_input_groups()"
 
-    def _own_inputs(self) -> list[Any]:
+    def _drawn(self) -> Any:
         if self.group is None:
-            made = self.module.get_inputs()
-        else:
-            made = self.module.get_input_groups()[self.group]
+            return self.module.get_inputs()
+        return self.module.get_input_groups()[self.group]
+
+    def _call_arguments(self, made: Any) -> list[Any]:
         return self._arguments(self._input_function, "forward", made)
 
     def _arguments(self, source: str, method: str, made: Any) -> list[Any]:

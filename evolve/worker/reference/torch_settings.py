@@ -8,7 +8,8 @@ go with the name that the file's code is run under, for two files may have one n
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import reduce
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -34,24 +35,26 @@ def _write(setting: Setting, value: Any) -> None:
         put(value)
 
 
-def _named(path: str) -> Any:
+def _named(path: str) -> Callable[[], Any]:
     """Something of torch, looked up when it is used: a version may lack it."""
-    return reduce(getattr, path.split("."), torch)
+    return partial(attrgetter(path), torch)
 
 
 def _attribute(path: str) -> Setting:
     holder, _, name = path.rpartition(".")
+    holding = _named(holder)
 
     def put(value: Any) -> None:
         # A file may forbid it (`torch.backends.disable_global_flags`).
         with torch.backends.__allow_nonbracketed_mutation():
-            setattr(_named(holder), name, value)
+            setattr(holding(), name, value)
 
-    return lambda: _named(path), put
+    return _named(path), put
 
 
 def _functions(get: str, put: str) -> Setting:
-    return lambda: _named(get)(), lambda value: _named(put)(value)
+    getting, putting = _named(get), _named(put)
+    return lambda: getting()(), lambda value: putting()(value)
 
 
 def _freeze(is_frozen: bool) -> None:
@@ -207,13 +210,20 @@ def settings_of(task: str) -> Iterator[None]:
     Raises:
         RuntimeError: a setting cannot be taken back; all others are, and later tasks run.
     """
-    with ExitStack() as ending:  # which does all that it is told to, also after an error
-        # The judge's own matter: see `Conditions.grad`.
-        ending.callback(torch._C._set_grad_enabled, torch.is_grad_enabled())
-        for setting, value in zip(_SETTINGS, _current(), strict=True):
-            ending.callback(_write, setting, value)
+    grad, before = torch.is_grad_enabled(), _current()
+    try:
         apply_settings(task)
         yield
+    finally:
+        torch._C._set_grad_enabled(grad)  # the judge's own matter: see `Conditions.grad`
+        if _current() != before:  # seldom, and some settings write to others: so all of them then
+            _restore(before)
+
+
+def _restore(values: Sequence[Any]) -> None:
+    with ExitStack() as ending:  # which does all that it is told to, also after an error
+        for setting, value in zip(_SETTINGS, values, strict=True):
+            ending.callback(_write, setting, value)
 
 
 def _current() -> list[Any]:

@@ -111,6 +111,11 @@ class Store:
                 self._bytes -= self._held.pop(least).size
         return True
 
+    def holds(self, key: tuple[Any, ...]) -> bool:
+        """Whether the thing of this key is there, to stay or passing."""
+        with self._lock:
+            return key in self._held or (self._passing is not None and self._passing[0] == key)
+
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
             held = self._held.get(key)

@@ -221,6 +221,9 @@ class PreparedCase:
         return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
 
     def _make_block(self, number: int, calls: int) -> TensorBuffer:
+        return self._device.make_buffer(self._sets(number, calls))
+
+    def _sets(self, number: int, calls: int) -> list[list[Any]]:
         others = self._others(number, calls)
         if len(others) == calls:  # none of the task's own, which may take gigabytes
             sets: list[list[Any]] = [[]] * calls
@@ -228,7 +231,7 @@ class PreparedCase:
             sets = self.case.input_sets(self._seed("block", number), calls)
         for at, family in others.items():
             sets[at] = self.case.inputs(self._seed("other", number, at), family)
-        return self._device.make_buffer(sets)
+        return sets
 
     @property
     def single(self) -> int:
@@ -344,10 +347,12 @@ class PreparedCase:
 
     def _one_call(self, number: int, at: int, calls: int) -> TensorBuffer:
         """A copy, or the block if it has no other call: one of large inputs does not stay."""
-        block = self.block(number, calls)
         if calls == 1:
-            return block
-        return self._device.make_buffer([map_tensors(torch.Tensor.clone, block.tree(at))])
+            return self.block(number, calls)
+        is_there = self._store.holds((*self._key, "block", number, calls))
+        # All calls are drawn, as for the block: a later draw may write to what an earlier one gave.
+        inputs = self.block(number, calls).tree(at) if is_there else self._sets(number, calls)[at]
+        return self._device.make_buffer([map_tensors(torch.Tensor.clone, inputs)])
 
     def most_calls(self, output_bytes: int, block_bytes: int, spare_bytes: int) -> int:
         """Calls in a block that the memory allows: outputs of all of them are alive together.
