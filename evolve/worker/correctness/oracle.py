@@ -220,10 +220,10 @@ def _widened(
         for index, budget in floating.items()
     }
     between = dict.fromkeys(floating, torch.zeros(()))
-    if arithmetic.rounds_between:
-        apart = motions(partial(held, arithmetic.operands))
+    if (short := arithmetic.between) is not None:
+        apart = motions(partial(held, short))
         # Values that lie close together are all rounded one way, as is one that outweighs others.
-        joint = motions(partial(held, arithmetic.operands, together=True), times=1)
+        joint = motions(partial(held, short, together=True), times=1)
         between = {
             index: torch.maximum(apart[index], joint[index]) / budget.scale
             for index, budget in floating.items()

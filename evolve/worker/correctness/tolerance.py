@@ -48,9 +48,10 @@ class Arithmetic:
     operands: torch.dtype | None = None
 
     @property
-    def rounds_between(self) -> bool:
-        """Whether kernels round what they have computed before a product takes it."""
-        return self.operands is not None and self.operands.itemsize == 2
+    def between(self) -> torch.dtype | None:
+        """The type to which kernels round what they have computed before a product takes it."""
+        is_short = self.operands is not None and self.operands.itemsize == 2
+        return self.operands if is_short else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
