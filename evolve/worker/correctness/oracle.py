@@ -1,8 +1,8 @@
 """Expectations of a task on given inputs: its own outcome, the fp64 truth, and the error allowed.
 
-How much an ill-conditioned outcome may be off takes four more runs of the reference in fp64. They
-wait until an outcome is not right without them: few honest ones are not, and outcomes of gigabytes
-would take most of a judge's time.
+How much an ill-conditioned outcome may be off takes four more runs of the reference in fp64, and
+five more where products take results in 16 bits. They wait until an outcome is not right without
+them: few honest ones are not, and outcomes of gigabytes would take most of a judge's time.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from evolve.worker.correctness.reference_runs import (
 )
 from evolve.worker.correctness.sensitivity import (
     SENSITIVITY_STEP,
-    Perturbed,
     cut,
+    held,
     moved_blocks,
     rounded,
 )
@@ -39,6 +39,7 @@ from evolve.worker.correctness.tolerance import (
     is_coarse,
     output_budget,
     real,
+    unit_roundoff,
     widened,
 )
 from evolve.worker.ipc.pytree import flatten, map_tensors
@@ -98,6 +99,8 @@ class Expected:
 
         How far outputs move when every floating operand, and each result of a running sum, moves by
         one fp32 rounding: an honest kernel in another order of operations may be off by that much.
+        And how far when results that products take move by a rounding to 16 bits, if the reference
+        has its products in such a type: kernels have no other operands for tensor cores.
         If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """
@@ -126,14 +129,19 @@ def expect(
     """
     with settings_of(task):
         exact = run_in_fp64(model, inputs)  # first: it needs the most memory, and all else less
-    tree, terms = _traced(task, model, inputs)
+    tree, trace = _traced(task, model, inputs)
     reference, spec = flatten(tree)
     if changed is not None:
         tree, _ = tree
         _, spec = flatten(tree)
     with settings_of(task):
         truth = as_truth(exact, model, inputs, reference)
-    arithmetic = Arithmetic(accumulation=accumulation, terms=terms, even=even)
+    arithmetic = Arithmetic(
+        accumulation=accumulation,
+        terms=trace.length,
+        even=even,
+        operands=min(trace.operands, key=unit_roundoff, default=None),
+    )
     budgets = [
         output_budget(native, exact, arithmetic)
         for native, exact in zip(reference, truth.outputs, strict=True)
@@ -147,7 +155,7 @@ def expect(
         spec=spec,
         truth=truth.outputs,
         budgets=budgets,
-        reduction=terms,
+        reduction=trace.length,
         note=truth.note,
         names=changed or (),
         loosen=partial(freedoms, run, reference, torch.float64 if truth.runs else None),
@@ -155,15 +163,15 @@ def expect(
     )
 
 
-def _traced(task: str, model: nn.Module, inputs: list[Any]) -> tuple[Any, int]:
-    """The outcome in native precision, and the length of the longest reduction.
+def _traced(task: str, model: nn.Module, inputs: list[Any]) -> tuple[Any, ReductionTrace]:
+    """The outcome in native precision, and the reductions and products that lead to it.
 
     Raises:
         UsageError: the reference fails, or has operations that cannot be looked at.
     """
     try:
         with ReductionTrace() as trace:
-            return evaluate_reference(task, copied(model), inputs), trace.length
+            return evaluate_reference(task, copied(model), inputs), trace
     except UsageError as error:
         if "HigherOrderOperator" not in str(error.__cause__):
             raise
@@ -195,13 +203,14 @@ def _widened(
     budgets: list[OutputBudget | None],
     reference: list[Tensor],
     truth: list[Tensor],
-    motions: Callable[[Perturbed], list[Tensor]],
+    motions: Callable[..., list[Tensor]],
     arithmetic: Arithmetic,
 ) -> list[OutputBudget | None]:
     """By how far outcomes move when operands do.
 
-    By a rounding; and where the reference is off by more than that explains, when those of products
-    do by as much as tensor cores cut off.
+    By a rounding; when results that products take do by a rounding to their type; and where the
+    reference is off by more than that explains, when operands of products do by as much as tensor
+    cores cut off.
     """
     own = [real(native) for native in reference]
     floating = {index: budget for index, budget in enumerate(budgets) if budget}
@@ -210,12 +219,21 @@ def _widened(
         index: condition_of(budget, own[index].shape, moved[index], SENSITIVITY_STEP)
         for index, budget in floating.items()
     }
+    between = dict.fromkeys(floating, torch.zeros(()))
+    if (short := arithmetic.between) is not None:
+        apart = motions(partial(held, short))
+        # Values that lie close together are all rounded one way, as is one that outweighs others.
+        joint = motions(partial(held, short, together=True), times=1)
+        between = {
+            index: torch.maximum(apart[index], joint[index]) / budget.scale
+            for index, budget in floating.items()
+        }
     wide = {
-        index: widened(budget, own[index].dtype, conditions[index], arithmetic)
+        index: widened(budget, own[index].dtype, conditions[index], arithmetic, between[index])
         for index, budget in floating.items()
     }
     if any(
-        is_coarse(budget, own[index].dtype, conditions[index], arithmetic)
+        is_coarse(budget, own[index].dtype, conditions[index], arithmetic, between[index])
         for index, budget in floating.items()
     ):
         moved = motions(cut)

@@ -1,7 +1,9 @@
-"""How long a reference's longest reduction is, seen from the shapes of the operations it runs."""
+"""A reference's longest reduction and the type of its products, seen from its operations."""
 
 from collections.abc import Mapping
 from typing import Any
+
+import torch
 
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.ipc.pytree import tensors_of
@@ -16,17 +18,26 @@ class ReductionTrace(DispatchMode):
     """While active, `length` grows to the most terms that one output element adds up.
 
     Contractions count their inner dimension, convolutions the weights of one output channel,
-    attention its keys, other operations the ratio of input to output elements.
+    attention its keys, other operations the ratio of input to output elements. `operands` are the
+    floating types that products take.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.length = 1
+        self.operands: set[torch.dtype] = set()
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         outcome = operation(*arguments, **options)
         self.length = max(self.length, _terms(operation, arguments, outcome))
+        if _is_product(operation.overloadpacket.__name__):
+            given = tensors_of(list(arguments))
+            self.operands.update(one.dtype for one in given if one.is_floating_point())
         return outcome
+
+
+def _is_product(name: str) -> bool:
+    return name in _CONTRACTIONS or "convolution" in name or "attention" in name
 
 
 def _terms(func: Any, args: tuple[Any, ...], outcome: Any) -> int:

@@ -1,12 +1,15 @@
 """How far outcomes of a reference move when its operands do."""
 
 import copy
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.convolution import CONVOLUTION, in_parts
@@ -18,7 +21,7 @@ from evolve.worker.correctness.reference_runs import (
     in_type,
     where_room_is,
 )
-from evolve.worker.correctness.tolerance import motion_blocks, no_motion
+from evolve.worker.correctness.tolerance import motion_blocks, no_motion, parts, unit_roundoff
 from evolve.worker.ipc.pytree import components, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator
@@ -35,6 +38,8 @@ _PRODUCTS = {  # where the first of two operands stands
     _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
     _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
 }  # fmt: skip
+_SCALINGS = frozenset((_ATEN.mul, _ATEN.mul_, _ATEN.div, _ATEN.div_))
+_ATTENTION_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu.default
 _NUDGED_AT_ONCE = 1 << 27  # elements
 _MULTIPLIERS = 1 << 62  # of a hash of values
 _SAMPLE = 4096  # elements that tell whether a tensor has few values
@@ -49,8 +54,9 @@ def moved_blocks(
     truth: Truth,
     dtypes: list[torch.dtype],
     perturbed: Perturbed,
+    times: int = PERTURBATIONS,
 ) -> list[Tensor]:
-    """Root mean square over perturbations of how far each block of each output moves.
+    """Root mean square over so many perturbations of how far each block of each output moves.
 
     Nothing moves if there is no fp64 truth.
     """
@@ -59,10 +65,10 @@ def moved_blocks(
         return squares
     place = next((tensor.device for tensor in tensors_of(inputs)), torch.device("cpu"))
     draws = generator(0, "sensitivity", place=place)
-    for _ in range(PERTURBATIONS):  # one outcome at a time: each may take gigabytes
+    for _ in range(times):  # one outcome at a time: each may take gigabytes
         moved = perturbed(task, model, inputs, draws)
         for total, exact, dtype in zip(squares, truth.outputs, dtypes, strict=True):
-            total += motion_blocks(moved.pop(0), exact, dtype).square() / PERTURBATIONS
+            total += motion_blocks(moved.pop(0), exact, dtype).square() / times
     return [total.sqrt() for total in squares]
 
 
@@ -87,7 +93,25 @@ def _nudged(
 def cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) -> list[Tensor]:
     """When operands of products and convolutions move as those do that tensor cores read."""
     with task_code(task, "Model.forward"):
-        return forward_in(torch.float64, model, inputs, _Products(draws))
+        return forward_in(torch.float64, model, inputs, _Products(draws, CUT_STEP))
+
+
+def held(
+    dtype: torch.dtype,
+    task: str,
+    model: nn.Module,
+    inputs: list[Any],
+    draws: torch.Generator,
+    *,
+    together: bool = False,
+) -> list[Tensor]:
+    """When results that become operands of products move by a rounding to this type.
+
+    At random, or all of them up.
+    """
+    mode = _Intermediates(None if together else draws, dtype)
+    with task_code(task, "Model.forward"):
+        return forward_in(torch.float64, model, inputs, mode)
 
 
 class _Scans(DispatchMode):
@@ -109,11 +133,14 @@ class _Scans(DispatchMode):
 
 
 class _Products(DispatchMode):
-    """In it, operands of products and convolutions are moved as far as cutting moves them."""
+    """In it, operands of products and convolutions are moved by a relative step.
 
-    def __init__(self, draws: torch.Generator) -> None:
+    At random, or all up if there are no draws.
+    """
+
+    def __init__(self, draws: torch.Generator | None, step: float) -> None:
         super().__init__()
-        self._draws = draws
+        self._draws, self._step = draws, step
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         if operation is CONVOLUTION:  # whose operands may take gigabytes
@@ -127,9 +154,93 @@ class _Products(DispatchMode):
     def _moved(self, operand: Tensor) -> Tensor:
         if not operand.is_floating_point():  # products of places are exact
             return operand
-        moved = operand.clone()
-        _nudge(moved, self._draws, CUT_STEP)
-        return moved
+        return self._nudged(operand.clone())
+
+    def _nudged(self, operand: Tensor) -> Tensor:
+        if self._draws is None:
+            return operand.mul_(1 + self._step)
+        _nudge(operand, self._draws, self._step)
+        return operand
+
+
+class _Intermediates(_Products):
+    """In it, results that become operands of products are moved by a rounding to a type.
+
+    Products of tensor cores take operands of 16 bits, so every kernel rounds what it has computed
+    for them, each at a scale of its own: FlashAttention's weights (Dao et al., 2022) are not those
+    of a softmax, since they are divided by their sum later. What the reference is given stays as it
+    is, also times a number, which a kernel can multiply the product by.
+    """
+
+    def __init__(self, draws: torch.Generator | None, dtype: torch.dtype) -> None:
+        super().__init__(draws, unit_roundoff(dtype))
+        self._dtype = dtype
+        self._computed: set[StorageWeakRef] = set()
+
+    def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        operands = [*tensors_of(list(arguments)), *tensors_of(list(options.values()))]
+        is_given = not any(map(self._is_computed, operands))
+        if operation is _ATTENTION_OF_CPU:
+            is_given, outcome = False, self._attention(*arguments, **options)
+        else:
+            outcome = super().run(operation, arguments, options)
+        if not operation.is_view:
+            is_scaled = operation.overloadpacket in _SCALINGS and _is_number(operands)
+            for made in filter(Tensor.is_floating_point, tensors_of(outcome)):
+                self._note(made, is_given and (is_scaled or self._is_held(made)))
+        return outcome
+
+    def _moved(self, operand: Tensor) -> Tensor:
+        return super()._moved(operand) if self._is_computed(operand) else operand
+
+    def _is_computed(self, tensor: Tensor) -> bool:
+        is_dense = tensor.layout is torch.strided
+        return is_dense and StorageWeakRef(tensor.untyped_storage()) in self._computed
+
+    def _note(self, made: Tensor, is_given: bool) -> None:
+        if made.layout is not torch.strided:
+            return
+        # A storage's record outlives its memory while there is a reference: none gets its place.
+        storage = StorageWeakRef(made.untyped_storage())
+        (self._computed.discard if is_given else self._computed.add)(storage)
+
+    def _is_held(self, made: Tensor) -> bool:
+        """Whether no rounding to the type changes values: they are copies of what is given."""
+        return all(torch.equal(part.to(self._dtype).to(part), part) for part in parts(made))
+
+    def _attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """By its operations, a head at a time: the scores of all would be gigabytes."""
+        made, sums = _ATTENTION_OF_CPU(
+            q, k, v, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+        )
+        q, k, v = map(self._moved, (q, k, v))
+        size = (q.shape[2], k.shape[2])
+        mask = q.new_zeros(size) if attn_mask is None else attn_mask
+        if is_causal:
+            mask = mask + q.new_full(size, -math.inf).triu(1)
+        mask = mask.expand(*q.shape[:2], *size)
+        for batch, head in itertools.product(*map(range, q.shape[:2])):
+            shared = head * k.shape[1] // q.shape[1]
+            scores = q[batch, head] @ k[batch, shared].mT
+            scores *= q.shape[-1] ** -0.5 if scale is None else scale
+            weights = _ATEN._safe_softmax(scores.add_(mask[batch, head]), -1)
+            made[batch, head] = self._nudged(weights) @ v[batch, shared]
+        return made, sums
+
+
+def _is_number(operands: list[Tensor]) -> bool:
+    """Whether all but one of the operands are numbers."""
+    return sum(operand.dim() > 0 for operand in operands) == 1
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:

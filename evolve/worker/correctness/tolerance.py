@@ -39,12 +39,20 @@ class Arithmetic:
     """Permitted arithmetic: the accumulation that the task allows, over how many terms.
 
     `terms` is the length of the longest reduction; `even` whether rounding errors of its terms
-    may be expected to cancel.
+    may be expected to cancel; `operands` the most exact type of the reference's products, None if
+    it makes none.
     """
 
     accumulation: str
     terms: int
     even: bool
+    operands: torch.dtype | None = None
+
+    @property
+    def between(self) -> torch.dtype | None:
+        """The type to which kernels round what they have computed before a product takes it."""
+        is_short = self.operands is not None and self.operands.itemsize == 2
+        return self.operands if is_short else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -241,22 +249,41 @@ def condition_of(budget: OutputBudget, shape: torch.Size, motion: Tensor, step: 
 
 
 def widened(
-    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
+    budget: OutputBudget,
+    dtype: torch.dtype,
+    condition: Tensor,
+    arithmetic: Arithmetic,
+    between: Tensor,
 ) -> OutputBudget:
-    """Further allowance, if outcomes move more than the operands that they are made of."""
-    rms = torch.maximum(error_floor(dtype, arithmetic, condition), budget.rms)
+    """Further allowance, if outcomes move more than the operands that they are made of.
+
+    Args:
+        budget: That of `output_budget`.
+        dtype: Of the outcome.
+        condition: That of `condition_of`.
+        arithmetic: What honest kernels may do.
+        between: How far each block moves, relative to its scale, when results that products take
+            move by a rounding to their type.
+    """
+    rms = torch.maximum(error_floor(dtype, arithmetic, condition) + between, budget.rms)
     return _raised(budget, rms, PEAK * rms)
 
 
 def is_coarse(
-    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
+    budget: OutputBudget,
+    dtype: torch.dtype,
+    condition: Tensor,
+    arithmetic: Arithmetic,
+    between: Tensor,
 ) -> bool:
     """Whether the reference's typical error is more than honest arithmetic explains.
 
     Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
     Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
+    Arguments are those of `widened`.
     """
-    honest = error_floor(dtype, replace(arithmetic, even=True), condition[budget.used])
+    honest = error_floor(dtype, replace(arithmetic, even=True), condition) + between
+    honest = honest[budget.used]
     return budget.typical > 0 and budget.typical > float(honest.median())
 
 
