@@ -66,7 +66,7 @@ def commands_of(guide: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in block.splitlines()]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # a whole guide's script; the tests of the commands' words below are quick
 @pytest.mark.parametrize("words", [["--train"], []])
 def test_the_next_commands_name_the_task_that_the_guide_goes_on_with(
     tmp_path, monkeypatch, capsys, words

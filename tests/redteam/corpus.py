@@ -26,7 +26,6 @@ NOT_CUSTOM = "not_custom"  # correct, but a class of its own that never wins
 ACCEPTED = (*(status.value for status in Status if status is not Status.INFRA),
             HONEST_SCORE, NOT_CUSTOM)  # fmt: skip
 _FIELD = re.compile(r"^(task|fidelity|verdict|device|hole): (.+(?:\n    .+)*)", re.M)
-_TIMED = 3  # entries of a test that `make test` times; `make test-all` times all
 _ROWS = re.compile(r"^Rows? ([\d, ]+):")
 
 
@@ -72,22 +71,25 @@ def corpus(folder: str) -> list[Entry]:
     return [entry(path) for path in sorted((HERE / folder).glob("*.py"))]
 
 
-def marked(entries: Iterable[Entry], checked: int | None = None) -> list[Any]:
+def marked(entries: Iterable[Entry], timed: int, checked: int | None = None) -> list[Any]:
     """Test parameters: marked `gpu` or `quiet` where that is needed; known holes have to fail.
 
-    `make test` takes `checked` of those that are not timed; None takes all.
+    `make test` takes `timed` of those that are timed or a load, and `checked` of the others; None
+    takes all of these.
     """
-    return [pytest.param(entry, id=entry.name, marks=_marks(entry, checked)) for entry in entries]
+    return [
+        pytest.param(entry, id=entry.name, marks=_marks(entry, timed, checked)) for entry in entries
+    ]
 
 
-def _marks(entry: Entry, checked: int | None) -> list[pytest.MarkDecorator]:
+def _marks(entry: Entry, timed: int, checked: int | None) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.gpu, pytest.mark.timeout(300)] if entry.device == "cuda" else []
     if missing := detect_language(entry.source).missing_package(entry.source):
         marks.append(pytest.mark.skip(reason=missing))
     if entry.alone or entry.fidelity != "check":
         marks.append(pytest.mark.quiet)
         if entry.device == "cpu":
-            marks.append(pytest.mark.sample(_TIMED))
+            marks.append(pytest.mark.sample(timed))
     elif checked is not None and entry.device == "cpu":
         marks.append(pytest.mark.sample(checked))
     if entry.hole:  # what hangs on a time may go either way on a busy machine

@@ -48,7 +48,7 @@ def shown(verdict: Evaluation) -> str:
 
 
 @pytest.mark.flaky(reruns=0)  # who gets through once has got through
-@pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if not entry.alone))
+@pytest.mark.parametrize("entry", marked((entry for entry in CHEATS if not entry.alone), timed=3))
 def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     verdict = judge(entry)
     assert not MOVED.search(verdict.feedback), verdict.feedback  # then it has attacked nothing
@@ -63,7 +63,7 @@ def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
 
 
 @pytest.mark.flaky(reruns=0)
-@pytest.mark.parametrize("entry", marked(entry for entry in CHEATS if entry.alone))
+@pytest.mark.parametrize("entry", marked((entry for entry in CHEATS if entry.alone), timed=3))
 def test_an_attack_on_the_machine_ends_with_its_candidate(entry: Entry, court):
     court.worker.evaluate("ModelNew = None", fidelity="check")  # starts what stays
     before = family_of(court.worker.process.pid)

@@ -156,7 +156,7 @@ BY_INDEX = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # a judge and a compiler for each; which GPU is listed how is in LISTED, below
 @pytest.mark.parametrize("nodes", BY_INDEX.values(), ids=BY_INDEX)
 def test_a_gpu_is_chosen_by_its_index_only_among_all_that_the_judge_sees(tmp_path, nodes):
     judged = simulated(tmp_path, *nodes, waits="queued")

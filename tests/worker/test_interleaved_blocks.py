@@ -166,6 +166,7 @@ def test_calls_that_are_done_together_are_labelled(alone_s, eager_alone_s, is_me
     assert (label is not None and label.name == "calls_merged") == is_merged
 
 
+@pytest.mark.slow  # r05_patched_clocks of the red team is quick
 def test_a_clock_patched_inside_the_process_changes_nothing(worker):
     before = "time.perf_counter = lambda: 0.0"
     verdict = worker.evaluate(forward("time.sleep(0.001); return right(x)", before))

@@ -148,7 +148,8 @@ def test_another_tensor_or_another_place_is_refused(worker):
     } == {}
 
 
-@pytest.mark.parametrize("task", [SCALED, STEPPED])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("task", [STEPPED, SCALED])
 def test_returned_tensors_are_judged_in_every_call_of_a_block(worker, task):
     verdict = judged(worker, task, own_text(task), "screen")
     assert verdict.status is Status.CORRECT, verdict.feedback

@@ -188,14 +188,13 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
     assert pairs == {1000.0: 1, 0.001: 14, UNREACHABLE_SPEEDUP: 1}
 
 
+@pytest.mark.slow  # `test_blocks_are_more_where_the_reference_is_unsteady...`: the decision alone
 @pytest.mark.parametrize(
     ("shown", "faster", "blocks"),
     [
         ((0.15, 0.1), 1, [8, 24, 24]),
-        # `test_all_sides_have_as_many_blocks...` has this one, too.
-        pytest.param((0.1, 0.1), 1, [8, 8, 8], marks=pytest.mark.slow),
-        # Of the numbers alone: `test_blocks_are_more_where_the_reference_is_unsteady...`
-        pytest.param((0.15, 0.1), 3, [8, 8, 8], marks=pytest.mark.slow),
+        ((0.1, 0.1), 1, [8, 8, 8]),
+        ((0.15, 0.1), 3, [8, 8, 8]),
     ],
 )
 def test_where_blocks_are_unsteady_those_of_close_sides_are_more(pliant, shown, faster, blocks):
@@ -345,7 +344,7 @@ def test_what_neighbours_spoil_for_one_opponent_is_not_held_against_the_next(pli
     assert "judged_again" not in {label.name for label in verdict.labels}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # opponents that are timed apart are in `test_opponents_without_room...`
 @pytest.mark.parametrize(("most_sides", "without"), [(3, []), (2, ["one", "other"])])
 def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sides, without):
     device, judged = pliant
@@ -358,7 +357,7 @@ def test_what_there_is_no_memory_for_is_timed_apart_or_left_out(pliant, most_sid
     assert all("no memory" in evidence for evidence in failed)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("warm_bytes", "total_bytes", "is_needed"),
     [(0, 1, True), (0, 0, False), (1 << 40, 1, False)],  # 0 in all: no limit
