@@ -192,9 +192,11 @@ class Copy:
         return fate, told, time.monotonic() - start
 
     def _tests(self, mutant: Mutant) -> tuple[str, str]:
-        """The tests that execute the line, and only if they pass all of the package."""
-        for tests in (self._executing(mutant), self._files(mutant.package, mutant.path)):
-            fate, told = self._run(tests) if tests else ("survived", "")
+        """The tests that execute the line, and only if they pass all others of the package."""
+        near = self._executing(mutant)
+        others = self._files(mutant.package, mutant.path) + [f"--deselect={one}" for one in near]
+        for tests in filter(None, (near, others)):
+            fate, told = self._run(tests)
             if fate != "survived":
                 return fate, told
         return "survived", ""
