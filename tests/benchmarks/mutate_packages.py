@@ -10,9 +10,9 @@ decorators are left as they are. Each mutant is judged in a temporary copy of th
 tests of the same package without those marked `slow`, `gpu` or `quiet`: first by those that execute
 the changed line, up to the first that fails, and only if all pass by the whole package's, the files
 that import the changed module first. Which tests execute a line is found by a run of the package as
-it is (`pip install pytest-cov`) and kept beside the output file; it only orders the tests, so a map
-of older sources does no harm. What is in the output file is not judged again, unless `--again` asks
-for its survivors: then they are looked up in the sources as they are now.
+it is (`pip install pytest-cov`) and kept beside the output file; it only orders the tests. What is
+in the output file is not judged again, unless `--again` asks for its survivors: then packages are
+run as they are once more, and survivors are looked up in the sources as they are now.
 """
 
 import argparse
@@ -288,7 +288,7 @@ def _run(options: argparse.Namespace, copy: Copy) -> None:
     else:
         wanted = _drawn(options, [Mutant(**row["mutant"]) for row in known])
     for package in dict.fromkeys(one.package for one in wanted):
-        if copy.is_mapped(package):
+        if copy.is_mapped(package) and not options.again:
             continue
         fate, told, seconds = copy.unchanged(package)
         print(f"{package}: unchanged {fate} in {seconds:.0f} s {told}", flush=True)
