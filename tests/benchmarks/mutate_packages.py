@@ -30,6 +30,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evolve.app.text import table
 from evolve.core.source.pytext import Edit, Module, apply
 from tests.benchmarks.conditions import print_conditions
@@ -192,14 +194,18 @@ class Copy:
         return fate, told, time.monotonic() - start
 
     def _tests(self, mutant: Mutant) -> tuple[str, str]:
-        """The tests that execute the line, and only if they pass all others of the package."""
+        """The tests that execute the line, and only if they pass all others of the package.
+
+        Some may not be found where their parameters follow from the mutant: all of the package
+        decide then, of which none can be found if the mutant cannot be imported.
+        """
         near = self._executing(mutant)
-        others = self._files(mutant.package, mutant.path) + [f"--deselect={one}" for one in near]
-        for tests in filter(None, (near, others)):
-            fate, told = self._run(tests)
-            if fate != "survived":
-                return fate, told
-        return "survived", ""
+        fate, told = self._run(near) if near else ("survived", "")
+        if fate in ("noticed", "timeout"):
+            return fate, told
+        passed = [f"--deselect={one}" for one in near if fate == "survived"]
+        fate, told = self._run([*self._files(mutant.package, mutant.path), *passed])
+        return ("noticed" if fate == "not found" else fate), told
 
     def _run(self, tests: list[str], *words: str, map_file: Path | None = None) -> tuple[str, str]:
         named = self.folder / "tests.txt"
@@ -228,8 +234,11 @@ class Copy:
                 return "timeout", ""
             said.seek(0)
             lines = said.read().splitlines()
+        if status in (0, 5):
+            return "survived", ""
         failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
-        return ("survived", "") if status in (0, 5) else ("noticed", "; ".join(failed[:1])[:200])
+        fate = "not found" if status == pytest.ExitCode.USAGE_ERROR else "noticed"
+        return fate, "; ".join(failed[:1])[:200]
 
     def _map(self, package: str) -> Path:
         return self._maps / package
