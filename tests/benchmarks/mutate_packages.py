@@ -154,9 +154,11 @@ class Copy:
     Args:
         folder: An empty folder for the copy.
         maps: A folder for the maps from lines to tests; those that are there are used.
+        near_only: Leave out the tests that do not execute the line, if there are others.
     """
 
-    def __init__(self, folder: Path, maps: Path) -> None:
+    def __init__(self, folder: Path, maps: Path, *, near_only: bool) -> None:
+        self._near_only = near_only
         self.folder = folder / "project"
         self._maps = maps.absolute()
         self._settings = folder / "coveragerc"
@@ -201,7 +203,7 @@ class Copy:
         """
         near = self._executing(mutant)
         fate, told = self._run(near) if near else ("survived", "")
-        if fate in ("noticed", "timeout"):
+        if fate in ("noticed", "timeout") or (fate == "survived" and near and self._near_only):
             return fate, told
         passed = [f"--deselect={one}" for one in near if fate == "survived"]
         fate, told = self._run([*self._files(mutant.package, mutant.path), *passed])
@@ -277,6 +279,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=list(PACKAGES), default=list(PACKAGES))
     parser.add_argument("--where", default="", help="files whose path contains this")
+    parser.add_argument(
+        "--near", action="store_true", help="by tests that execute the line: a lower bound"
+    )
     parser.add_argument("--again", action="store_true", help="judge survivors of the file again")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
     options = parser.parse_args()
@@ -284,7 +289,7 @@ def main() -> None:
         print_conditions()
         with tempfile.TemporaryDirectory(prefix="evolve-mutants-") as folder:
             maps = options.out.with_suffix(".coverage")
-            _run(options, Copy(Path(folder), maps))
+            _run(options, Copy(Path(folder), maps, near_only=options.near))
     print("\n".join(summary(_rows(options.out))))
 
 
