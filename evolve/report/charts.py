@@ -16,8 +16,6 @@ SIDE = 1000.0
 _RATIOS = (
     tuple(mantissa * 10.0**power for power in range(-3, 5) for mantissa in (1, 2, 5)),
     tuple(m * 10.0**power for power in range(-3, 5) for m in (1, 1.5, 2, 3, 4, 5, 6, 8)),
-    tuple(round(0.1 * number, 1) for number in range(1, 100)),
-    tuple(round(0.02 * number, 2) for number in range(5, 500)),
 )
 
 Points = Sequence[tuple[float, float]]
@@ -126,11 +124,14 @@ def round_step(rough: float) -> float:
 
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Four to nine round speedups between two others, for a log scale."""
-    inside: list[float] = [1.0]
     for ticks in _RATIOS:
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= 4:
             break
+    else:
+        step = round_step((high - low) / 10)
+        numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
+        inside = [round(number * step, 9) for number in numbers]
     if len(inside) > 9:
         inside = [tick for index, tick in enumerate(inside) if index % 2 == 0 or tick == 1.0]
     return inside

@@ -4,7 +4,10 @@ Invariants:
 1. Any archive can be what islands or novelty are made of, but for those that hold copies.
 2. Objectives that the device cannot deliver are refused with field, value and remedy.
 3. A capacity that is typed for the whole bounds the parts; one typed for a part bounds it further.
+4. The value that a message offers in the place of a wrong number is taken.
 """
+
+import re
 
 import pytest
 
@@ -68,6 +71,20 @@ def test_the_capacity_of_the_whole_bounds_the_parts():
     assert held(built(*words, "archive.capacity=20", "archive.of.capacity=3")) == 6
     assert held(built(*words, "archive.capacity=20", "archive.of.capacity=50")) == 20
     assert held(built("archive=novelty", "archive.capacity=20")) == 20
+
+
+@pytest.mark.parametrize("name", sorted({*PARTS, "islands", "lineage"}))
+def test_the_example_that_a_refused_number_is_answered_with_is_taken(name):
+    config = composed("task=softmax", f"archive={name}")
+    given = dict(config["archive"])
+    numbers = [key for key, value in given.items() if type(value) in (int, float)]
+    assert "capacity" in numbers
+    for key in numbers:
+        with pytest.raises(UsageError, match=rf"archive\.{key}=[\d.]+") as refused:
+            components.build_archive({"archive": given | {key: -1}})
+        example = re.search(rf"archive\.{key}=([\d.]+)", str(refused.value))[1]
+        value = float(example) if "." in example else int(example)
+        assert components.build_archive({"archive": given | {key: value}})
 
 
 def test_a_wrong_setting_of_a_part_is_refused():

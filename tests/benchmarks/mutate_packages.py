@@ -6,10 +6,13 @@
 
 A mutant is one changed operator, comparison, constant or return value (DeMillo, Lipton and Sayward,
 1978). Packages take turns; within one, every place that can be changed is equally likely; types and
-decorators are left as they are. Each mutant is judged in a temporary copy of the project at the
-lowest priority, by the tests of the same package without those marked `slow`, `gpu` or `quiet`, the
-files that import the changed module first. What is in the output file is not judged again, unless
-`--again` asks for its survivors: then they are looked up in the sources as they are now.
+decorators are left as they are. Each mutant is judged in a temporary copy of the project by the
+tests of the same package without those marked `slow`, `gpu` or `quiet`: first by those that execute
+the changed line, up to the first that fails, and only if all pass by the whole package's, the files
+that import the changed module first. Which tests execute a line is found by a run of the package as
+it is (`pip install pytest-cov`) and kept beside the output file; it only orders the tests. What is
+in the output file is not judged again, unless `--again` asks for its survivors: then packages are
+run as they are once more, and survivors are looked up in the sources as they are now.
 """
 
 import argparse
@@ -26,6 +29,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from evolve.app.text import table
 from evolve.core.source.pytext import Edit, Module, apply
@@ -54,7 +59,9 @@ _COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
-_MAX_S = 1800.0
+_MAX_S = 900.0
+_QUICK = "not slow and not gpu and not quiet"
+_COVERAGE = "[run]\nrelative_files = True\nsource = evolve, operators, archives\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,48 +149,79 @@ def _of_file(package: str, name: str, module: Module) -> Iterator[Mutant]:
 
 
 class Copy:
-    """A copy of the project in which one file at a time is changed."""
+    """A copy of the project in which one file at a time is changed.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: An empty folder for the copy.
+        maps: A folder for the maps from lines to tests; those that are there are used.
+        near_only: Leave out the tests that do not execute the line, if there are others.
+    """
+
+    def __init__(self, folder: Path, maps: Path, *, near_only: bool) -> None:
+        self._near_only = near_only
         self.folder = folder / "project"
+        self._maps = maps.absolute()
+        self._settings = folder / "coveragerc"
+        self._settings.write_text(_COVERAGE)
         left_out = shutil.ignore_patterns(".*", "__pycache__", "dist", "outputs", "runs")
         shutil.copytree(PROJECT, self.folder, ignore=left_out)
 
-    def judge(self, package: str, mutant: Mutant | None) -> tuple[str, str, float]:
-        """Run the package's tests on a mutant, or on the package as it is.
+    def unchanged(self, package: str) -> tuple[str, str, float]:
+        """Run the tests on the package as it is and note which lines each executes; as `judge`."""
+        self._maps.mkdir(exist_ok=True)
+        start = time.monotonic()
+        words = ["--cov", f"--cov-config={self._settings}", "--cov-context=test", "--cov-report="]
+        fate, told = self._run(self._files(package, ""), *words, map_file=self._map(package))
+        if fate != "survived":
+            self._map(package).unlink(missing_ok=True)
+        return fate, told, time.monotonic() - start
+
+    def is_mapped(self, package: str) -> bool:
+        return self._map(package).exists()
+
+    def judge(self, mutant: Mutant) -> tuple[str, str, float]:
+        """Run the package's tests on a mutant.
 
         Returns:
             `noticed`, `survived` or `timeout`; the test that noticed it; seconds.
         """
-        path = None if mutant is None else self.folder / mutant.path
-        original = "" if path is None else path.read_text()
+        path = self.folder / mutant.path
+        original = path.read_text()
         start = time.monotonic()
         try:
-            if path is not None and mutant is not None:
-                edit = Edit(mutant.start, mutant.end, mutant.after)
-                path.write_text(apply(original, [edit]))
-            fate, told = self._tests(package, mutant)
+            path.write_text(apply(original, [Edit(mutant.start, mutant.end, mutant.after)]))
+            fate, told = self._tests(mutant)
         finally:
-            if path is not None:
-                path.write_text(original)
+            path.write_text(original)
         return fate, told, time.monotonic() - start
 
-    def _tests(self, package: str, mutant: Mutant | None) -> tuple[str, str]:
-        """The tests that import the module, and only if they pass all others."""
-        for files in filter(None, self._files(package, mutant)):
-            fate, told = self._run(files)
-            if fate != "survived":
-                return fate, told
-        return "survived", ""
+    def _tests(self, mutant: Mutant) -> tuple[str, str]:
+        """The tests that execute the line, and only if they pass all others of the package.
 
-    def _run(self, files: list[str]) -> tuple[str, str]:
-        words = [sys.executable, "-m", "pytest", *files]
-        words += ["-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no"]
-        words += ["-m", "not slow and not gpu and not quiet"]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        Some may not be found where their parameters follow from the mutant: all of the package
+        decide then, of which none can be found if the mutant cannot be imported.
+        """
+        near = self._executing(mutant)
+        fate, told = self._run(near) if near else ("survived", "")
+        if fate in ("noticed", "timeout") or (fate == "survived" and near and self._near_only):
+            return fate, told
+        passed = [f"--deselect={one}" for one in near if fate == "survived"]
+        fate, told = self._run([*self._files(mutant.package, mutant.path), *passed])
+        return ("noticed" if fate == "not found" else fate), told
+
+    def _run(self, tests: list[str], *words: str, map_file: Path | None = None) -> tuple[str, str]:
+        named = self.folder / "tests.txt"
+        named.write_text("\n".join(tests))
+        command = [sys.executable, "-m", "pytest", f"@{named}", "-x", "-q", "-rfE", "--tb=no"]
+        command += ["-p", "no:cacheprovider", "-m", _QUICK, *words]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = [str(self.folder), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        if map_file:
+            environment["COVERAGE_FILE"] = str(map_file)
         with tempfile.TemporaryFile("w+") as said:
             child = subprocess.Popen(
-                ["nice", "-n", "19", *words],
+                command,
                 cwd=self.folder,
                 env=environment,
                 stdout=said,
@@ -198,23 +236,40 @@ class Copy:
                 return "timeout", ""
             said.seek(0)
             lines = said.read().splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        return ("survived", "") if status in (0, 5) else ("noticed", "; ".join(failed[:1])[:200])
+        if status in (0, 5):
+            return "survived", ""
+        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
+        fate = "not found" if status == pytest.ExitCode.USAGE_ERROR else "noticed"
+        return fate, "; ".join(failed[:1])[:200]
 
-    def _files(self, package: str, mutant: Mutant | None) -> tuple[list[str], list[str]]:
-        """The package's test files: those that import the changed module, and the others."""
+    def _map(self, package: str) -> Path:
+        return self._maps / package
+
+    def _executing(self, mutant: Mutant) -> list[str]:
+        """The tests of the package that execute the mutant's line in their own process."""
+        words = [sys.executable, "-m", "coverage", "json", "-q", "-i", "--show-contexts"]
+        words += [f"--data-file={self._map(mutant.package)}", f"--rcfile={self._settings}"]
+        words += [f"--include={mutant.path}", "-o", "-"]
+        said = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        if said.returncode:
+            return []
+        contexts = json.loads(said.stdout)["files"][mutant.path]["contexts"]
+        tests = [one.rpartition("|")[0] for one in contexts.get(str(mutant.line), [])]
+        return sorted(set(filter(None, tests)))
+
+    def _files(self, package: str, changed: str) -> list[str]:
+        """The package's test files, those that import the changed module first."""
         folders = PACKAGES[package][1]
         tests = self.folder / "tests"
-        files = [file for folder in folders for file in (tests / folder).rglob("test_*.py")]
-        module = "" if mutant is None else mutant.path[:-3].replace("/", ".")
-        names = {module, f"{module.rpartition('.')[0]} import {module.rpartition('.')[2]}"}
+        files = sorted(file for folder in folders for file in (tests / folder).rglob("test_*.py"))
+        parent, _, name = changed.removesuffix(".py").replace("/", ".").rpartition(".")
+        names = (f"{parent}.{name}", f"{parent} import {name}") if changed else ()
 
-        near: list[str] = []
-        far: list[str] = []
-        for file in sorted(files):
-            is_near = any(name in file.read_text() for name in names)
-            (near if is_near else far).append(str(file.relative_to(self.folder)))
-        return near, far
+        def is_far(file: Path) -> bool:
+            text = file.read_text()
+            return not any(name in text for name in names)
+
+        return [str(file.relative_to(self.folder)) for file in sorted(files, key=is_far)]
 
 
 def main() -> None:
@@ -225,7 +280,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(PACKAGES), default=list(PACKAGES))
     parser.add_argument("--where", default="", help="files whose path contains this")
     parser.add_argument(
-        "--trusted", action="store_true", help="do not run the tests on the sources as they are"
+        "--near", action="store_true", help="by tests that execute the line: a lower bound"
     )
     parser.add_argument("--again", action="store_true", help="judge survivors of the file again")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
@@ -233,7 +288,8 @@ def main() -> None:
     if not options.table:
         print_conditions()
         with tempfile.TemporaryDirectory(prefix="evolve-mutants-") as folder:
-            _run(options, Copy(Path(folder)))
+            maps = options.out.with_suffix(".coverage")
+            _run(options, Copy(Path(folder), maps, near_only=options.near))
     print("\n".join(summary(_rows(options.out))))
 
 
@@ -245,15 +301,17 @@ def _run(options: argparse.Namespace, copy: Copy) -> None:
         wanted = [found for one in survivors if (found := _as_it_is_now(one, options.seed))]
     else:
         wanted = _drawn(options, [Mutant(**row["mutant"]) for row in known])
-    for package in () if options.trusted else dict.fromkeys(one.package for one in wanted):
-        fate, told, seconds = copy.judge(package, None)
+    for package in dict.fromkeys(one.package for one in wanted):
+        if copy.is_mapped(package) and not options.again:
+            continue
+        fate, told, seconds = copy.unchanged(package)
         print(f"{package}: unchanged {fate} in {seconds:.0f} s {told}", flush=True)
         if fate != "survived":
             wanted = [mutant for mutant in wanted if mutant.package != package]
     if options.again:
         options.out.write_text("".join(json.dumps(row) + "\n" for row in kept))
     for mutant in wanted:
-        fate, told, seconds = copy.judge(mutant.package, mutant)
+        fate, told, seconds = copy.judge(mutant)
         row = {"mutant": asdict(mutant), "fate": fate, "by": told, "seconds": round(seconds)}
         with options.out.open("a") as out:
             print(json.dumps(row), file=out)

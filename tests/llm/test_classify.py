@@ -3,7 +3,10 @@
 Invariants:
 1. Every error status with any words and headers is classified, in one short line.
 2. Only what may have been billed is lost, and nothing that may have been is retried.
+3. The words of an error are found however an endpoint has wrapped them.
 """
+
+import json
 
 import httpx
 import openai
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.llm.bodies import said
 from evolve.llm.faults import (
     FOR_PEOPLE,
     MAX_MESSAGE,
@@ -76,3 +80,30 @@ def test_what_may_have_been_billed_is_never_sent_again():
 def test_milliseconds_go_before_seconds():
     error = refused(429, None, retry_after="9", retry_after_ms="1500")
     assert classify(error, sent=True).retry_after_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": {"message": "too long"}}, "too long"),
+        ({"error": "too long"}, "too long"),
+        ([{"error": {"message": "too long"}}], "too long"),
+        ({"error": {"message": json.dumps({"error": {"message": "too long"}})}}, "too long"),
+        ({"error": {"message": '{"error": cut'}}, '{"error": cut'),
+        ({"error": {"message": ["too long", {"msg": "too many"}]}}, "too long; too many"),
+        ({"detail": [{"loc": ["body", "n"], "msg": "no number"}]}, "body.n: no number"),
+        ({"base_resp": {"status_code": 1008, "status_msg": "too long"}}, "too long"),
+        (
+            {"error": {"message": "Provider returned error", "metadata": {"raw": "too long"}}},
+            "Provider returned error: too long",
+        ),
+        ({"error": {"message": "too long", "metadata": {"raw": "prompt"}}}, "too long"),
+        ({"choices": []}, ""),
+    ],
+)
+def test_the_words_of_an_error_are_found(body, words):
+    assert said(json.dumps(body)).message == words
+
+
+def test_a_text_that_is_no_json_says_nothing():
+    assert said("<html>busy</html>").words == ""

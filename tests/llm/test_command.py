@@ -6,6 +6,7 @@ Invariants:
 """
 
 import asyncio
+import dataclasses
 import json
 import sys
 import tempfile
@@ -146,7 +147,12 @@ CLAUDE = {
     "is_error": False,
     "result": "the answer",
     "total_cost_usd": 0.25,
-    "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 7},
+    "usage": {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 70,
+        "cache_creation_input_tokens": 20,
+        "output_tokens": 7,
+    },
     "modelUsage": {"claude-x": {}},
 }
 CODEX = [
@@ -155,12 +161,21 @@ CODEX = [
     {"type": "item.completed", "item": {"type": "agent_message", "text": "the answer"}},
     {
         "type": "turn.completed",
-        "usage": {"input_tokens": 100, "cached_input_tokens": 90, "output_tokens": 7},
+        "usage": {"input_tokens": 60, "cached_input_tokens": 50, "output_tokens": 3},
+    },
+    {
+        "type": "turn.completed",
+        "usage": {"input_tokens": 40, "cached_input_tokens": 20, "output_tokens": 4},
     },
 ]
 GEMINI = {
     "response": "the answer",
-    "stats": {"models": {"gemini-x": {"tokens": {"prompt": 100, "candidates": 4, "thoughts": 3}}}},
+    "stats": {
+        "models": {
+            "gemini-x": {"tokens": {"prompt": 80, "candidates": 3, "thoughts": 2, "cached": 70}},
+            "gemini-y": {"tokens": {"prompt": 20, "candidates": 1, "thoughts": 1}},
+        }
+    },
 }
 CURSOR = {"type": "result", "subtype": "success", "is_error": False, "result": "the answer"}
 
@@ -168,11 +183,11 @@ CURSOR = {"type": "result", "subtype": "success", "is_error": False, "result": "
 @pytest.mark.parametrize(
     ("output", "tokens", "cost"),
     [
-        (json.dumps(CLAUDE), (100, 7), 0.25),
-        (json.dumps(CLAUDE, indent=2), (100, 7), 0.25),
-        ("\n".join(map(json.dumps, [{"type": "system"}, CLAUDE])), (100, 7), 0.25),
-        ("\n".join(map(json.dumps, CODEX)), (100, 7), None),
-        (json.dumps(GEMINI), (100, 7), None),
+        (json.dumps(CLAUDE), (100, 7, 70, None), 0.25),
+        (json.dumps(CLAUDE, indent=2), (100, 7, 70, None), 0.25),
+        ("\n".join(map(json.dumps, [{"type": "system"}, CLAUDE])), (100, 7, 70, None), 0.25),
+        ("\n".join(map(json.dumps, CODEX)), (100, 7, 70, None), None),
+        (json.dumps(GEMINI), (100, 7, 70, 3), None),
         (json.dumps(CURSOR), None, None),
         (json.dumps(CLAUDE | {"total_cost_usd": -1, "usage": {"input_tokens": "x"}}), None, None),
     ],
@@ -181,7 +196,7 @@ def test_results_of_common_programs_are_read_with_their_costs(output, tokens, co
     found = read_printed(output)
     assert found.text == "the answer"
     assert found.cost_usd == cost
-    assert (found.usage and (found.usage.prompt, found.usage.completion)) == tokens
+    assert (found.usage and dataclasses.astuple(found.usage)) == tokens
 
 
 @pytest.mark.parametrize("output", ["{", "{}", "[1]", '{"a": 1}\n{"b', "{" * 100_000, "plain", ""])
@@ -206,8 +221,10 @@ def test_a_failure_that_was_billed_is_charged_and_not_sent_again():
 def test_a_price_of_the_users_goes_before_the_stated_cost():
     command = program("print(sys.argv[1])", json.dumps(CLAUDE))
     reply = ask(command, price={"prompt": 1.0, "completion": 2.0, "cached": 0.0})
-    assert reply.cost_usd == pytest.approx((10 + 2 * 7) / 1e6)
-    assert reply.usage == Usage(prompt=100, completion=7, cached=90)
+    assert reply.cost_usd == pytest.approx(
+        (10 + 20 + 2 * 7) / 1e6
+    )  # what is written to a cache is not read from it
+    assert reply.usage == Usage(prompt=100, completion=7, cached=70)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,28 @@ def test_a_reservation_is_the_worst_case():
 
 
 @pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("deadline_s", 1, None),
+        ("slots", 1, None),
+        ("max_tokens", 1, None),
+        ("context_tokens", 1, None),
+        ("requests_per_minute", 1, None),
+        ("tokens_per_minute", 1, None),
+        ("temperature", 0, None),
+        ("top_p", 0, 1),
+    ],
+)
+def test_a_number_may_be_as_low_and_as_high_as_its_message_says(name, least, most):
+    upto = "" if most is None else f" to {most}"
+    for end in filter(lambda one: one is not None, (least, most)):
+        assert LiteLLM(model="openai/x", **{name: end}).models
+        beyond = end - 0.5 if end == least else end + 0.5
+        with pytest.raises(UsageError, match=rf"llm\.{name}={beyond}: .* from {least}{upto}$"):
+            LiteLLM(model="openai/x", **{name: beyond})
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({}, "llm.model is not set; give it as provider/name"),

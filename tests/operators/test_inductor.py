@@ -462,3 +462,10 @@ def test_functions_of_the_devices_library_stay_what_they_are():
 def test_a_device_is_offered_the_precisions_that_it_has(arch, offered):
     assert set(precisions("tf32", arch)) == offered
     assert set(precisions("ieee", arch)) == offered - {"tf32"}
+
+
+def test_numbers_of_either_sign_and_nan_are_divided_and_compared_as_by_torch():
+    wrong = differences_by("device_functions_running", TRITON_INTERPRET="1")
+    assert wrong == {
+        "div_floor_integer": 0, "remainder_integer": 0, "maximum": 0, "minimum": 0,
+    }  # fmt: skip

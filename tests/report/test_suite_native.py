@@ -9,6 +9,7 @@ Invariants:
 
 import html
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,14 @@ def test_with_more_programs_no_share_falls(tried):
         values = [float(row[column].removesuffix(" %")) for row in rows]
         assert values == sorted(values)
     assert [int(row[0]) for row in rows] == sorted({int(row[0]) for row in rows})
+
+
+def test_rows_are_at_round_numbers_of_programs_and_at_the_end():
+    results = [replace(solved(None), attempts=Attempts((WRONG,) * 777))]
+    *rows, last = [int(row[0]) for row in iteration_rows(results)]
+    assert (rows[0], last) == (1, 777)
+    assert all(str(row).rstrip("0") in {"1", "2", "3", "5"} for row in rows)
+    assert all(larger <= 3 * row for row, larger in pairwise([*rows, last]))
 
 
 def test_what_is_rescued_is_neither_first_nor_persistent():

@@ -429,3 +429,24 @@ def test_an_evaluation_that_ends_soon_is_waited_for_as_a_new_judge_would_take_lo
     assert champion(store, run).verified
     assert not freed
     assert store.open_tickets(run.id) == []
+
+
+def test_a_run_whose_verification_does_not_end_in_time_says_so_and_can_go_on(store, run):
+    class Slow(SyntheticEvaluator):
+        """Its verifications never end."""
+
+        async def evaluate(self, request):
+            if request.fidelity is Fidelity.VERIFY:
+                await asyncio.sleep(60)
+            return await super().evaluate(request)
+
+    async def body():
+        limits = from_config({"wall_time": 0.3})
+        return await Pipeline(make_search(store, run), Slow(), limits, late_s=0.3).run()
+
+    outcome = asyncio.run(body())
+    assert "; the verification of the best kernel did not end in time" in outcome.reason
+    assert not outcome.finished
+    assert champion(store, run) is not None
+    assert run_to_end(make_search(store, run), SyntheticEvaluator(), wall_time=60).finished
+    assert champion(store, run).verified

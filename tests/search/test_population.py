@@ -254,3 +254,32 @@ def test_places_without_islands_are_one(store, run):
         step(search, SyntheticEvaluator())
     assert list(search.population.islands) == [""]
     assert list(search.population.islands[""]) == list(search.population)
+
+
+def test_a_program_has_an_island_and_of_several_each_in_turn(store, run):
+    speedups = {"a": 1.0, "b": 2.0, "both": 3.0, "c": 4.0}
+    elites = {name: make_elite(name, speedup=speedup) for name, speedup in speedups.items()}
+    homes = {"x": ("a", "b", "both"), "y": ("both",), "z": ("c",)}
+    slots = {
+        f"{island}/{number}": elites[program]
+        for island, programs in homes.items()
+        for number, program in enumerate(programs)
+    }
+    held = LivePopulation(store, run.id, slots)
+
+    def islands(program: str | None) -> list[str]:
+        found = (held.island(program, turn) for turn in range(6))
+        return ["".join(elite.program for elite in elites) for elites in found]
+
+    assert islands("a") == islands("b") == 6 * ["bothba"]
+    assert islands("c") == 6 * ["c"]
+    assert islands("both")[:2] == ["bothba", "both"] == islands("both")[3:5]
+    assert set(islands("both")) == {"bothba", "both"}
+    assert islands(None) == 2 * ["bothba", "both", "c"]
+    assert islands("gone") == 6 * [""]
+
+
+def test_without_islands_a_program_has_none(store, run):
+    held = LivePopulation(store, run.id, {"0": make_elite("a")})
+    assert held.island("a", 0) is None
+    assert held.island(None, 0) is None

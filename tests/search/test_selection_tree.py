@@ -243,6 +243,17 @@ def test_an_island_that_gained_of_late_is_preferred():
     assert islands == {"risin": 50}
 
 
+def test_an_island_that_was_asked_seldom_has_its_turn_the_more_exploration_there_is():
+    told = asked(rising=20, still=20, small=20)
+    often = {name: replace(visits, asked=1000) for name, visits in told.items()}
+    population = archipelago(visits=often | {"still0": told["still0"]})
+    chosen = {
+        exploration: main(AdaptiveIslands(exploration=exploration), population)[:5]
+        for exploration in (0.0, 0.01, 1.41)
+    }
+    assert chosen == {0.0: "risin", 0.01: "risin", 1.41: "still"}
+
+
 def test_a_migrant_is_a_gain_of_the_island_that_made_it():
     """SkyDiscover's `receive_external_improvement`: it never counts for who is next."""
     slots = {"a": "0/a", "made": "0/made", "b": "1/b", "c": "1/c"}

@@ -83,9 +83,10 @@ def test_an_unpriced_call_makes_the_sum_unknown(store: Store) -> None:
     assert store.quotas()[0].spent.usd is None
 
 
-def test_what_was_spent_before_the_date_of_a_quota_does_not_count(store: Store) -> None:
-    spend(store, started(store, "mine").id, 0.5)
-    for since, counted in (("2020-01-01", 0.5), ("2999-01-01", 0.0)):
+def test_a_quota_counts_the_runs_that_begin_with_its_date_or_later(store: Store) -> None:
+    run = started(store, "mine")
+    spend(store, run.id, 0.5)
+    for since, counted in (("2020-01-01", 0.5), (run.created, 0.5), ("2999-01-01", 0.0)):
         store.set_quota(Quota(account=MINE, usd=5.0, since=since))
         assert store.quotas()[0].spent.usd == pytest.approx(counted)
 

@@ -261,6 +261,19 @@ def test_reading_by_number_gives_the_same_steps(search: Searched) -> None:
     assert list(history.at(order)) == [whole[number] for number in order]
 
 
+def test_raw_times_are_read_on_request_only(search: Searched) -> None:
+    samples = {"large": {"calls_per_block": 2, "ms": {"candidate": [[1.0, 2.0]]}}}
+    search.built_in("A", verdict(2.0, samples=samples))
+    history = History(search.store, search.run.id)
+    for asked, found in (({}, {}), ({"samples": False}, {}), ({"samples": True}, samples)):
+        read_in_ways = (
+            *history.steps(**asked),
+            *history.at([0], **asked),
+            *steps(search.store, [search.run.id], **asked),
+        )
+        assert [step.evaluation.samples for step in read_in_ways] == [found] * 3
+
+
 def test_without_texts_all_else_is_the_same(search: Searched) -> None:
     story(search)
     history = History(search.store, search.run.id)
