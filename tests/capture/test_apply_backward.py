@@ -105,6 +105,7 @@ def test_a_winner_makes_the_backward_passes_it_was_judged_on(tasks):
     assert silu.made == silu.agreed > 0
 
 
+@pytest.mark.slow  # the passes themselves are compared above
 def test_a_script_that_trains_ends_as_without_winners(tasks, tmp_path):
     winners = chosen(tasks, scaled=SCALED, silu_mean=SILU_MEAN)
     outcomes, fallbacks = [], []
@@ -129,6 +130,7 @@ def test_gradients_to_other_tensors_are_found(tasks):
     assert any("neither its arguments nor its parameters" in said for said in scaled.differences)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "source", "said"),
     [

@@ -119,7 +119,7 @@ def search_of(store: Store, run: RunRow, config, option: str) -> Search:
     )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow  # archives are compared in tests/archives
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start(

@@ -29,6 +29,7 @@ from tests.cli.recording import settings
 pytestmark = pytest.mark.usefixtures("recorded")
 
 
+@pytest.mark.slow  # the help of each verb
 def test_help_lists_every_verb_and_each_explains_itself(evolve):
     text = evolve("--help").stdout
     assert "key=value" in text

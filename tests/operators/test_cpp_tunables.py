@@ -206,7 +206,7 @@ def test_nothing_comes_between_a_pragma_and_the_loops_that_threads_share(name):
     assert "LANES" in text(RawCpp(alone, ()))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # it compiles C++; its text is compared above
 @pytest.mark.parametrize("values", [{}, {"STREAM": 1, "PREFETCH": 4096, "LANES": 4, "CHUNK": 1}])
 def test_whatever_the_constants_are_the_results_are_the_same(values):
     built = library("kernels", "tuned", KERNELS | SHARED, {})

@@ -203,6 +203,7 @@ def differences(names):
     return differences_by("structure_running", given="\n".join(lines), TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow  # it compiles C++; the rewriting is compared above
 def test_a_rewritten_program_computes_what_it_did():
     name = "chain: fuse_pointwise of scaled_kernel"
     assert differences([name])[name] < 2e-6

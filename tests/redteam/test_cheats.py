@@ -48,7 +48,9 @@ def shown(verdict: Evaluation) -> str:
 
 
 @pytest.mark.flaky(reruns=0)  # who gets through once has got through
-@pytest.mark.parametrize("entry", marked((entry for entry in CHEATS if not entry.alone), timed=3))
+@pytest.mark.parametrize(
+    "entry", marked((entry for entry in CHEATS if not entry.alone), timed=3, checked=38)
+)
 def test_a_cheat_is_refused_set_apart_or_scored_honestly(entry: Entry, judge):
     verdict = judge(entry)
     assert not MOVED.search(verdict.feedback), verdict.feedback  # then it has attacked nothing

@@ -17,7 +17,7 @@ AGAINST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("entry", marked(HONEST, timed=1, checked=12))
+@pytest.mark.parametrize("entry", marked(HONEST, timed=1, checked=8))
 def test_an_honest_kernel_is_neither_failed_nor_flagged(entry: Entry, judge):
     verdict = judge(entry)
     assert verdict.status is Status.CORRECT, verdict.feedback

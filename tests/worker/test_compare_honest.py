@@ -262,7 +262,7 @@ def filters(terms, bias):
     )
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # its parts are quick in test_tolerance
 @pytest.mark.parametrize(("terms", "bias"), [(27, 0), (576, 0), (576, 14), (576, 28), (8192, 0)])
 def test_where_eager_cuts_operands_short_others_may_round_them(terms, bias):
     """However many terms, and whatever is cut off at zero (of 28 nearly all, and whole blocks):

@@ -202,7 +202,7 @@ def test_it_conforms(judged):
     ]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # another test judges on the fake device
 @pytest.mark.parametrize("body", [RIGHT, "return x * 3"], ids=["right", "wrong"])
 def test_verdicts_say_that_the_device_is_untested(tmp_path, body):
     judge = Judge(UntestedDevice(), tmp_path)

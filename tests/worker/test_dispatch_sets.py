@@ -211,6 +211,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow  # a set is judged in the test of equal names
 def test_the_fallback_keeps_what_the_reference_does_at_its_top_level(worker):
     """An empty table: no member of the set serves any shape, so the reference makes every call."""
     task = Task(name="setup", source=SETUP, size="tiny", cases=TASK.cases)

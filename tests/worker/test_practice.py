@@ -461,7 +461,7 @@ def test_a_file_says_in_which_mode_it_is_judged(worker):
     assert "mode is 'test'" in worker.send("audit", task=bad).result(60)["error"]["message"]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow  # blocks are in test_returned_tensors
 @pytest.mark.parametrize("task", [SLOTS, CACHE, NORM])
 def test_effects_are_timed_and_judged_in_every_call_of_a_block(worker, task):
     verdict = judged(worker, task, own_text(task), "screen")

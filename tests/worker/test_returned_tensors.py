@@ -72,6 +72,7 @@ TASKS = {
 }
 
 
+@pytest.mark.slow  # others around it are judged
 def test_the_reference_itself_is_a_correct_candidate(worker):
     found = all_judged(worker, {name: (task, own_text(task)) for name, task in TASKS.items()})
     assert {name: verdict.feedback for name, verdict in found.items()
