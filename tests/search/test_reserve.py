@@ -82,6 +82,13 @@ def test_the_first_evaluation_does_not_stand_for_the_next():
     assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 10.0  # whose inputs are new again
 
 
+def test_checks_that_others_made_slow_later_do_not_stand_for_a_verification():
+    reserve = Reserve()
+    for seconds in (4.0, 2.0, 7.0):
+        judged(reserve, seconds + 1.0, timing=1.0, correctness=seconds)
+    assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 4.0
+
+
 def test_a_verification_that_was_measured_stands_for_the_next():
     reserve = Reserve()
     judged(reserve, 4.0, timing=1.0)

@@ -32,8 +32,8 @@ class Reserve:
 
     Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
     verification follows from the stages of evaluations: its pairs of processes from the usual pair,
-    its checks and the rest of its timing from the longest, when the task's inputs were made. Work
-    that is done once, such as a program's build, it finds done.
+    its checks from the first, when the task's inputs were made, and the rest of its timing from the
+    longest. Work that is done once, such as a program's build, it finds done.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Reserve:
             apart = ("timing", "lock", *_ONCE)
             others = {k: s for k, s in stages.items() if not k.startswith(apart)}
             checked_s = others.pop("correctness", 0.0)
-            self._checked_s = max(self._checked_s, checked_s)
+            self._checked_s = self._checked_s or checked_s
             self._other_s = max(self._other_s, sum(others.values()))
             self._is_wide = float(evaluation.environment.get("half_width", 0.0)) >= WIDE
             timing_s = stages["timing"] - _sum_of(stages, _TIMING_WAITS)
