@@ -202,3 +202,82 @@ def test_who_fails_alone_leaves_the_lock_to_the_next(lock):
     with lock.exclusive() as watch:
         time.sleep(0.01)
     assert watch.seconds >= 0.01
+
+
+def test_work_that_is_lent_holds_up_a_thread_of_its_judge_only_inside_of_shared(lock):
+    def alone():
+        with lock.exclusive():
+            pass
+
+    with ThreadPoolExecutor(1) as threads, lock.lent():
+        with lock.shared():
+            waiting = threads.submit(alone)
+            time.sleep(0.1)
+            assert not waiting.done()
+        waiting.result(5)
+        with lock.shared():  # and it goes on once the other has had its turn
+            pass
+
+
+def test_work_that_is_lent_waits_while_a_thread_of_its_judge_is_alone_and_counts_the_wait(lock):
+    ends, is_in = threading.Event(), threading.Event()
+
+    def alone():
+        with lock.exclusive():
+            is_in.set()
+            assert ends.wait(5)
+
+    with ThreadPoolExecutor(1) as threads, lock.lent():
+        timing = threads.submit(alone)
+        assert is_in.wait(5)
+        threading.Timer(0.1, ends.set).start()
+        with lock.shared():
+            assert ends.is_set()
+            assert timing.result(5) is None
+    assert 0.05 < lock.waited_s() < 5
+
+
+def test_work_that_is_lent_goes_on_though_another_judge_waits_to_be_alone(lock, tmp_path):
+    other = OtherJudge(tmp_path)
+    try:
+        with lock.lent():
+            other.wants("exclusive")
+            assert not other.is_in()
+            with lock.shared():
+                assert not other.is_in()
+            assert not other.is_in()
+        assert other.is_in(10.0)
+    finally:
+        other.process.kill()
+        other.process.communicate()
+
+
+def test_lent_work_of_many_threads_and_turns_alone_of_two_judges_all_come_to_an_end(lock, tmp_path):
+    inside, alone = threading.Semaphore(8), threading.Lock()
+
+    def checks():
+        with lock.lent():
+            for _ in range(20):
+                with lock.shared(), inside:
+                    assert not alone.locked()
+
+    def times():
+        for _ in range(20):
+            with lock.exclusive():
+                assert alone.acquire(blocking=False)
+                assert inside._value == 8
+                alone.release()
+
+    other = OtherJudge(tmp_path)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            work = [threads.submit(way) for way in 3 * (checks, times)]
+            for _ in range(5):
+                other.wants("exclusive")
+                assert other.is_in(20.0)
+                other.ends()
+            for one in work:
+                one.result(20)
+    finally:
+        other.process.kill()
+        other.process.communicate()
