@@ -52,7 +52,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "-n", "--number", type=int, default=16, metavar="N", help="at most (default: %(default)s)"
     )
     arguments.add_argument("-o", "--output", required=True, metavar="FILE", help="JSON lines")
-    arguments.add_argument("--new", action="store_true", help="leave out requests of earlier files")
+    arguments.add_argument(
+        "--new",
+        action="store_true",
+        help="leave out programs that wait for a verdict: those of earlier files, and of replies",
+    )
     arguments.add_argument(
         "--verify", action="store_true", help="only the verification of the best program so far"
     )
