@@ -45,7 +45,7 @@ class CpuDevice:
     judged_s = 0.4
     has_profiler = False
     has_memory_mark = True
-    timing_slots = 2  # processes of one open while another is timed
+    timing_slots = 1
     rounds = 2
     preforked = 0
     ends_alone = False
@@ -90,8 +90,8 @@ class CpuDevice:
 
     @property
     def slots(self) -> int:
-        """More than cores, as each waits for long: compilers are stopped while one is timed."""
-        return min(4, self.cores + 1)
+        """One compiles while another is checked; compilers are stopped while one is timed."""
+        return min(4, self.cores)
 
     def describe(self) -> dict[str, str]:
         facts = {"device": _cpu_model(), "cores": str(self.cores), "vector_units": _vector_units()}
