@@ -197,9 +197,8 @@ class Evaluation:
     over the timed cases, each from one interleaved run. `custom` says whether custom kernels
     produced the outcome (None: not established). `suite` is the suite's own verdict, if the task
     has one. `samples` holds the raw times by case as they are stored (`case_samples`).
-    `durations_s` are seconds by stage, `lock` those that the checks wait for others to be timed;
-    `timing_turn` and others are parts of `timing`: waiting for one's turn, `opening` processes,
-    waiting for the `lock`, `judging` outputs, `closing`.
+    `durations_s` are seconds by stage; `timing_turn` and others are parts of `timing`: waiting for
+    one's turn, `opening` processes, waiting for the `lock`, `judging` outputs, `closing`.
     `device_time_s` is the cost of the evaluation in exclusive device seconds.
     """
 

@@ -4,7 +4,6 @@ Invariants:
 - a verification has eight pairs of processes or more and twice the checks, whatever an evaluation
   had, and builds no program; one that was measured stands for the next;
 - what an evaluation waits for others is no part of it;
-- of its timing, only what each pair takes is multiplied by the pairs of a verification;
 - the first evaluation, for which a task's inputs are made, does not stand for the next.
 """
 
@@ -12,16 +11,12 @@ from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.search.execution.reserve import VERIFICATION, Reserve
 
 
-def judged(
-    reserve, seconds, pairs=1, fidelity=Fidelity.SEARCH, half_width="0.03", alone_s=None, **stages
-):
-    """`alone_s` with the device; if not given, all of the timing."""
-    alone_s = stages.get("timing", 0.0) if alone_s is None else alone_s
+def judged(reserve, seconds, pairs=1, fidelity=Fidelity.SEARCH, half_width="0.03", **stages):
     samples = {"main": {"overhead_ms": pairs * [0.1]}} if stages else {}
     evaluation = Evaluation(
         status=Status.CORRECT, stage=Stage.TIMING, fidelity=fidelity, task_revision="t",
         device_class="d", evaluator_version="1", samples=samples, durations_s=stages,
-        environment={"half_width": half_width}, device_time_s=alone_s,
+        environment={"half_width": half_width},
     )  # fmt: skip
     reserve.judged(seconds, evaluation)
 
@@ -58,35 +53,12 @@ def test_waiting_for_others_is_no_part_of_an_evaluation():
     assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 2.0
 
 
-def test_waiting_to_check_is_no_part_of_an_evaluation():
-    reserve = Reserve()
-    judged(reserve, 9.0, timing=1.0, correctness=2.0, lock=6.0)
-    assert reserve.evaluation_s == 3.0
-    assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 2.0
-
-
-def test_planning_and_judging_of_a_first_pair_are_no_part_of_each_pair():
-    reserve = Reserve()
-    judged(
-        reserve, 8.0, alone_s=1.0,
-        timing=7.0, timing_opening=2.0, timing_closing=1.0, timing_judging=2.0,
-    )  # fmt: skip
-    assert reserve.verification_s == 8 * 1.5 * 4.0 + 3.0
-
-
 def test_the_first_evaluation_does_not_stand_for_the_next():
     reserve = Reserve()
     for seconds in (20.0, 4.0, 3.0, 4.0):
         judged(reserve, seconds, timing=seconds / 4, correctness=seconds / 2)
     assert reserve.evaluation_s == 4.0
     assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 10.0  # whose inputs are new again
-
-
-def test_checks_that_others_made_slow_later_do_not_stand_for_a_verification():
-    reserve = Reserve()
-    for seconds in (4.0, 2.0, 7.0):
-        judged(reserve, seconds + 1.0, timing=1.0, correctness=seconds)
-    assert reserve.verification_s == 8 * 1.5 * 1.0 + 2 * 4.0
 
 
 def test_a_verification_that_was_measured_stands_for_the_next():

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
@@ -21,10 +21,7 @@ _PAIRS, _MORE_PAIRS = 8, 14
 _SIDES = 1.5  # times as many where a runner-up takes part
 _CHECKS = 2.0  # inputs of a verification for each of an evaluation, all of them new
 _ONCE = ("compile", "speed_of_light")
-# For other evaluations, which a verification has none of.
-_TIMING_WAITS = ("timing_turn", "timing_lock")
-_WAITS = (*_TIMING_WAITS, "lock")
-_OF_PAIRS = ("timing_opening", "timing_closing")  # and the seconds alone with the device
+_WAITS = ("timing_turn", "timing_lock")  # for other evaluations, which a verification has none of
 
 
 class Reserve:
@@ -32,8 +29,8 @@ class Reserve:
 
     Until one has ended they are not known, and 0: the first evaluation shows the time. That of a
     verification follows from the stages of evaluations: its pairs of processes from the usual pair,
-    its checks from the first, when the task's inputs were made, and the rest of its timing from the
-    longest. Work that is done once, such as a program's build, it finds done.
+    its checks from the longest, when the task's inputs were made. Work that is done
+    once, such as a program's build, it finds done.
     """
 
     def __init__(self) -> None:
@@ -42,7 +39,6 @@ class Reserve:
         self._pairs: deque[int] = deque(maxlen=RECENT)
         self._verified_s: deque[float] = deque(maxlen=RECENT)
         self._checked_s = 0.0
-        self._planned_s = 0.0  # of timing, beside its pairs
         self._other_s = 0.0
         self._is_wide = False
 
@@ -64,19 +60,16 @@ class Reserve:
             self._verified_s.append(seconds)
             return
         stages = evaluation.durations_s
-        self._any_s.append(seconds - _sum_of(stages, _WAITS))
+        waited_s = sum(stages.get(name, 0.0) for name in _WAITS)
+        self._any_s.append(seconds - waited_s)
         if evaluation.status is Status.CORRECT and "timing" in stages:
-            apart = ("timing", "lock", *_ONCE)
-            others = {k: s for k, s in stages.items() if not k.startswith(apart)}
+            others = {k: s for k, s in stages.items() if not k.startswith(("timing", *_ONCE))}
             checked_s = others.pop("correctness", 0.0)
-            self._checked_s = self._checked_s or checked_s
+            self._checked_s = max(self._checked_s, checked_s)
             self._other_s = max(self._other_s, sum(others.values()))
             self._is_wide = float(evaluation.environment.get("half_width", 0.0)) >= WIDE
-            timing_s = stages["timing"] - _sum_of(stages, _TIMING_WAITS)
-            of_pairs_s = min(_sum_of(stages, _OF_PAIRS) + evaluation.device_time_s, timing_s)
-            self._planned_s = max(self._planned_s, timing_s - of_pairs_s)
             self._pairs.append(_pairs(evaluation))
-            self._pair_s.append(of_pairs_s / self._pairs[-1])
+            self._pair_s.append((stages["timing"] - waited_s) / self._pairs[-1])
 
     @property
     def evaluation_s(self) -> float:
@@ -91,12 +84,7 @@ class Reserve:
         if not self._pairs:
             return VERIFICATION * self.evaluation_s
         pairs = _PAIRS if self._is_wide or _usual(self._pairs) <= 1 else _MORE_PAIRS
-        timing_s = pairs * _SIDES * _usual(self._pair_s) + self._planned_s
-        return timing_s + _CHECKS * self._checked_s + self._other_s
-
-
-def _sum_of(stages: Mapping[str, float], names: Collection[str]) -> float:
-    return sum(stages.get(name, 0.0) for name in names)
+        return pairs * _SIDES * _usual(self._pair_s) + _CHECKS * self._checked_s + self._other_s
 
 
 def _usual(numbers: Collection[float]) -> float:

@@ -401,7 +401,7 @@ class Judge:
                 self.session.keep(candidate, runner)
             progress.stage = Stage.SMOKE
             phases.enter("checking")
-            with self.session.lent_unless_aside():
+            with self.session.unless_aside():
                 self._check(runner, candidate, task, plan, progress)
         if not plan.interims:
             return Status.CORRECT, "correct; at this fidelity no time is taken"
@@ -445,17 +445,17 @@ class Judge:
     ) -> None:
         """Whether it is correct, and the kernels that make it so."""
         profile = None
-        with progress.timed("correctness", self._lock.waited_s):
+        with progress.timed("correctness"):
             self.session.construct(runner, task.cases)
             progress.suite = check(self.session, runner, candidate, task, plan)
         progress.labels += [Label(EQUAL_UP_TO, rule) for rule in sorted(candidate.rules)]
         progress.stage = Stage.CORRECTNESS
-        with progress.timed("labels", self._lock.waited_s):
+        with progress.timed("labels"):
             probed = count_torch(self.session, runner, task, self._speed_of_light.cost)
         if self.device.has_profiler and probed.may_be_custom and plan.profiles:
             with progress.timed("profile"):
                 profile = profile_kernels(self.session, runner, candidate, task)
-        with progress.timed("labels", self._lock.waited_s):
+        with progress.timed("labels"):
             progress.labels += check_non_finite(self.session, runner, candidate, task)
             progress.custom, labels = probe_custom(
                 self.session, runner, candidate, probed, progress.labels, plan

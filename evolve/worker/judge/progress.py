@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,6 @@ from evolve.worker.session.candidate_session import Candidate
 from evolve.worker.timing.results import Timing
 
 _EVIDENCE = 200
-_LOCK = "lock"  # stage: waiting for the device while another evaluation is timed
 
 
 @dataclass(slots=True)
@@ -34,22 +33,14 @@ class Progress:
     tools: Findings | None = None  # at a verification on a GPU
 
     @contextmanager
-    def timed(self, name: str, waited_s: Callable[[], float] | None = None) -> Iterator[None]:
-        """Add the time inside to the duration of a stage.
-
-        The part of it that `waited_s` grows by is added to the stage `lock` instead.
-        """
-        start, waited_before_s = time.monotonic(), waited_s() if waited_s else 0.0
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the time inside to the duration of a stage."""
+        start = time.monotonic()
         try:
             yield
         finally:
-            lock_s = waited_s() - waited_before_s if waited_s else 0.0
-            self._spend(name, time.monotonic() - start - lock_s)
-            if waited_s:
-                self._spend(_LOCK, lock_s)
-
-    def _spend(self, name: str, seconds: float) -> None:
-        self.durations_s[name] = round(self.durations_s.get(name, 0.0) + seconds, 4)
+            before = self.durations_s.get(name, 0.0)
+            self.durations_s[name] = round(before + time.monotonic() - start, 4)
 
     @property
     def all_durations_s(self) -> dict[str, float]:

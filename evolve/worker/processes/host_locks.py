@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.worker.processes.lock_files import opened, wait_for
@@ -46,18 +46,12 @@ class HostLock:
         self._served = 0
         self._held = contextlib.ExitStack()
         self._lent: set[int] = set()
-        self._is_away = False  # whether those that are lent are let go of, for one of us
-        self._returning = 0  # threads that wait to take theirs back
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
         """Held together with other checks and compilations; nothing if this thread holds it."""
         if self._held_by_thread() is not None:
             yield
-            return
-        if (lent := getattr(self._of_thread, "lent", None)) is not None:
-            with self._taken_back(lent):
-                yield
             return
         with _open(self._lock) as lock:
             self._share(lock)
@@ -82,66 +76,31 @@ class HostLock:
     def lent(self) -> Iterator[None]:
         """Held together with others, but for while another thread of this process has it alone.
 
-        For work that stands still then; inside `shared` no thread has it alone. Other processes of
-        the host do not have it alone meanwhile.
+        For work that stands still then. Other processes of the host do not have it alone meanwhile.
         """
         with _open(self._lock) as lock:
             self._share(lock)
-            self._lend(lock)
-            self._of_thread.lent = lock
+            self._of_thread.lock = None
+            with self._queue:
+                self._lent.add(lock)
             try:
                 yield
             finally:
-                self._of_thread.lent = None
                 with self._queue:
                     self._lent.remove(lock)
-
-    @contextlib.contextmanager
-    def _taken_back(self, lock: int) -> Iterator[None]:
-        """Not lent for a while; past the gate, which another process may hold to wait for us."""
-        start = time.monotonic()
-        with self._queue:
-            self._returning += 1
-            self._queue.wait_for(lambda: not self._is_away)
-            self._returning -= 1
-            self._lent.remove(lock)
-            self._queue.notify_all()
-        self._hold(lock, start)
-        try:
-            yield
-        finally:
-            self._lend(lock)
-
-    def _lend(self, lock: int) -> None:
-        self._of_thread.lock = None
-        with self._queue:
-            self._lent.add(lock)
-            if self._is_away:  # one of us waits already
-                fcntl.flock(lock, fcntl.LOCK_UN)
 
     def _held_by_thread(self) -> int | None:
         lock: int | None = getattr(self._of_thread, "lock", None)
         return lock
 
-    def waited_s(self) -> float:
-        """Seconds that this thread has waited so far to hold it together with others."""
-        waited_s: float = getattr(self._of_thread, "waited_s", 0.0)
-        return waited_s
-
     def _share(self, lock: int) -> None:
-        start = time.monotonic()
-        self._join([lock])
-        self._hold(lock, start)
-
-    def _hold(self, lock: int, since: float) -> None:
+        self._join(lock)
         self._of_thread.lock = lock
-        self._of_thread.waited_s = self.waited_s() + time.monotonic() - since
 
-    def _join(self, locks: Collection[int]) -> None:
+    def _join(self, lock: int) -> None:
         with _open(self._gate) as gate:
             wait_for(gate, fcntl.LOCK_EX)
-            for lock in locks:
-                wait_for(lock, fcntl.LOCK_SH)
+            wait_for(lock, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator["Stopwatch"]:
@@ -167,20 +126,17 @@ class HostLock:
                 if not self._waiting or self._served >= _AT_ONCE:
                     self._held.close()
                     self._served = 0
-                    if self._lent:  # at once: another process may want it alone between
-                        self._join(self._lent)
-                    self._is_away = False
+                    for lock in self._lent:
+                        self._join(lock)
                 self._is_taken = False
-                self._queue.notify_all()
+                self._queue.notify()
 
     def _take(self) -> None:
         with contextlib.ExitStack() as on_failure:
             lock = on_failure.enter_context(_open(self._lock))
             with _open(self._gate) as gate:
                 wait_for(gate, fcntl.LOCK_EX)
-                with self._queue:  # those that waited for the last turn go first
-                    self._queue.wait_for(lambda: self._is_away or not self._returning)
-                    self._is_away = True
+                with self._queue:
                     for lent in self._lent:
                         fcntl.flock(lent, fcntl.LOCK_UN)
                 wait_for(lock, fcntl.LOCK_EX)

@@ -147,7 +147,7 @@ class CandidateSession:
         is_new = candidate.build is None
         start = partial(self.launched, candidate, task.cases)
         with self._under_lock(start) as runner:
-            with self.lent_unless_aside():  # it stands still while another is timed
+            with self._lent_unless_aside():  # it stands still while another is timed
                 runner.load(candidate.kind, candidate.source, BUILD_S, candidate.build, is_new)
             self._construct(runner, task.smallest)
             with self.on_device():
@@ -178,12 +178,7 @@ class CandidateSession:
         """The lock, if work on the CPU's cores disturbs timing."""
         return contextlib.nullcontext() if self.device.compiles_aside else self.on_device()
 
-    def lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
-        """The lock against other judges only, if work on the CPU's cores disturbs timing.
-
-        For long work in pieces that take the lock themselves: another evaluation of this judge is
-        timed between two of them, while the candidate's processes stand still.
-        """
+    def _lent_unless_aside(self) -> contextlib.AbstractContextManager[None]:
         return (
             contextlib.nullcontext()
             if self.device.compiles_aside
