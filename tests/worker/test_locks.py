@@ -202,3 +202,37 @@ def test_who_fails_alone_leaves_the_lock_to_the_next(lock):
     with lock.exclusive() as watch:
         time.sleep(0.01)
     assert watch.seconds >= 0.01
+
+
+def test_threads_that_lend_it_and_another_judge_that_waits_do_not_wait_for_each_other(lock, judges):
+    """One lends it while another has it alone, a third begins then, and another judge wants it."""
+    begun, may_end, is_alone = (threading.Event() for _ in range(3))
+
+    def lends():
+        with lock.lent():
+            begun.set()
+            may_end.wait(20)
+
+    def is_timed():
+        with lock.exclusive():
+            is_alone.set()
+            time.sleep(0.5)
+
+    def lends_shortly():
+        with lock.lent():
+            pass
+
+    with ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(lends)]
+        assert begun.wait(5)
+        waiting.append(threads.submit(is_timed))
+        assert is_alone.wait(5)
+        waiting.append(threads.submit(lends_shortly))
+        time.sleep(0.1)  # now it is at the lock
+        judges[0].wants("exclusive")
+        waiting[2].result(10)
+        may_end.set()
+        assert judges[0].is_in(10.0)
+        judges[0].ends()
+        for one in waiting:
+            one.result(10)

@@ -77,6 +77,19 @@ def test_draws_are_those_of_torchs_own_seed_without_its_stack_traces(monkeypatch
         assert torch.equal(torch.rand(4), drawn)
 
 
+def test_a_file_that_fills_its_own_containers_anew_gives_other_inputs_for_each_call():
+    extra = """
+KEPT = [{"a": [None]}]
+
+def filled():
+    KEPT[0]["a"][0] = torch.randn(3)
+    return KEPT
+"""
+    source = task_source("x['a'][0] * 2", "filled()", extra=extra)
+    first, second = (sets[0]["a"][0] for sets in loaded_case(source).argument_sets(1, 2))
+    assert not torch.equal(first, second)
+
+
 def test_no_call_disturbs_the_global_random_state():
     source = task_source(
         "self.norm(x)",

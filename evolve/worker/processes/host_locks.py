@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from evolve.worker.processes.lock_files import opened, wait_for
@@ -46,6 +46,7 @@ class HostLock:
         self._served = 0
         self._held = contextlib.ExitStack()
         self._lent: set[int] = set()
+        self._takes_back = False  # what is lent, for the threads that have lent it
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
@@ -76,17 +77,20 @@ class HostLock:
     def lent(self) -> Iterator[None]:
         """Held together with others, but for while another thread of this process has it alone.
 
-        For work that stands still then. Other processes of the host do not have it alone meanwhile.
+        For work that stands still then, and takes no lock of the device itself. Other processes of
+        the host do not have it alone meanwhile.
         """
         with _open(self._lock) as lock:
-            self._share(lock)
-            self._of_thread.lock = None
             with self._queue:
                 self._lent.add(lock)
             try:
+                self._join([lock])
                 yield
             finally:
+                # Before the wait: another judge that waits for it keeps others from taking theirs.
+                fcntl.flock(lock, fcntl.LOCK_UN)
                 with self._queue:
+                    self._queue.wait_for(lambda: not self._takes_back)
                     self._lent.remove(lock)
 
     def _held_by_thread(self) -> int | None:
@@ -94,13 +98,15 @@ class HostLock:
         return lock
 
     def _share(self, lock: int) -> None:
-        self._join(lock)
+        self._join([lock])
         self._of_thread.lock = lock
 
-    def _join(self, lock: int) -> None:
+    def _join(self, locks: Collection[int]) -> None:
+        """All at once: a judge that waits to be alone between two would wait for the first."""
         with _open(self._gate) as gate:
             wait_for(gate, fcntl.LOCK_EX)
-            wait_for(lock, fcntl.LOCK_SH)
+            for lock in locks:
+                wait_for(lock, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator["Stopwatch"]:
@@ -123,13 +129,17 @@ class HostLock:
                 watch.stop()
         finally:
             with self._queue:
-                if not self._waiting or self._served >= _AT_ONCE:
+                is_last = not self._waiting or self._served >= _AT_ONCE
+                if is_last:
                     self._held.close()
                     self._served = 0
-                    for lock in self._lent:
-                        self._join(lock)
-                self._is_taken = False
-                self._queue.notify()
+                    self._takes_back = True
+                lent = [*self._lent]
+            if is_last and lent:  # without the queue, which they need who hold up another judge
+                self._join(lent)
+            with self._queue:
+                self._takes_back = self._is_taken = False
+                self._queue.notify_all()
 
     def _take(self) -> None:
         with contextlib.ExitStack() as on_failure:

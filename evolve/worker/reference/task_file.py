@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from evolve.core.errors import UsageError
@@ -85,7 +85,8 @@ class TaskCase:
             return self.cast(made)
 
     def _init_arguments(self, made: Any) -> list[Any]:
-        return self._arguments("get_init_inputs()", "", made)
+        given = by_position(self.task, "get_init_inputs()", self.module.Model, "", made)
+        return _resolved(given)
 
     def made(self, seed: int, conditions: Conditions) -> nn.Module:
         """The reference as it is called under these conditions, all its parameters randomised.
@@ -135,7 +136,7 @@ class TaskCase:
     def own_inputs(self, seed: int) -> list[Any]:
         """Arguments of `forward` as the file makes them, not cast."""
         with task_code(self.task, self._input_function), seeded(seed):
-            return list(made_on(self.place, self._drawn, seed, self._call_arguments))
+            return list(made_on(self.place, self._drawn, seed, _resolved))
 
     def argument_sets(self, seed: int, count: int) -> list[list[Any]]:
         """Arguments of `forward` for several calls, as the file draws them one after the other."""
@@ -144,7 +145,7 @@ class TaskCase:
                 self.place,
                 lambda: [self._drawn() for _ in range(count)],
                 seed,
-                lambda drawn: [self._call_arguments(made) for made in drawn],
+                lambda drawn: [*map(_resolved, drawn)],
             )
         return [self.cast(inputs) for inputs in sets]
 
@@ -152,21 +153,27 @@ class TaskCase:
     def _input_function(self) -> str:
         return "get_inputs()" if self.group is None else "get_input_groups()"
 
-    def _drawn(self) -> Any:
+    def _drawn(self) -> list[Any]:
+        """Arguments of one call, in containers of their own: a file may fill its own anew."""
         if self.group is None:
-            return self.module.get_inputs()
-        return self.module.get_input_groups()[self.group]
-
-    def _call_arguments(self, made: Any) -> list[Any]:
-        return self._arguments(self._input_function, "forward", made)
-
-    def _arguments(self, source: str, method: str, made: Any) -> list[Any]:
-        given = by_position(self.task, source, self.module.Model, method, made)
-        return list(map_tensors(resolved, given, "arguments"))
+            made = self.module.get_inputs()
+        else:
+            made = self.module.get_input_groups()[self.group]
+        source = self._input_function
+        given = by_position(self.task, source, self.module.Model, "forward", made)
+        return list(map_tensors(_itself, given, "arguments"))
 
     def cast(self, values: list[Any]) -> list[Any]:
         """Floating tensors in the task's precision."""
         return values if self.dtype is None else cast_floating(values, self.dtype)
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _resolved(arguments: list[Any]) -> list[Any]:
+    return list(map_tensors(resolved, arguments, "arguments"))
 
 
 def _has_lazy(model: nn.Module) -> bool:
