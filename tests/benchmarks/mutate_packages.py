@@ -189,13 +189,13 @@ class Copy:
         Only a run that passed and was not cut off leaves a map.
         """
         self._maps.mkdir(exist_ok=True)
-        written = self._maps / f".{self._map(package).name}"
         start = time.monotonic()
         words = ["--cov", f"--cov-config={self._settings}", "--cov-context=test", "--cov-report="]
-        fate, told = self._run(self._files(package, ""), *words, map_file=written)
-        if fate == "survived":
-            written.replace(self._map(package))
-        written.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._maps) as folder:
+            written = Path(folder, "map")
+            fate, told = self._run(self._files(package, ""), *words, map_file=written)
+            if fate == "survived":
+                written.replace(self._map(package))
         return fate, told, time.monotonic() - start
 
     def is_mapped(self, package: str) -> bool:
