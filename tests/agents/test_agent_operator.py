@@ -132,7 +132,7 @@ class SlowSeeds(SyntheticEvaluator):
         return await super().evaluate(request)
 
 
-@pytest.mark.slow  # as above
+@pytest.mark.slow  # none is quick: seeds wait for an agent's process, and for each other
 def test_an_agent_begins_with_the_run_and_its_programs_do_not_queue_behind_seeds(searched):
     found = searched("termination.proposals=4", agent=("good",), seeds=6)
     judge = SlowSeeds(found)
@@ -143,7 +143,7 @@ def test_an_agent_begins_with_the_run_and_its_programs_do_not_queue_behind_seeds
     assert first.parents == () and first.status is not None
 
 
-@pytest.mark.slow  # an agent's run is quick in the test of its folder
+@pytest.mark.slow  # none is quick: several agents' processes, one after the other
 def test_only_one_of_several_agents_begins_from_nothing(searched):
     found = searched("termination.proposals=6", agent=("good",), seeds=2, slots=3)
     judge = SlowSeeds(found)

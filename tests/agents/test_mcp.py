@@ -73,7 +73,6 @@ async def judged(client: Client, ticket: str) -> dict:
     raise AssertionError(f"{ticket} has no verdict: {found}")
 
 
-@pytest.mark.slow  # the same tools are quick above
 def test_an_agent_that_starts_the_server_finds_tasks_tools_and_verdicts(tmp_path):
     async def session() -> None:
         async with Client(stdio(tmp_path)) as client:

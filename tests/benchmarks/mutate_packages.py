@@ -10,13 +10,16 @@ decorators are left as they are. Each mutant is judged in a temporary copy of th
 tests of the same package without those marked `slow`, `gpu` or `quiet`: first by those that execute
 the changed line, up to the first that fails, and only if all pass by the whole package's, the files
 that import the changed module first. Which tests execute a line is found by a run of the package as
-it is (`pip install pytest-cov`) and kept beside the output file; it only orders the tests. What is
-in the output file is not judged again, unless `--again` asks for its survivors: then packages are
-run as they are once more, and survivors are looked up in the sources as they are now.
+it is (`pip install pytest-cov`), which has to pass: a test that fails anyway would notice every
+mutant. The map is kept beside the output file under a digest of sources and tests, and made anew
+for others. It orders the tests; with `--near` it also chooses them. What is in the output file is
+not judged again, unless `--again` asks for its survivors, which are looked up in the sources as
+they are now.
 """
 
 import argparse
 import ast
+import hashlib
 import json
 import os
 import random
@@ -61,7 +64,8 @@ _COMPARISONS = {
 }  # fmt: skip
 _MAX_S = 900.0
 _QUICK = "not slow and not gpu and not quiet"
-_COVERAGE = "[run]\nrelative_files = True\nsource = evolve, operators, archives\n"
+MEASURED = ("evolve", "operators", "archives")
+_COVERAGE = f"[run]\nrelative_files = True\nsource = {', '.join(MEASURED)}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,24 @@ def _of_file(package: str, name: str, module: Module) -> Iterator[Mutant]:
         yield Mutant(package, name, kind, node.lineno, before, f"({after})", start, end)
 
 
+def _digest(project: Path) -> str:
+    """Of all that decides which tests there are, what they execute and whether they pass."""
+    names = [*MEASURED, "tests", "examples", "conf", "pyproject.toml"]
+    found = hashlib.sha256()
+    for place in (project / name for name in names):
+        for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if file.is_file():
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.update(f"{file.relative_to(project)} {content}\n".encode())
+    return found.hexdigest()[:16]
+
+
 class Copy:
     """A copy of the project in which one file at a time is changed.
 
     Args:
         folder: An empty folder for the copy.
-        maps: A folder for the maps from lines to tests; those that are there are used.
+        maps: A folder for the maps from lines to tests; those of the same files are used.
         near_only: Leave out the tests that do not execute the line, if there are others.
     """
 
@@ -165,15 +181,21 @@ class Copy:
         self._settings.write_text(_COVERAGE)
         left_out = shutil.ignore_patterns(".*", "__pycache__", "dist", "outputs", "runs")
         shutil.copytree(PROJECT, self.folder, ignore=left_out)
+        self._digest = _digest(self.folder)
 
     def unchanged(self, package: str) -> tuple[str, str, float]:
-        """Run the tests on the package as it is and note which lines each executes; as `judge`."""
+        """Run the tests on the package as it is and note which lines each executes; as `judge`.
+
+        Only a run that passed and was not cut off leaves a map.
+        """
         self._maps.mkdir(exist_ok=True)
         start = time.monotonic()
         words = ["--cov", f"--cov-config={self._settings}", "--cov-context=test", "--cov-report="]
-        fate, told = self._run(self._files(package, ""), *words, map_file=self._map(package))
-        if fate != "survived":
-            self._map(package).unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._maps) as folder:
+            written = Path(folder, "map")
+            fate, told = self._run(self._files(package, ""), *words, map_file=written)
+            if fate == "survived":
+                written.replace(self._map(package))
         return fate, told, time.monotonic() - start
 
     def is_mapped(self, package: str) -> bool:
@@ -243,7 +265,7 @@ class Copy:
         return fate, "; ".join(failed[:1])[:200]
 
     def _map(self, package: str) -> Path:
-        return self._maps / package
+        return self._maps / f"{package}-{self._digest}"
 
     def _executing(self, mutant: Mutant) -> list[str]:
         """The tests of the package that execute the mutant's line in their own process."""
@@ -302,7 +324,7 @@ def _run(options: argparse.Namespace, copy: Copy) -> None:
     else:
         wanted = _drawn(options, [Mutant(**row["mutant"]) for row in known])
     for package in dict.fromkeys(one.package for one in wanted):
-        if copy.is_mapped(package) and not options.again:
+        if copy.is_mapped(package):
             continue
         fate, told, seconds = copy.unchanged(package)
         print(f"{package}: unchanged {fate} in {seconds:.0f} s {told}", flush=True)

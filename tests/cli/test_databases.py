@@ -32,7 +32,6 @@ def url(server: Server, recording: Path) -> str:
     return found
 
 
-@pytest.mark.slow  # a server and every command
 def test_reading_commands_take_a_url(evolve_here, url: str) -> None:
     assert "demo" in evolve_here("list", "--store", url).stdout
     shown = evolve_here("show", "demo", "--store", url)

@@ -55,7 +55,7 @@ def canonical(name: str) -> list[str]:
         return list(store.dump(store.run(name).id, canonical=True))
 
 
-@pytest.mark.slow  # replies are replayed in tests/llm
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("schedule", ["shares", "bandit"])
 def test_a_recorded_run_is_repeated_offline_byte_for_byte(task_folder, schedule):
     words = (f"schedule={schedule}", "termination.evaluations=14")

@@ -84,8 +84,6 @@ def stored(path: Path) -> tuple[Store, RunRow]:
     return store, store.run("demo")
 
 
-@pytest.mark.slow  # a warm start gives them too
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_replayed_run_gives_the_elites_of_an_archive_that_watched_from_the_start(
     option: str, watched
@@ -119,7 +117,7 @@ def search_of(store: Store, run: RunRow, config, option: str) -> Search:
     )
 
 
-@pytest.mark.slow  # archives are compared in tests/archives
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_warm_start_gives_the_elites_of_an_archive_that_watched_from_the_start(

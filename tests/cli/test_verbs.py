@@ -29,7 +29,9 @@ from tests.cli.recording import settings
 pytestmark = pytest.mark.usefixtures("recorded")
 
 
-@pytest.mark.slow  # the help of each verb
+# No quick test reads the help of every verb, a process each; packaging/test_guides reads that of
+# the verbs in the guides.
+@pytest.mark.slow
 def test_help_lists_every_verb_and_each_explains_itself(evolve):
     text = evolve("--help").stdout
     assert "key=value" in text

@@ -71,7 +71,7 @@ def differences(request, tmp_path_factory):
     return differences_by("inductor_running", *map(str, paths), TRITON_INTERPRET="1")
 
 
-@pytest.mark.slow  # it compiles; texts are compared below
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_a_converted_program_computes_what_its_reference_does(differences, path):
     assert differences[path.stem] < 2e-6

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.timeout(300)  # one process interprets all programs bef
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 ROOT = Path(__file__).parents[2]
 SLOW = ("softmax_split",)  # tens of thousands of elements, and nothing that the others have not
+FUSED = "chain: fuse_pointwise of scaled_kernel"
 
 CHAIN_TASK = """import torch
 from torch import nn
@@ -203,16 +204,15 @@ def differences(names):
     return differences_by("structure_running", given="\n".join(lines), TRITON_INTERPRET="1")
 
 
-@pytest.mark.slow  # it compiles C++; the rewriting is compared above
 def test_a_rewritten_program_computes_what_it_did():
-    name = "chain: fuse_pointwise of scaled_kernel"
-    assert differences([name])[name] < 2e-6
+    assert differences([FUSED])[FUSED] < 2e-6
 
 
-@pytest.mark.slow
-def test_every_rewritten_program_computes_what_it_did():
-    found = differences(rewritten())
-    assert found.keys() == rewritten().keys()
+@pytest.mark.slow  # the test above interprets one rewritten program
+def test_every_other_rewritten_program_computes_what_it_did():
+    others = rewritten().keys() - {FUSED}
+    found = differences([name for name in rewritten() if name in others])
+    assert found.keys() == others
     assert {name: far for name, far in found.items() if not far < 2e-6} == {}
 
 

@@ -156,7 +156,9 @@ BY_INDEX = {
 }
 
 
-@pytest.mark.slow  # a judge and a compiler for each; which GPU is listed how is in LISTED, below
+# No quick test passes a GPU's index to a runner: each needs a judge and a compiler. The next test
+# has the place of a GPU alone.
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", BY_INDEX.values(), ids=BY_INDEX)
 def test_a_gpu_is_chosen_by_its_index_only_among_all_that_the_judge_sees(tmp_path, nodes):
     judged = simulated(tmp_path, *nodes, waits="queued")
@@ -202,7 +204,7 @@ def test_it_conforms(judged):
     ]
 
 
-@pytest.mark.slow  # another test judges on the fake device
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("body", [RIGHT, "return x * 3"], ids=["right", "wrong"])
 def test_verdicts_say_that_the_device_is_untested(tmp_path, body):
     judge = Judge(UntestedDevice(), tmp_path)

@@ -153,7 +153,9 @@ MANY = "\n".join(
 MANY_KERNELS = f"SEEN = []\n{KERNELS}{''.join('# @triton.jit' for _ in range(precompile.KERNELS))}"
 
 
-@pytest.mark.slow  # compilers side by side
+# No quick test has all kernels of a program compiled before their launch; the next has a part of
+# them.
+@pytest.mark.slow
 def test_kernels_of_a_large_program_are_compiled_at_once(runner, lock):
     """While others have the device once; the model and its module have not been called before."""
     with runner(MANY.format("y + 1"), MANY_KERNELS) as started, lock.shared():
