@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from evolve.core.errors import StoreError
 from evolve.store import Store
+from evolve.store.sqlite import watch
 from evolve.testing.synthetic import synthetic_task
 from tests import forked
 
@@ -159,6 +161,29 @@ def test_what_was_overwritten_is_said_to_be_lost(
         said = end(process, database)
     assert "its last state is not in the file any more" in said
     assert "go back to a backup" in said
+
+
+@pytest.mark.parametrize(
+    "overwritten_by",
+    [overwrite, overwrite_with_noise, go_back_to_a_backup, truncate, cut_in_half],
+)
+def test_nothing_is_written_to_what_was_overwritten(
+    tmp_path: Path, overwritten_by: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "RECHECKED_S", 0.2)
+    database = tmp_path / "evolve.db"
+    with Store.open(database, create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1).id
+    shutil.copyfile(database, database.with_name("backup.db"))
+    with Store.open(database) as store:
+        store.claim(run)
+        store.heartbeat(run, 0.0)
+        store.heartbeat(run, 1.0)  # the first begins to watch the file
+        overwritten_by(database)
+        held = database.read_bytes()
+        with pytest.raises(StoreError, match="its last state is not in the file any more"):
+            store.release(run, "interrupted", "")
+        assert database.read_bytes() == held
 
 
 @pytest.mark.slow
