@@ -299,6 +299,20 @@ def test_kernels_that_are_only_interpreted_are_not_called_slow_or_fast(
     assert "correct, but not timed in full (1)" in text
 
 
+def test_programs_without_a_time_are_counted_apart_from_all_others(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = one_program(store, 1.0)
+    untimed = replace(evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH), ratios={}, cases=())
+    others = [
+        evaluation(filled.task, Status.WRONG_VALUE, Fidelity.SEARCH),
+        replace(untimed, custom=False),
+    ]
+    for number, verdict in enumerate([*others, untimed, untimed], start=1):
+        filled.step("improve", Proposal(program=Program(source(number, 1))), verdict)
+    assert "2 correct programs without a time" in read(report(filled, tmp_path)).text
+
+
 def test_a_run_without_a_correct_kernel_says_why(store: Store, tmp_path: Path) -> None:
     filled = Filling(store=store)
     for number in range(3):
