@@ -186,6 +186,34 @@ def test_nothing_is_written_to_what_was_overwritten(
         assert database.read_bytes() == held
 
 
+@pytest.mark.parametrize("page_bytes", [4096, 65_536])
+def test_a_file_that_shrinks_by_a_vacuum_is_whole(
+    tmp_path: Path, page_bytes: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "RECHECKED_S", 0.2)
+    database = tmp_path / "evolve.db"
+    with Store.open(database, create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1).id
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute(f"PRAGMA page_size = {page_bytes}")
+        other.execute("VACUUM")
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE other (filling BLOB)")
+        other.execute("INSERT INTO other VALUES (randomblob(2000000))")
+    with Store.open(database) as store:
+        store.claim(run)
+        store.heartbeat(run, 0.0)
+        store.heartbeat(run, 1.0)
+        before = database.stat().st_size
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("DROP TABLE other")
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert database.stat().st_size < before
+        store.heartbeat(run, 2.0)
+
+
 @pytest.mark.slow
 def test_pruning_and_backups_of_other_runs_end_no_search(tmp_path: Path):
     database = tmp_path / "runs" / "evolve.db"
