@@ -4,7 +4,9 @@ Invariants:
 1. TopK holds the best programs that were offered.
 2. MapElites holds the best program of every cell; bins never move, whatever is offered, and are
    called the same in whatever order the axes are given.
-3. A wrong setting is a UsageError that names it.
+3. Lineage holds programs that were, when offered, as fast as the best one held or faster; its
+   slack is a share of that one's speed.
+4. A wrong setting is a UsageError that names it.
 """
 
 import math
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archives import Islands, MapElites, Novelty, Pareto, Priority, TopK, Tree
+from archives import Islands, Lineage, MapElites, Novelty, Pareto, Priority, TopK, Tree
 from archives.descriptors import KERNEL_AXES, Axis
 from evolve.core.errors import UsageError
 from evolve.core.protocols import AddStatus
@@ -52,6 +54,32 @@ def test_map_elites_holds_the_best_program_of_every_cell(offers):
         best[cell] = max(best.get(cell, 0), speedup)
     held = {slot: elite.fitness.value for slot, elite in archive.slots().items()}
     assert held == pytest.approx({cell: math.log(speedup) for cell, speedup in best.items()})
+
+
+@pytest.mark.parametrize(
+    ("slack", "speedup", "is_taken"),
+    [
+        (0, 2.0, True),
+        (0, 1.999, False),
+        (0, 2.001, True),
+        (0.1, 1.801, True),
+        (0.1, 1.799, False),
+    ],
+)
+def test_a_version_is_at_least_as_fast_as_the_best_before_it(slack, speedup, is_taken):
+    archive = Lineage(slack=slack)
+    for sequence, (program, first) in enumerate([("first", 1.0), ("best", 2.0)]):
+        archive.offer(make_elite(program, speedup=first, sequence=sequence))
+    offer = archive.offer(make_elite("next", speedup=speedup, sequence=2))
+    assert (offer.status is not AddStatus.NOT_ADDED) == is_taken
+
+
+def test_a_version_that_turned_out_slower_stays_in_the_lineage():
+    archive = Lineage(slack=0)
+    archive.offer(make_elite("first", speedup=2.0))
+    archive.offer(make_elite("next", speedup=3.0, sequence=1))
+    archive.offer(make_elite("next", speedup=1.0, sequence=2))
+    assert {elite.program for elite in archive.slots().values()} == {"first", "next"}
 
 
 def test_slots_come_best_first():

@@ -280,6 +280,15 @@ def test_two_kernels_are_tuned_as_if_each_were_alone():
     assert sum(looks(space, both, seed, 12) == 0 for seed in range(10)) >= 9
 
 
+@pytest.mark.parametrize("peak", [1, 3, 5, 7])
+def test_a_few_percent_between_screens_say_where_the_next_look_is(peak):
+    """The best is between the two best of those measured, which differ from the next by 4 %."""
+    powers = [{"A": 1 << k} for k in range(9)]
+    known = [(powers[k], -0.02 * abs(k - peak)) for k in range(0, 9, 2)]
+    space = space_of(A=tuple(one["A"] for one in powers))
+    assert suggest(space, known, powers[1::2], random.Random(0)) == powers[peak]
+
+
 def test_without_a_value_any_candidate_will_do():
     space = space_of(A=(1, 2, 3))
     chosen = suggest(space, [({"A": 1}, None)], [{"A": 2}, {"A": 3}], random.Random(0))

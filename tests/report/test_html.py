@@ -23,7 +23,7 @@ from evolve.core.task import Task
 from evolve.report.run.html import SECTIONS, write_report
 from evolve.report.text import TIMES
 from evolve.store import Store
-from tests.report.filling import CONFIG, Filling, evaluation, ratio, source
+from tests.report.filling import CONFIG, ENVIRONMENT, Filling, evaluation, ratio, source
 from tests.report.page import Page, read
 
 NAMES = [name for name, _ in SECTIONS]
@@ -297,6 +297,31 @@ def test_kernels_that_are_only_interpreted_are_not_called_slow_or_fast(
     text = read(report(one_program(store, 1.0, ratios={}, cases=()), tmp_path)).text
     assert "1 correct program without a time" in text
     assert "correct, but not timed in full (1)" in text
+
+
+def test_programs_without_a_time_are_counted_apart_from_all_others(
+    store: Store, tmp_path: Path
+) -> None:
+    filled = one_program(store, 1.0)
+    untimed = replace(evaluation(filled.task, Status.CORRECT, Fidelity.SEARCH), ratios={}, cases=())
+    others = [
+        evaluation(filled.task, Status.WRONG_VALUE, Fidelity.SEARCH),
+        replace(untimed, custom=False),
+    ]
+    for number, verdict in enumerate([*others, untimed, untimed], start=1):
+        filled.step("improve", Proposal(program=Program(source(number, 1))), verdict)
+    assert "2 correct programs without a time" in read(report(filled, tmp_path)).text
+
+
+@pytest.mark.parametrize(
+    ("tier", "is_weaker"), [("namespaces", False), ("landlock", True), ("", False)]
+)
+def test_a_weaker_sandbox_than_the_strongest_is_a_caveat(
+    store: Store, tmp_path: Path, tier: str, is_weaker: bool
+) -> None:
+    environment = {**ENVIRONMENT, "sandbox": tier}
+    text = read(report(one_program(store, 1.0, environment=environment), tmp_path)).text
+    assert ("this host allows no stronger one" in text) == is_weaker
 
 
 def test_a_run_without_a_correct_kernel_says_why(store: Store, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ Invariants:
    speedups; its interval holds it.
 4. A task's custom program is the champion of its run, whatever measured more.
 5. A verdict that says nothing of its device, as those about the judge itself, names none.
+6. The page's table has every task whose run has begun, and no other.
 """
 
 import math
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from evolve.core.measurement import Ratio
 from evolve.core.task import Task
 from evolve.report.suite.figures import categories, counting, figures, geometric_mean, groups
-from evolve.report.suite.page import caveats, render_suite
+from evolve.report.suite.page import caveats, render_suite, task_lines
 from evolve.report.suite.results import Found, SuiteTask, TaskResult, read_result, task_line
 from evolve.store import RunRow, Store
 from evolve.store.champion import CHAMPION, champion
@@ -133,6 +134,27 @@ def test_a_page_names_the_devices_that_verdicts_name():
     assert "judged on <b>a CPU</b>" in render_suite("mine", "kernelbench", [failed, judged])
     assert not [line for line in caveats([failed, judged]) if "several devices" in line]
     assert "Judged on several devices: a CPU, another CPU." in caveats([failed, other, judged])
+
+
+def test_the_table_has_every_task_whose_run_has_begun():
+    running = replace(solved(None), run=run_row("running"))
+    waiting = replace(solved(None), run=None)
+    results = [solved(2.0), waiting, running, solved(0.5, weak=True)]
+    assert [(line.verdict, line.outcome) for line in task_lines(results, ["eager"])] == [
+        ("custom", "gain"),
+        ("none", "none"),
+        ("custom, weak task", "slower"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(1.0, 1.2, "even"), (1.01, 1.2, "gain"), (0.8, 1.0, "even"), (0.8, 0.99, "slower")],
+)
+def test_a_task_is_a_gain_only_if_its_whole_interval_is(low: float, high: float, outcome: str):
+    found = Found(kind="custom", sequence=0, ratios={"eager": Ratio(low, low, high)})
+    [line] = task_lines([replace(solved(None), custom=found)], ["eager"])
+    assert line.outcome == outcome
 
 
 def test_the_program_of_a_task_is_the_champion_of_its_run(tmp_path):

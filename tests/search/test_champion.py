@@ -233,6 +233,25 @@ def test_finals_measure_whoever_is_faster_than_what_the_leader_came_to(store, ru
     assert champion(store, run).ratio == around(1.85)
 
 
+@pytest.mark.parametrize(
+    ("status", "is_left"),
+    [(Status.CORRECT, False), (Status.WRONG_VALUE, False), (Status.INFRA, True)],
+)
+def test_a_final_that_the_judge_could_not_decide_is_left_to_another_call(
+    store, run, status, is_left
+):
+    def rule(request, verdict):
+        return verdict if status is Status.CORRECT else replace(verdict, status=status, ratios={})
+
+    async def search_and_play() -> bool:
+        search, evaluator = make_search(store, run), Verifier(rule)
+        await Pipeline(search, evaluator, from_config({"evaluations": 2}), verify=False).run()
+        return await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event())
+
+    assert asyncio.run(search_and_play()) is is_left
+    assert verified(store, run)[0].status is status
+
+
 class Recording(SyntheticEvaluator):
     """Keeps how thoroughly it was asked, in order, and how many were under way then."""
 

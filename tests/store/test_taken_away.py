@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from evolve.core.errors import StoreError
 from evolve.store import Store
+from evolve.store.sqlite import watch
 from evolve.testing.synthetic import synthetic_task
 from tests import forked
 
@@ -159,6 +161,57 @@ def test_what_was_overwritten_is_said_to_be_lost(
         said = end(process, database)
     assert "its last state is not in the file any more" in said
     assert "go back to a backup" in said
+
+
+@pytest.mark.parametrize(
+    "overwritten_by",
+    [overwrite, overwrite_with_noise, go_back_to_a_backup, truncate, cut_in_half],
+)
+def test_nothing_is_written_to_what_was_overwritten(
+    tmp_path: Path, overwritten_by: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "RECHECKED_S", 0.2)
+    database = tmp_path / "evolve.db"
+    with Store.open(database, create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1).id
+    shutil.copyfile(database, database.with_name("backup.db"))
+    with Store.open(database) as store:
+        store.claim(run)
+        store.heartbeat(run, 0.0)
+        store.heartbeat(run, 1.0)  # the first begins to watch the file
+        overwritten_by(database)
+        held = database.read_bytes()
+        with pytest.raises(StoreError, match="its last state is not in the file any more"):
+            store.release(run, "interrupted", "")
+        assert database.read_bytes() == held
+
+
+@pytest.mark.parametrize("page_bytes", [4096, 65_536])
+def test_a_file_that_shrinks_by_a_vacuum_is_whole(
+    tmp_path: Path, page_bytes: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "RECHECKED_S", 0.2)
+    database = tmp_path / "evolve.db"
+    with Store.open(database, create=True) as store:
+        run = store.create_run(name="demo", task=synthetic_task(), config=CONFIG, seed=1).id
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute(f"PRAGMA page_size = {page_bytes}")
+        other.execute("VACUUM")
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE other (filling BLOB)")
+        other.execute("INSERT INTO other VALUES (randomblob(2000000))")
+    with Store.open(database) as store:
+        store.claim(run)
+        store.heartbeat(run, 0.0)
+        store.heartbeat(run, 1.0)
+        before = database.stat().st_size
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("DROP TABLE other")
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert database.stat().st_size < before
+        store.heartbeat(run, 2.0)
 
 
 @pytest.mark.slow

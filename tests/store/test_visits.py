@@ -3,7 +3,8 @@
 1. A told ticket counts at its main parent and its next 64 ancestors, no further.
 2. Only what was really selected first counts, and the first answer on a program's parent stands.
 3. What is no fault of a program is not its failure.
-4. The best of a subtree is that of what is known by now, all the way up: it falls where a lucky
+4. The line of what is held goes up to its first ancestor, held or not.
+5. The best of a subtree is that of what is known by now, all the way up: it falls where a lucky
    program is measured again, or refuted.
 """
 
@@ -144,6 +145,19 @@ def test_what_is_refuted_is_nobodys_best(store: Store, family: int) -> None:
     assert best_of_line(store, family, 2) == [None, pytest.approx(0.9)]
     know(store, family, 2, 0.9, evaluations=0)
     assert best_of_line(store, family, 2) == [None, pytest.approx(0.6)]
+
+
+def test_held_programs_are_linked_to_their_ancestors_through_those_not_held(store: Store) -> None:
+    run, archive = new_run(store).id, SmallArchive(places=1)
+    for number, parent, value in ((1, 0, 0.5), (2, 1, 0.1), (3, 2, 0.2), (4, 3, 0.9), (5, 1, 0.01)):
+        parents = (program(parent).digest,) if parent else ()
+        judged = evaluation(math.exp(value))
+        take_step(store, run, archive, number, parents=parents, judged=judged)
+    digests = {program(number).digest: number for number in range(1, 6)}
+    held = {digests[elite.program] for elite in store.slots(run).values()}
+    assert held == {4}
+    links = {digests[one]: digests[other] for one, other in store.held_links(run).items()}
+    assert links == {4: 3, 3: 2, 2: 1}
 
 
 def test_a_fall_is_no_step_and_a_rise_ends_a_stall(store: Store, family: int) -> None:
