@@ -141,6 +141,7 @@ def expect(
         terms=trace.length,
         even=even,
         operands=min(trace.operands, key=unit_roundoff, default=None),
+        products=len(trace.operands),
     )
     budgets = [
         output_budget(native, exact, arithmetic)
@@ -225,7 +226,10 @@ def _widened(
         # Values that lie close together are all rounded one way, as is one that outweighs others.
         joint = motions(partial(held, short, together=True), times=1)
         between = {
-            index: torch.maximum(apart[index], joint[index]) / budget.scale
+            index: torch.maximum(
+                apart[index] / budget.scale,
+                (joint[index] / budget.scale).clamp(max=arithmetic.joint_limit),
+            )
             for index, budget in floating.items()
         }
     wide = {

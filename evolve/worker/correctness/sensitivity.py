@@ -14,6 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.convolution import CONVOLUTION, in_parts
 from evolve.worker.correctness.fp64_truth import Truth
+from evolve.worker.correctness.reduction import PRODUCTS
 from evolve.worker.correctness.reference_runs import (
     default_dtype,
     forward,
@@ -34,11 +35,10 @@ CUT_STEP = 2.0**-11  # half of the part that is cut off if an operand is read as
 PERTURBATIONS = 4
 _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
-_PRODUCTS = {  # where the first of two operands stands
-    _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
-    _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
-}  # fmt: skip
 _SCALINGS = frozenset((_ATEN.mul, _ATEN.mul_, _ATEN.div, _ATEN.div_))
+_COPIES = frozenset((_ATEN.copy_, _ATEN.fill_, _ATEN.zero_))
+_EMPTY = frozenset((_ATEN.empty, _ATEN.empty_like, _ATEN.empty_strided, _ATEN.empty_permuted,
+                    _ATEN.new_empty, _ATEN.new_empty_strided))  # fmt: skip
 _ATTENTION_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu.default
 _NUDGED_AT_ONCE = 1 << 27  # elements
 _MULTIPLIERS = 1 << 62  # of a hash of values
@@ -147,9 +147,10 @@ class _Products(DispatchMode):
             x, weight, *others = arguments
             weight = self._moved(weight)
             return in_parts(lambda x: operation(self._moved(x), weight, *others), x)
-        first = _PRODUCTS.get(operation, len(arguments))
-        operands = [self._moved(operand) for operand in arguments[first : first + 2]]
-        return operation(*arguments[:first], *operands, *arguments[first + 2 :], **options)
+        operands = list(arguments)
+        for place in PRODUCTS.get(operation.overloadpacket, ()):
+            operands[place] = self._moved(operands[place])
+        return operation(*operands, **options)
 
     def _moved(self, operand: Tensor) -> Tensor:
         if not operand.is_floating_point():  # products of places are exact
@@ -178,16 +179,20 @@ class _Intermediates(_Products):
         self._computed: set[StorageWeakRef] = set()
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        operands = [*tensors_of(list(arguments)), *tensors_of(list(options.values()))]
-        is_given = not any(map(self._is_computed, operands))
+        read = _read(operation, arguments, options)
+        is_given = not any(map(self._is_computed, read))
         if operation is _ATTENTION_OF_CPU:
             is_given, outcome = False, self._attention(*arguments, **options)
         else:
             outcome = super().run(operation, arguments, options)
+        kind = operation.overloadpacket
+        if kind in _EMPTY:  # else the verdict would depend on the memory's former values
+            tensors_of(outcome)[0].zero_()
         if not operation.is_view:
-            is_scaled = operation.overloadpacket in _SCALINGS and _is_number(operands)
+            is_copy = not read or kind in _EMPTY or kind in _COPIES
+            is_same = is_copy or kind in _SCALINGS and _is_number(read)
             for made in filter(Tensor.is_floating_point, tensors_of(outcome)):
-                self._note(made, is_given and (is_scaled or self._is_held(made)))
+                self._note(made, is_given and (is_same or self._is_held(made)))
         return outcome
 
     def _moved(self, operand: Tensor) -> Tensor:
@@ -236,6 +241,26 @@ class _Intermediates(_Products):
             weights = _ATEN._safe_softmax(scores.add_(mask[batch, head]), -1)
             made[batch, head] = self._nudged(weights) @ v[batch, shared]
         return made, sums
+
+
+def _read(
+    operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]
+) -> list[Tensor]:
+    """The tensors that an outcome is made of."""
+    kind = operation.overloadpacket
+    if kind in _EMPTY:
+        return []
+    if kind in _COPIES and _is_whole(arguments[0]):
+        return tensors_of(list(arguments[1:]))
+    written = {argument.name for argument in operation._schema.arguments if argument.is_out}
+    named = [value for name, value in options.items() if name not in written]
+    return tensors_of([*arguments, *named])
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether it has all elements of its storage."""
+    is_dense = tensor.layout is torch.strided
+    return is_dense and tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
 def _is_number(operands: list[Tensor]) -> bool:

@@ -40,19 +40,31 @@ class Arithmetic:
 
     `terms` is the length of the longest reduction; `even` whether rounding errors of its terms
     may be expected to cancel; `operands` the most exact type of the reference's products, None if
-    it makes none.
+    it makes none; `products` how many it makes.
     """
 
     accumulation: str
     terms: int
     even: bool
     operands: torch.dtype | None = None
+    products: int = 0
 
     @property
     def between(self) -> torch.dtype | None:
         """The type to which kernels round what they have computed before a product takes it."""
         is_short = self.operands is not None and self.operands.itemsize == 2
         return self.operands if is_short else None
+
+    @property
+    def joint_limit(self) -> float:
+        """The most, relative to its scale, that roundings of one sign move a block.
+
+        All roundings of one product's operands may have one sign: weights that are equal, or one
+        that outweighs all others. As far as the rest is linear, that is a factor of one unit
+        roundoff u. Signs of several products are independent of each other, so that their factors
+        add up to sqrt(products) * u, and to no more than twice that in one case of twenty.
+        """
+        return 2 * self.products**0.5 * unit_roundoff(self.between) if self.between else 0.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
