@@ -140,15 +140,21 @@ def _serve(options: argparse.Namespace) -> None:
         heap.keep_freed_memory()
         # Its malloc has to have its variables when it begins; the judge tells it all of them later.
         ahead = [start_zygote(heap.VARIABLES)._replace(variables={})]
+    from evolve.worker.base import operation_cost
     from evolve.worker.build import headers
     from evolve.worker.correctness import output_sizes
     from evolve.worker.devices.base import open_device
     from evolve.worker.judge.judge import Judge
     from evolve.worker.service.server import serve
 
-    # Most of the next steps wait for other processes.
-    prepare = headers.precompile if options.device == CPU.name else output_sizes.prepare
-    threading.Thread(target=prepare, daemon=True).start()
+    def prepare() -> None:
+        if options.device == CPU.name:
+            headers.precompile()
+        else:
+            output_sizes.prepare()
+            operation_cost.prepare()
+
+    threading.Thread(target=prepare, daemon=True).start()  # most of the next steps wait
 
     def start() -> Judge:
         with contextlib.ExitStack() as on_failure:

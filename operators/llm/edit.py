@@ -18,8 +18,9 @@ from operators.source.scope import EditScope
 class Edit(Answering):
     """Asks for one improvement of the parent as search/replace blocks.
 
-    A parent in another language than `language` names is not edited: that is a translation, and
-    `Translate` asks for it. The form is that of AlphaEvolve (arXiv 2506.13131);
+    A parent in another language than `language` names is not edited: that is a translation, which
+    is `Translate`'s, if that is among a run's operators. A parent in torch alone is edited: it has
+    no kernels to translate. The form is that of AlphaEvolve (arXiv 2506.13131);
     `edit_scope=strict` adds the constraints of Kernel-Smith (`operators.source.scope`). Edits are
     made as a whole, or refused with a reason.
 
@@ -41,7 +42,10 @@ class Edit(Answering):
         written = detect_language(context.facts.source(parent))
         if self.language not in ("auto", written.name) and written is not TORCH:
             into = find_language(self.language).title
-            return Declined(f"the parent is in {written.title}; edits in {into} need one in {into}")
+            return Declined(
+                f"operators.edit.language={self.language}: the parent is in {written.title}, and "
+                f"edits need one in {into}: add operators=[...,translate]"
+            )
         answer = self.text("answer_edits", scope=self.edit_scope)
         return self.ask(context, self.text("edit"), base=base, answer=answer)
 

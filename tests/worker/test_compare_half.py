@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from evolve.core.evaluation import Status
-from evolve.worker.correctness.sensitivity import held
+from evolve.worker.correctness.sensitivity import intermediates_rounded
 from tests.worker.judging import judged, loaded_case, one_case, prepared, task_source, verdicts
 
 LOG2_E = math.log2(math.e)
@@ -287,7 +287,8 @@ def test_what_the_reference_is_given_is_not_moved_and_what_it_computes_is(name):
     outcomes = []
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
         with sdpa_kernel(backend):
-            held_up = held(torch.bfloat16, "probe", model, inputs, None, together=True)
-        outcomes += held_up
+            outcomes += intermediates_rounded(
+                torch.bfloat16, "probe", model, inputs, None, together=True
+            )
     for moved in outcomes:
         torch.testing.assert_close(moved, (1 + 2**-8) * expected.truth[0], rtol=1e-9, atol=1e-9)

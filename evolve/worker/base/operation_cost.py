@@ -5,6 +5,7 @@ visits its elements once or a few times counts one for each. Others cannot be co
 guessed.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -77,6 +78,11 @@ class Work(NamedTuple):
     def at_least(self, other: "Work") -> "Work":
         """The larger of both, of bytes and of operations."""
         return Work(max(self.nbytes, other.nbytes), max(self.operations, other.operations))
+
+
+def prepare() -> None:
+    """Import torch's formulas, which import Triton: they are first used under the task lock."""
+    importlib.import_module("torch.utils.flop_counter")
 
 
 def moves_data(operation: Any) -> bool:

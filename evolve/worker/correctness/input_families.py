@@ -230,7 +230,7 @@ def family_named(name: str) -> Family:
 def transform(inputs: list[Any], family: str, seed: int) -> list[Any]:
     """The inputs in a family; a function of the inputs, the family and the seed."""
     named = family_named(family)
-    if family == TASK_FAMILY:  # nor is anything looked at
+    if family == TASK_FAMILY:  # at once: there is nothing to change or to draw
         return list(inputs)
     changes = itertools.cycle((named.change, named.second or named.change))
     draws = {

@@ -27,7 +27,7 @@ from evolve.worker.correctness.reference_runs import (
 from evolve.worker.correctness.sensitivity import (
     SENSITIVITY_STEP,
     cut,
-    held,
+    intermediates_rounded,
     moved_blocks,
     rounded,
 )
@@ -220,12 +220,12 @@ def _widened(
         index: condition_of(budget, own[index].shape, moved[index], SENSITIVITY_STEP)
         for index, budget in floating.items()
     }
-    between = dict.fromkeys(floating, torch.zeros(()))
-    if (short := arithmetic.between) is not None:
-        apart = motions(partial(held, short))
+    intermediate_motion = dict.fromkeys(floating, torch.zeros(()))
+    if (short := arithmetic.intermediate_type) is not None:
+        apart = motions(partial(intermediates_rounded, short))
         # Values that lie close together are all rounded one way, as is one that outweighs others.
-        joint = motions(partial(held, short, together=True), times=1)
-        between = {
+        joint = motions(partial(intermediates_rounded, short, together=True), times=1)
+        intermediate_motion = {
             index: torch.maximum(
                 apart[index] / budget.scale,
                 (joint[index] / budget.scale).clamp(max=arithmetic.joint_limit),
@@ -233,11 +233,15 @@ def _widened(
             for index, budget in floating.items()
         }
     wide = {
-        index: widened(budget, own[index].dtype, conditions[index], arithmetic, between[index])
+        index: widened(
+            budget, own[index].dtype, conditions[index], arithmetic, intermediate_motion[index]
+        )
         for index, budget in floating.items()
     }
     if any(
-        is_coarse(budget, own[index].dtype, conditions[index], arithmetic, between[index])
+        is_coarse(
+            budget, own[index].dtype, conditions[index], arithmetic, intermediate_motion[index]
+        )
         for index, budget in floating.items()
     ):
         moved = motions(cut)

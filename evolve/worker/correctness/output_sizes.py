@@ -37,14 +37,9 @@ class Extent:
 
 
 def prepare() -> None:
-    """Import what is needed once a task is there, in one to five seconds.
-
-    Symbolic shapes (`extent_of`), and the formulas of `operation_cost`, which import Triton: each
-    is first used where all others wait for it.
-    """
+    """Import symbolic shapes, which takes seconds: they are first used under the task lock."""
     for name in ("fx.experimental.symbolic_shapes", "fx.experimental.validator"):
         importlib.import_module(f"torch.{name}")
-    importlib.import_module("torch.utils.flop_counter")
 
 
 def extent_of(case: LoadedCase, inputs: Outline, effects: Effects) -> Extent | None:

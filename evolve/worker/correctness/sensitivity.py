@@ -96,7 +96,7 @@ def cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) 
         return forward_in(torch.float64, model, inputs, _Products(draws, CUT_STEP))
 
 
-def held(
+def intermediates_rounded(
     dtype: torch.dtype,
     task: str,
     model: nn.Module,
@@ -107,7 +107,7 @@ def held(
 ) -> list[Tensor]:
     """When results that become operands of products move by a rounding to this type.
 
-    At random, or all of them up.
+    At random, or all of them away from zero.
     """
     mode = _Intermediates(None if together else draws, dtype)
     with task_code(task, "Model.forward"):
@@ -135,7 +135,7 @@ class _Scans(DispatchMode):
 class _Products(DispatchMode):
     """In it, operands of products and convolutions are moved by a relative step.
 
-    At random, or all up if there are no draws.
+    At random, or all away from zero if there are no draws.
     """
 
     def __init__(self, draws: torch.Generator | None, step: float) -> None:
@@ -189,10 +189,10 @@ class _Intermediates(_Products):
         if kind in _EMPTY:  # else the verdict would depend on the memory's former values
             tensors_of(outcome)[0].zero_()
         if not operation.is_view:
-            is_copy = not read or kind in _EMPTY or kind in _COPIES
-            is_same = is_copy or kind in _SCALINGS and _is_number(read)
+            is_copy = not read or kind in _COPIES
+            is_same = is_copy or (kind in _SCALINGS and _all_but_one_are_numbers(read))
             for made in filter(Tensor.is_floating_point, tensors_of(outcome)):
-                self._note(made, is_given and (is_same or self._is_held(made)))
+                self._note(made, is_given and (is_same or self._is_representable(made)))
         return outcome
 
     def _moved(self, operand: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class _Intermediates(_Products):
         storage = StorageWeakRef(made.untyped_storage())
         (self._computed.discard if is_given else self._computed.add)(storage)
 
-    def _is_held(self, made: Tensor) -> bool:
+    def _is_representable(self, made: Tensor) -> bool:
         """Whether no rounding to the type changes values: they are copies of what is given."""
         return all(torch.equal(part.to(self._dtype).to(part), part) for part in parts(made))
 
@@ -243,9 +243,7 @@ class _Intermediates(_Products):
         return made, sums
 
 
-def _read(
-    operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]
-) -> list[Tensor]:
+def _read(operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that an outcome is made of."""
     kind = operation.overloadpacket
     if kind in _EMPTY:
@@ -263,13 +261,13 @@ def _is_whole(tensor: Tensor) -> bool:
     return is_dense and tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
-def _is_number(operands: list[Tensor]) -> bool:
+def _all_but_one_are_numbers(operands: list[Tensor]) -> bool:
     """Whether all but one of the operands are numbers."""
     return sum(operand.dim() > 0 for operand in operands) == 1
 
 
 def _nudge(tensor: Tensor, draws: torch.Generator, step: float) -> None:
-    """Move all values by a relative step up or down at random, in place.
+    """Move all values by a relative step, away from zero or towards it at random, in place.
 
     If few values are there, equal ones move together as well, as a rounding moves them: its errors
     add up in a sum then.
@@ -298,6 +296,6 @@ def _move(part: Tensor, is_up: Tensor, step: float) -> None:
 
 def _has_few_values(tensor: Tensor) -> bool:
     """By the first elements of its memory: a copy of all in order may be one of gigabytes."""
-    start, held = tensor.storage_offset(), tensor.untyped_storage().nbytes() // tensor.itemsize
-    some = tensor.as_strided((min(_SAMPLE, tensor.numel(), held - start),), (1,), start)
+    start, stored = tensor.storage_offset(), tensor.untyped_storage().nbytes() // tensor.itemsize
+    some = tensor.as_strided((min(_SAMPLE, tensor.numel(), stored - start),), (1,), start)
     return 0 < 2 * some.unique().numel() <= some.numel()

@@ -50,7 +50,7 @@ class Arithmetic:
     products: int = 0
 
     @property
-    def between(self) -> torch.dtype | None:
+    def intermediate_type(self) -> torch.dtype | None:
         """The type to which kernels round what they have computed before a product takes it."""
         is_short = self.operands is not None and self.operands.itemsize == 2
         return self.operands if is_short else None
@@ -64,7 +64,8 @@ class Arithmetic:
         roundoff u. Signs of several products are independent of each other, so that their factors
         add up to sqrt(products) * u, and to no more than twice that in one case of twenty.
         """
-        return 2 * self.products**0.5 * unit_roundoff(self.between) if self.between else 0.0
+        short = self.intermediate_type
+        return 2 * self.products**0.5 * unit_roundoff(short) if short else 0.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,7 +92,7 @@ class OutputBudget:
     @cached_property
     def typical(self) -> float:
         """The reference's own error in the median block of these; few outcomes need it."""
-        return _typical(self.own)
+        return float(_median_of_some(self.own))
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -205,12 +206,12 @@ def motion_blocks(moved: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
         return no_motion(truth)
     if moved.shape != truth.shape:  # how many elements there are depends on the values
         moved = truth
-    if not all(bool(_is_held(part, dtype).all()) for part in parts(truth)):
-        moved = torch.where(_is_held(truth, dtype), moved, truth)
+    if not all(bool(_is_in_range(part, dtype).all()) for part in parts(truth)):
+        moved = torch.where(_is_in_range(truth, dtype), moved, truth)
     return error_blocks(moved, truth, block_length(truth.shape))[0]
 
 
-def _is_held(truth: Tensor, dtype: torch.dtype) -> Tensor:
+def _is_in_range(truth: Tensor, dtype: torch.dtype) -> Tensor:
     """Which elements a type can hold: others are no measure of these, one would hide a row."""
     return truth.abs() <= torch.finfo(dtype).max
 
@@ -230,8 +231,8 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
         return None
     block = block_length(truth.shape)
     is_finite = _are_finite(reference, truth)
-    held = truth if is_finite else torch.where(_is_held(truth, reference.dtype), truth, 0.0)
-    scale = _scales(held, block, finite_only=False)
+    in_range = truth if is_finite else torch.where(_is_in_range(truth, reference.dtype), truth, 0.0)
+    scale = _scales(in_range, block, finite_only=False)
     # The difference of two numbers of fp64 may overflow.
     may_be_off = not is_finite or reference.dtype is torch.float64
     errors = error_blocks(reference, truth, block, finite_only=may_be_off)
@@ -240,7 +241,7 @@ def output_budget(reference: Tensor, truth: Tensor, arithmetic: Arithmetic) -> O
     rms = torch.clamp(rms, min=error_floor(reference.dtype, arithmetic, 1.0))
     peak = torch.maximum(PEAK * rms, KAPPA * own_peak)
     if arithmetic.accumulation == "tf32":  # one large product may be all that a block holds
-        _, largest = error_blocks(None, held, block)
+        _, largest = error_blocks(None, in_range, block)
         peak = torch.maximum(peak, OPERAND_ROUNDINGS * _CUT * largest / scale)
     return OutputBudget(block=block, scale=scale, rms=rms, peak=peak, finite=is_finite, own=own_rms)
 
@@ -265,7 +266,7 @@ def widened(
     dtype: torch.dtype,
     condition: Tensor,
     arithmetic: Arithmetic,
-    between: Tensor,
+    intermediate_motion: Tensor,
 ) -> OutputBudget:
     """Further allowance, if outcomes move more than the operands that they are made of.
 
@@ -274,10 +275,11 @@ def widened(
         dtype: Of the outcome.
         condition: That of `condition_of`.
         arithmetic: What honest kernels may do.
-        between: How far each block moves, relative to its scale, when results that products take
-            move by a rounding to their type.
+        intermediate_motion: How far each block moves, relative to its scale, when results that
+            products take move by a rounding to their type.
     """
-    rms = torch.maximum(error_floor(dtype, arithmetic, condition) + between, budget.rms)
+    honest = error_floor(dtype, arithmetic, condition) + intermediate_motion
+    rms = torch.maximum(honest, budget.rms)
     return _raised(budget, rms, PEAK * rms)
 
 
@@ -286,7 +288,7 @@ def is_coarse(
     dtype: torch.dtype,
     condition: Tensor,
     arithmetic: Arithmetic,
-    between: Tensor,
+    intermediate_motion: Tensor,
 ) -> bool:
     """Whether the reference's typical error is more than honest arithmetic explains.
 
@@ -294,8 +296,8 @@ def is_coarse(
     Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
     Arguments are those of `widened`.
     """
-    honest = error_floor(dtype, replace(arithmetic, even=True), condition) + between
-    honest = honest[budget.used]
+    floor = error_floor(dtype, replace(arithmetic, even=True), condition)
+    honest = (floor + intermediate_motion)[budget.used]
     return budget.typical > 0 and budget.typical > float(honest.median())
 
 
@@ -308,7 +310,7 @@ def coarsened(budget: OutputBudget, motion: Tensor, truth: Tensor) -> OutputBudg
     products do; or, where nearly all of it is cut off, as a neighbour does. In most blocks no error
     exceeds than the reference, or its operands are shorter still.
     """
-    typical = _typical(motion / budget.scale)
+    typical = float(_median_of_some(motion / budget.scale))
     if not typical > 0:
         return budget
     near = torch.where(_is_cut_off(real(truth), budget.block), _over_neighbours(motion), motion)
@@ -334,15 +336,11 @@ def _is_cut_off(truth: Tensor, block: int) -> Tensor:
     return torch.cat(found)
 
 
-def _typical(sizes: Tensor) -> float:
-    """The median of those above 0: where all is cut off at zero, nothing is off or moves."""
-    return float(_median_of_some(sizes))
-
-
 def _median_of_some(sizes: Tensor) -> Tensor:
     """The median of those above 0; 0 if there are none.
 
-    By sorting, as `median` does: to pick them out, a GPU would be asked how many there are.
+    Where all is cut off at zero, nothing is off or moves. By sorting, as `median` does: to pick
+    them out, a GPU would be asked how many there are.
     """
     some, others = (sizes > 0).sum(), (sizes <= 0).sum()
     middle = sizes.sort().values.take(others + (some - 1) // 2)  # NaN comes last
@@ -379,7 +377,7 @@ def _over_row(sizes: Tensor, shape: torch.Size, block: int) -> Tensor:
     """For each block the root mean square over the blocks of its row (the last dimension)."""
     last = shape[-1] if shape else 1
     if last <= block:  # there is one in each
-        return sizes.square().sqrt()
+        return sizes
     rows = torch.arange(sizes.numel(), device=sizes.device) * block // last
     sums = torch.zeros_like(sizes).index_add(0, rows, sizes.square())
     counts = torch.zeros_like(sizes).index_add(0, rows, torch.ones_like(sizes))

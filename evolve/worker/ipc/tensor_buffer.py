@@ -180,7 +180,7 @@ def _copy_each(
 ) -> None:
     """Copy tensors of a kind to bytes of `memory`, in a few launches however many there are.
 
-    A block of small calls has hundreds: one by one, a GPU spent more time on being told of them.
+    A block of small calls has hundreds: one by one, their launches took longer than the copies.
     """
     parts = [(start, raw) for start, raw in parts if raw.numel()]
     if not parts:

@@ -29,7 +29,8 @@ def made_on(
     milliseconds instead of seconds. Code that insists on the CPU is run again without that, from
     the same seed, and its tensors are moved.
 
-    `examined` is not among that: each look at a tensor would be a call of a function of Python.
+    `examined` runs outside of `torch.device`, inside of which each operation on a tensor would go
+    through a function of Python.
     """
     if place == CPU:
         return examined(make())

@@ -198,9 +198,7 @@ class PreparedCase:
             expected = self.case.expected(self._model, list(buffer.tree()), family)
         made = self._store.made
         later = replace(
-            expected,
-            widen=partial(made, expected.widen),
-            loosen=partial(made, expected.loosen),
+            expected, widen=partial(made, expected.widen), loosen=partial(made, expected.loosen)
         )
         check = Check(buffer, later)
         seconds = time.perf_counter() - start
@@ -212,13 +210,16 @@ class PreparedCase:
 
         Those for which memory is too small stay until the next: kept, they would drive out others.
         """
-        key, make = (*self._key, "block", number, calls), partial(self._make_block, number, calls)
+        key, make = self._block_key(number, calls), partial(self._make_block, number, calls)
         if not self._stays(number, calls):
             return self._store.passing(key, make)
         return self._store.get(key, make, lambda buffer: buffer.size, self.input_bytes * calls)
 
     def _stays(self, number: int, calls: int) -> bool:
         return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
+
+    def _block_key(self, number: int, calls: int) -> tuple[Any, ...]:
+        return (*self._key, "block", number, calls)
 
     def _make_block(self, number: int, calls: int) -> TensorBuffer:
         return self._device.make_buffer(self._sets(number, calls))
@@ -349,7 +350,7 @@ class PreparedCase:
         """A copy, or the block if it has no other call: one of large inputs does not stay."""
         if calls == 1:
             return self.block(number, calls)
-        is_there = self._store.holds((*self._key, "block", number, calls))
+        is_there = self._store.holds(self._block_key(number, calls))
         # All calls are drawn, as for the block: a later draw may write to what an earlier one gave.
         inputs = self.block(number, calls).tree(at) if is_there else self._sets(number, calls)[at]
         return self._device.make_buffer([map_tensors(torch.Tensor.clone, inputs)])
@@ -466,10 +467,8 @@ class PreparedTasks:
     def _loaded(self, task: Task, purpose: str) -> PreparedTask:
         """With the facts known from another purpose: families take seconds to find out."""
         with self._lock:
-            known = [
-                warm.loaded for (name, _), warm in self._tasks.items() if name == task.revision
-            ]
-        loaded = known[0] if known else load_task(task, self._device.place)
+            warm = [one for (name, _), one in self._tasks.items() if name == task.revision]
+        loaded = warm[0].loaded if warm else load_task(task, self._device.place)
         return PreparedTask(task, loaded, self._device, self._store, purpose)
 
     def made(self, make: Callable[[], Made]) -> Made:

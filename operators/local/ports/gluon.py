@@ -36,7 +36,6 @@ _TILED = "tiled_product_kernel"
 _PACKED = "packed_product_kernel"
 _CUTTING = ("cutting", "finite", "exponent_for", "pack_kernel")
 _OF_BOTH = ("parts_of", "power_of_two")
-_PARTS = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}'
 _ALIGNED = 8  # fp16 or bf16 elements in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
@@ -264,16 +263,16 @@ def _product(product: Matrices) -> Launch:
 
 
 def _tiled_product(product: Matrices) -> tuple[Launch, ...]:
-    if _has_tiles(product):
-        return (_tiled_launch(product),)
+    if tuple(product.precisions) == HALF:
+        return (_tiled_launch(product) if _has_tiles(product) else _product(product),)
     return _packed_launches(product) or (_product(product),)
 
 
 def _has_tiles(product: Matrices) -> bool:
-    """Whether the accelerator reads its operands: fp16 or bf16, lines at every 16 bytes."""
+    """Whether the accelerator reads its operands of fp16 or bf16: lines at every 16 bytes."""
     strides = (product.constants[name][1:] for name in ("A_STRIDE", "B_STRIDE"))
     fit = all(1 in pair and max(pair) % _ALIGNED == 0 for pair in strides)
-    return fit and product.batch == 1 and tuple(product.precisions) == HALF
+    return fit and product.batch == 1
 
 
 def _tiled_launch(product: Matrices) -> Launch:
@@ -295,11 +294,14 @@ def _shared() -> dict[str, str]:
 
 def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
     """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
-    found = packed.of_both(product)
+    found = packed.both_packed(product)
     if not found:
         return ()
     *cuts, multiply = found
-    kernels, tiles = functions_of("gluon_packed"), functions_of("gluon_tiles")
+    kernels, tiles = dict(functions_of("gluon_packed")), functions_of("gluon_tiles")
+    kernels["parts_of"] = kernels["parts_of"].replace(  # a program does not import the constant
+        "NUMBER_OF_PARTS[precision]", packed.parts_of("precision")
+    )
     multiplying = {name: text for name, text in kernels.items() if name not in _CUTTING}
     tunables = {name: one for name, one in multiply.tunables.items() if name != "num_stages"}
     last = replace(
@@ -307,7 +309,8 @@ def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
         kernel=_PACKED,
         constants={
             **multiply.constants,
-            **{f"{of}_ROOM": _room(multiply.constants[f"{of}_STRIDE"]) for of in "AB"},
+            **_lines("A", multiply.constants["A_STRIDE"]),
+            **_lines("B", multiply.constants["B_STRIDE"]),
         },
         tunables=tunables
         | {"SUM_STEPS": one_of(1, 2, 4, 8, first=4), "STAGES": one_of(2, 3, 4, first=3)},
@@ -345,14 +348,17 @@ def _tiled_text(call: KernelCall) -> str:
 
 
 def _packed_text(call: KernelCall) -> str:
-    """Parts lie one below the other; what lies side by side is a line of the descriptor."""
+    """The launch with descriptors of both operands' parts.
+
+    Parts lie one below the other; elements side by side are a line of the descriptor.
+    """
     options = {name: ast.unparse(value) for name, value in call.options.items()}
     a, b, *others = map(ast.unparse, call.arguments)
     arguments = []
     for of, name, side in (("A", a, "M"), ("B", b, "N")):
-        part, _, *stride = map(int, _elements(call.options[f"{of}_STRIDE"]))
+        stride = [int(one) for one in _elements(call.options[f"{of}_STRIDE"])[2:]]
         wide = max(stride)
-        below = f"{_PARTS}[{options['INPUT_PRECISION']}] * {part // wide}"
+        below = f"{packed.parts_of(options['INPUT_PRECISION'])} * {options[f'{of}_PART']}"
         shape = (below, str(wide)) if stride[1] == 1 else (str(wide), below)
         block = f"{options[f'BLOCK_{side}']}, {options['BLOCK_K']}"
         places = f"({', '.join(shape)}), ({', '.join(map(str, stride))}), ({block})"
@@ -361,12 +367,12 @@ def _packed_text(call: KernelCall) -> str:
     return call_text(f"{_PACKED}[{ast.unparse(call.grid)}](", arguments, MAX_LINE - 8)
 
 
-def _room(stride: object) -> int:
-    """Lines of the descriptor that a matrix of a part takes."""
+def _lines(of: str, stride: object) -> dict[str, int]:
+    """Lines of an operand's descriptor that a matrix takes, and a part with all its matrices."""
     assert isinstance(stride, tuple)
     part, matrix, *inside = stride
-    size: int = matrix or part
-    return size // max(inside)
+    line = max(inside)
+    return {f"{of}_ROOM": (matrix or part) // line, f"{of}_PART": part // line}
 
 
 def _elements(node: ast.expr) -> list[str]:

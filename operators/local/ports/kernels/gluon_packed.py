@@ -16,6 +16,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from operators.local.ports.kernels.gluon_product import accumulator, block_corner, write_sums
 from operators.local.ports.kernels.gluon_tiles import read_tile
+from operators.local.templates.operations.packed import NUMBER_OF_PARTS
 
 
 @gluon.constexpr_function
@@ -31,7 +32,7 @@ def cutting(lines, depth, is_by_depth, warps):
 @gluon.constexpr_function
 def parts_of(precision):
     """How many parts a number has."""
-    return {"fp16": 1, "fp16x3": 2, "bf16x6": 3}[precision]
+    return NUMBER_OF_PARTS[precision]
 
 
 @gluon.jit
@@ -190,6 +191,8 @@ def packed_product_kernel(
     B_STRIDE: gl.constexpr,
     A_ROOM: gl.constexpr,
     B_ROOM: gl.constexpr,
+    A_PART: gl.constexpr,
+    B_PART: gl.constexpr,
     BIAS_STRIDE: gl.constexpr,
     OUT_STRIDE: gl.constexpr,
     BLOCK_M: gl.constexpr,
@@ -203,7 +206,8 @@ def packed_product_kernel(
     """Computes a @ b + bias of packed operands, whose parts have the descriptors a and b.
 
     SHAPE is (rows, columns, depth of the parts); strides of parts are as `pack_kernel` has them,
-    and rooms are the lines of a descriptor that a matrix takes.
+    and of the lines of a descriptor, ROOM is how many a matrix takes, and PART a part with all its
+    matrices.
     """
     PARTS: gl.constexpr = parts_of(INPUT_PRECISION)
     A_BY_DEPTH: gl.constexpr = A_STRIDE[3] == 1
@@ -216,8 +220,6 @@ def packed_product_kernel(
     a_matrix = matrix if A_STRIDE[1] > 0 else 0
     b_matrix = matrix if B_STRIDE[1] > 0 else 0
     a_first, b_first = a_matrix * A_ROOM, b_matrix * B_ROOM
-    a_part: gl.constexpr = A_ROOM * (A_STRIDE[0] // (A_STRIDE[1] if A_STRIDE[1] else A_STRIDE[0]))
-    b_part: gl.constexpr = B_ROOM * (B_STRIDE[0] // (B_STRIDE[1] if B_STRIDE[1] else B_STRIDE[0]))
 
     a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES * PARTS] + a.block_type.shape, a.layout)  # noqa: RUF005
     b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES * PARTS] + b.block_type.shape, b.layout)  # noqa: RUF005
@@ -227,7 +229,7 @@ def packed_product_kernel(
     for begun in gl.static_range(STAGES - 1):
         if begun < STEPS:
             read_parts(
-                a, b, row, column, begun * BLOCK_K, a_first, b_first, a_part, b_part, barriers,
+                a, b, row, column, begun * BLOCK_K, a_first, b_first, A_PART, B_PART, barriers,
                 a_tiles, b_tiles, begun, A_BY_DEPTH, B_BY_DEPTH, PARTS,
             )  # fmt: skip
     sums: gl.constexpr = accumulator(BLOCK_M, BLOCK_N, gl.num_warps())
@@ -244,7 +246,7 @@ def packed_product_kernel(
                 )
                 if ahead < STEPS:
                     read_parts(
-                        a, b, row, column, ahead * BLOCK_K, a_first, b_first, a_part, b_part,
+                        a, b, row, column, ahead * BLOCK_K, a_first, b_first, A_PART, B_PART,
                         barriers, a_tiles, b_tiles, ahead % STAGES, A_BY_DEPTH, B_BY_DEPTH, PARTS,
                     )  # fmt: skip
         block = warpgroup_mma_wait(0, deps=(block,))

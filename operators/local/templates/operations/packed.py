@@ -1,6 +1,7 @@
 """Launches for products of float32 matrices, of operands that are cut into parts beforehand."""
 
 import ast
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
+NUMBER_OF_PARTS = {"fp16": 1, "fp16x3": 2, "bf16x6": 3}
+"""Of a float32, by the precision of products."""
 EXACT = ("fp16x3", "bf16x6")
 """Parts of a float32, and how many products of parts stand for one."""
 _ROUNDED = "fp16"  # to 11 bits, as tf32
@@ -28,20 +31,41 @@ def launches(product: Matrices) -> tuple[Launch, ...]:
 
     fp16 and bf16 are multiplied as they are.
     """
-    if found := of_both(product):
-        return found
     if tuple(product.precisions) == HALF:
         return ()
+    if found := both_packed(product):
+        return found
     rows, columns, _ = product.shape
     narrow = product.turned if rows < columns else product
     return _one(narrow) if _is_narrow(narrow) else ()
 
 
-def of_both(product: Matrices) -> tuple[Launch, ...]:
-    """The kernels that split both operands, and the one that multiplies; or none, if none pay."""
-    if tuple(product.precisions) == HALF or not _pays(product):
+def both_packed(product: Matrices) -> tuple[Launch, ...]:
+    """Of float32: the kernels that split both operands, and the one that multiplies their parts.
+
+    Empty if that does not pay.
+    """
+    if not _pays(product):
         return ()
-    return _both(product)
+    *_, bias, out = product.pointers
+    rows, columns, _ = product.shape
+    left, right = _Operand.left(product), _Operand.right(product)
+    multiply = Launch(
+        kernel="matmul_packed_kernel",
+        grid=f"({product.grid},)",
+        pointers=(left.parts, right.parts, left.exponents, right.exponents, bias, out),
+        constants={
+            **product.constants,
+            "SHAPE": (rows, columns, left.room[1]),
+            "A_STRIDE": left.part_stride,
+            "B_STRIDE": right.part_stride,
+        },
+        tunables=_tunables(
+            product, known(product.precisions), narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)
+        ),
+        after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
+    )
+    return left.launch(), right.launch(), multiply
 
 
 def known(precisions: Sequence[str]) -> tuple[str, ...]:
@@ -54,6 +78,11 @@ def known(precisions: Sequence[str]) -> tuple[str, ...]:
     return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
 
 
+def parts_of(precision: str) -> str:
+    """The expression for how many parts a number has, as programs have it."""
+    return f"{json.dumps(NUMBER_OF_PARTS)}[{precision}]"
+
+
 def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
     """A statement that makes room for so many numbers where another tensor is."""
     place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
@@ -62,7 +91,7 @@ def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
 
 def room_for_parts(name: ast.expr, size: int, like: ast.expr) -> str:
     """The same for parts of so many elements."""
-    count = '{"fp16": 1, "fp16x3": 2, "bf16x6": 3}[INPUT_PRECISION]'
+    count = parts_of("INPUT_PRECISION")
     dtype = 'torch.bfloat16 if INPUT_PRECISION == "bf16x6" else torch.float16'
     place = f"device={ast.unparse(like)}.device"
     return f"{ast.unparse(name)} = torch.empty({count} * {size}, {place}, dtype={dtype})"
@@ -92,29 +121,6 @@ def _is_narrow(product: Matrices) -> bool:
     if product.batch != 1 or columns > _MAX_NARROW or depth < _MIN_NARROW_DEPTH:
         return False
     return 2 * -(-rows // _TILE) >= product.multiprocessors
-
-
-def _both(product: Matrices) -> tuple[Launch, ...]:
-    """The kernels that split both operands, and the one that multiplies their parts."""
-    *_, bias, out = product.pointers
-    rows, columns, _ = product.shape
-    left, right = _Operand.left(product), _Operand.right(product)
-    multiply = Launch(
-        kernel="matmul_packed_kernel",
-        grid=f"({product.grid},)",
-        pointers=(left.parts, right.parts, left.exponents, right.exponents, bias, out),
-        constants={
-            **product.constants,
-            "SHAPE": (rows, columns, left.room[1]),
-            "A_STRIDE": left.part_stride,
-            "B_STRIDE": right.part_stride,
-        },
-        tunables=_tunables(
-            product, known(product.precisions), narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)
-        ),
-        after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
-    )
-    return left.launch(), right.launch(), multiply
 
 
 def _one(product: Matrices) -> tuple[Launch, ...]:
