@@ -239,9 +239,7 @@ def _widened(
         for index, budget in floating.items()
     }
     if any(
-        is_coarse(
-            budget, own[index].dtype, conditions[index], arithmetic, intermediate_motion[index]
-        )
+        is_coarse(budget, own[index].dtype, conditions[index], arithmetic)
         for index, budget in floating.items()
     ):
         moved = motions(cut)

@@ -284,20 +284,17 @@ def widened(
 
 
 def is_coarse(
-    budget: OutputBudget,
-    dtype: torch.dtype,
-    condition: Tensor,
-    arithmetic: Arithmetic,
-    intermediate_motion: Tensor,
+    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
 ) -> bool:
     """Whether the reference's typical error is more than honest arithmetic explains.
 
-    Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
+    Then its operands are shorter than fp32: tensor cores cut those of convolutions, and products of
+    16 bits take rounded ones. What these may be off is no reason for a reference to be typical
+    here: its own error says it better, and most blocks have to be as exact.
     Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
     Arguments are those of `widened`.
     """
-    floor = error_floor(dtype, replace(arithmetic, even=True), condition)
-    honest = (floor + intermediate_motion)[budget.used]
+    honest = error_floor(dtype, replace(arithmetic, even=True), condition)[budget.used]
     return budget.typical > 0 and budget.typical > float(honest.median())
 
 
