@@ -39,7 +39,6 @@ from evolve.worker.correctness.tolerance import (
     is_coarse,
     output_budget,
     real,
-    unit_roundoff,
     widened,
 )
 from evolve.worker.ipc.pytree import flatten, map_tensors
@@ -140,8 +139,7 @@ def expect(
         accumulation=accumulation,
         terms=trace.length,
         even=even,
-        operands=min(trace.operands, key=unit_roundoff, default=None),
-        products=len(trace.operands),
+        products=tuple(trace.operands),
     )
     budgets = [
         output_budget(native, exact, arithmetic)
@@ -221,10 +219,11 @@ def _widened(
         for index, budget in floating.items()
     }
     intermediate_motion = dict.fromkeys(floating, torch.zeros(()))
-    if (short := arithmetic.intermediate_type) is not None:
-        apart = motions(partial(intermediates_rounded, short))
+    if arithmetic.joint_limit:
+        apart = motions(partial(intermediates_rounded, arithmetic.products))
         # Values that lie close together are all rounded one way, as is one that outweighs others.
-        joint = motions(partial(intermediates_rounded, short, together=True), times=1)
+        together = partial(intermediates_rounded, arithmetic.products, together=True)
+        joint = motions(together, times=1)
         intermediate_motion = {
             index: torch.maximum(
                 apart[index] / budget.scale,

@@ -40,11 +40,17 @@ class ReductionTrace(DispatchMode):
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         outcome = operation(*arguments, **options)
         self.length = max(self.length, _terms(operation, arguments, outcome))
-        types = {one.dtype for one in _operands(operation, arguments) if one.is_floating_point()}
-        if types:
-            products = 2 if "attention" in operation.overloadpacket.__name__ else 1
-            self.operands += [min(types, key=unit_roundoff)] * products
+        self.operands += types_of_products(operation, arguments)
         return outcome
+
+
+def types_of_products(operation: Any, arguments: tuple[Any, ...]) -> list[torch.dtype]:
+    """The most exact floating type that each product of an operation takes, if it makes any."""
+    types = {one.dtype for one in _operands(operation, arguments) if one.is_floating_point()}
+    if not types:
+        return []
+    products = 2 if "attention" in operation.overloadpacket.__name__ else 1
+    return [min(types, key=unit_roundoff)] * products
 
 
 def _operands(operation: Any, arguments: tuple[Any, ...]) -> list[Tensor]:

@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.convolution import CONVOLUTION, in_parts
 from evolve.worker.correctness.fp64_truth import Truth
-from evolve.worker.correctness.reduction import PRODUCTS
+from evolve.worker.correctness.reduction import PRODUCTS, types_of_products
 from evolve.worker.correctness.reference_runs import (
     default_dtype,
     forward,
@@ -22,7 +22,13 @@ from evolve.worker.correctness.reference_runs import (
     in_type,
     where_room_is,
 )
-from evolve.worker.correctness.tolerance import motion_blocks, no_motion, parts, unit_roundoff
+from evolve.worker.correctness.tolerance import (
+    HALVES,
+    motion_blocks,
+    no_motion,
+    parts,
+    unit_roundoff,
+)
 from evolve.worker.ipc.pytree import components, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator
@@ -97,7 +103,7 @@ def cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) 
 
 
 def intermediates_rounded(
-    dtype: torch.dtype,
+    products: Sequence[torch.dtype],
     task: str,
     model: nn.Module,
     inputs: list[Any],
@@ -105,13 +111,15 @@ def intermediates_rounded(
     *,
     together: bool = False,
 ) -> list[Tensor]:
-    """When results that become operands of products move by a rounding to this type.
+    """When results that become operands of products of 16 bits move by a rounding to their type.
 
-    At random, or all of them away from zero.
+    At random, or all of them up. `products` are the types of all products, in order. Nothing moves
+    if these have several types and the products in fp64 are others.
     """
-    mode = _Intermediates(None if together else draws, dtype)
+    mode = _Intermediates(None if together else draws, products)
     with task_code(task, "Model.forward"):
-        return forward_in(torch.float64, model, inputs, mode)
+        moved = forward_in(torch.float64, model, inputs, mode)
+        return moved if mode.is_matched else forward_in(torch.float64, model, inputs)
 
 
 class _Scans(DispatchMode):
@@ -173,12 +181,22 @@ class _Intermediates(_Products):
     is, also times a number, which a kernel can multiply the product by.
     """
 
-    def __init__(self, draws: torch.Generator | None, dtype: torch.dtype) -> None:
-        super().__init__(draws, unit_roundoff(dtype))
-        self._dtype = dtype
+    def __init__(self, draws: torch.Generator | None, products: Sequence[torch.dtype]) -> None:
+        super().__init__(draws, 0.0)
+        self._products = products
+        self._made = 0
         self._computed: set[StorageWeakRef] = set()
 
+    @property
+    def is_matched(self) -> bool:
+        """Whether each product so far has had the type of its own."""
+        return len(set(self._products)) == 1 or self._made == len(self._products)
+
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        if made := len(types_of_products(operation, arguments)):
+            dtype = self._products[min(self._made, len(self._products) - 1)]
+            self._step = unit_roundoff(dtype) if dtype in HALVES else 0.0
+            self._made += made
         read = _read(operation, arguments, options)
         is_given = not any(map(self._is_computed, read))
         if operation is _ATTENTION_OF_CPU:
@@ -210,8 +228,11 @@ class _Intermediates(_Products):
         (self._computed.discard if is_given else self._computed.add)(storage)
 
     def _is_representable(self, made: Tensor) -> bool:
-        """Whether no rounding to the type changes values: they are copies of what is given."""
-        return all(torch.equal(part.to(self._dtype).to(part), part) for part in parts(made))
+        """Whether no rounding to a type of 16 bits changes values: they are copies of givens."""
+        return any(
+            all(torch.equal(part.to(dtype).to(part), part) for part in parts(made))
+            for dtype in {dtype for dtype in self._products if dtype in HALVES}
+        )
 
     def _attention(
         self,
