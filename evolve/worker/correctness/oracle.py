@@ -98,8 +98,9 @@ class Expected:
 
         How far outputs move when every floating operand, and each result of a running sum, moves by
         one fp32 rounding: an honest kernel in another order of operations may be off by that much.
-        And how far when results that products take move by a rounding to 16 bits, if the reference
-        has its products in such a type: kernels have no other operands for tensor cores.
+        And how far when results that products of 16 bits take move by a rounding to their type, all
+        one way within a limit (`Arithmetic.joint_limit`): kernels have no other operands for tensor
+        cores.
         If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """

@@ -193,10 +193,10 @@ class _Intermediates(_Products):
         return len(set(self._products)) == 1 or self._made == len(self._products)
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        if made := len(types_of_products(operation, arguments)):
+        if products := len(types_of_products(operation, arguments)):
             dtype = self._products[min(self._made, len(self._products) - 1)]
             self._step = unit_roundoff(dtype) if dtype in HALVES else 0.0
-            self._made += made
+            self._made += products
         read = _read(operation, arguments, options)
         is_given = not any(map(self._is_computed, read))
         if operation is _ATTENTION_OF_CPU:
