@@ -10,6 +10,9 @@ import pytest
 import torch
 
 from evolve.core.evaluation import Status
+from evolve.core.task import Task
+from evolve.worker.correctness.cases import load_task
+from evolve.worker.judge.audit import audit
 from tests.worker.judging import judged, loaded_case, task_source, verdicts
 from tests.worker.test_compare_half import HALVES, is_wrong_in_some_family
 
@@ -134,3 +137,10 @@ def test_a_chain_in_8_bits_or_without_one_product_fails_in_some_family(name, pre
     case = chain(name, precision)
     assert is_wrong_in_some_family(case, partial(CANDIDATES[name], to=torch.float8_e4m3fn))
     assert is_wrong_in_some_family(case, partial(CANDIDATES[name], skipped=1))
+
+
+@pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.parametrize("name", TASKS)
+def test_an_audit_finds_a_chain_sound(name, precision):
+    task = Task(name="probe", source=TASKS[name], precision=precision)
+    assert audit(load_task(task)) == ()
