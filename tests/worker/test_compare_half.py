@@ -288,7 +288,7 @@ def test_what_the_reference_is_given_is_not_moved_and_what_it_computes_is(name):
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
         with sdpa_kernel(backend):
             outcomes += intermediates_rounded(
-                torch.bfloat16, "probe", model, inputs, None, together=True
+                [torch.bfloat16], "probe", model, inputs, None, together=True
             )
     for moved in outcomes:
         torch.testing.assert_close(moved, (1 + 2**-8) * expected.truth[0], rtol=1e-9, atol=1e-9)

@@ -39,7 +39,6 @@ from evolve.worker.correctness.tolerance import (
     is_coarse,
     output_budget,
     real,
-    unit_roundoff,
     widened,
 )
 from evolve.worker.ipc.pytree import flatten, map_tensors
@@ -99,8 +98,9 @@ class Expected:
 
         How far outputs move when every floating operand, and each result of a running sum, moves by
         one fp32 rounding: an honest kernel in another order of operations may be off by that much.
-        And how far when results that products take move by a rounding to 16 bits, if the reference
-        has its products in such a type: kernels have no other operands for tensor cores.
+        And how far when results that products of 16 bits take move by a rounding to their type, all
+        one way within a limit (`Arithmetic.joint_limit`): kernels have no other operands for tensor
+        cores.
         If the reference itself is less exact than that explains (eager's convolutions), in
         proportion to how far they move when operands of products do.
         """
@@ -140,7 +140,7 @@ def expect(
         accumulation=accumulation,
         terms=trace.length,
         even=even,
-        operands=min(trace.operands, key=unit_roundoff, default=None),
+        products=tuple(trace.operands),
     )
     budgets = [
         output_budget(native, exact, arithmetic)
@@ -220,12 +220,16 @@ def _widened(
         for index, budget in floating.items()
     }
     intermediate_motion = dict.fromkeys(floating, torch.zeros(()))
-    if (short := arithmetic.intermediate_type) is not None:
-        apart = motions(partial(intermediates_rounded, short))
+    if arithmetic.joint_limit:
+        apart = motions(partial(intermediates_rounded, arithmetic.products))
         # Values that lie close together are all rounded one way, as is one that outweighs others.
-        joint = motions(partial(intermediates_rounded, short, together=True), times=1)
+        together = partial(intermediates_rounded, arithmetic.products, together=True)
+        joint = motions(together, times=1)
         intermediate_motion = {
-            index: torch.maximum(apart[index], joint[index]) / budget.scale
+            index: torch.maximum(
+                apart[index] / budget.scale,
+                (joint[index] / budget.scale).clamp(max=arithmetic.joint_limit),
+            )
             for index, budget in floating.items()
         }
     wide = {
@@ -235,9 +239,7 @@ def _widened(
         for index, budget in floating.items()
     }
     if any(
-        is_coarse(
-            budget, own[index].dtype, conditions[index], arithmetic, intermediate_motion[index]
-        )
+        is_coarse(budget, own[index].dtype, conditions[index], arithmetic)
         for index, budget in floating.items()
     ):
         moved = motions(cut)

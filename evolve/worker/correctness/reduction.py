@@ -4,13 +4,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from evolve.worker.base.dispatch import DispatchMode
+from evolve.worker.correctness.tolerance import unit_roundoff
 from evolve.worker.ipc.pytree import tensors_of
 
+_ATEN = torch.ops.aten
+PRODUCTS = {  # by the places of their operands, whatever the overload
+    _ATEN.mm: (0, 1), _ATEN.bmm: (0, 1), _ATEN.mv: (0, 1),
+    _ATEN.dot: (0, 1), _ATEN.vdot: (0, 1), _ATEN.linear: (0, 1),
+    _ATEN.addmm: (1, 2), _ATEN.addmm_: (1, 2), _ATEN.baddbmm: (1, 2), _ATEN.baddbmm_: (1, 2),
+    _ATEN.addbmm: (1, 2), _ATEN.addbmm_: (1, 2), _ATEN.addmv: (1, 2), _ATEN.addmv_: (1, 2),
+    _ATEN.convolution_backward: (0, 1, 2),
+}  # fmt: skip
 # Operations whose outputs keep the input's size although each element depends on a whole row.
 _ALONG_DIM = ("_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "_safe_softmax")
-_CONTRACTIONS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "linear")
+_CONTRACTIONS = frozenset(PRODUCTS) - {_ATEN.convolution_backward}
 _NOT_REDUCING = ("index", "gather", "select", "slice", "embedding", "narrow", "topk", "split")
 
 
@@ -18,26 +28,40 @@ class ReductionTrace(DispatchMode):
     """While active, `length` grows to the most terms that one output element adds up.
 
     Contractions count their inner dimension, convolutions the weights of one output channel,
-    attention its keys, other operations the ratio of input to output elements. `operands` are the
-    floating types that products take.
+    attention its keys, other operations the ratio of input to output elements. `operands` has the
+    most exact floating type that each product takes, of attention's two products both.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.length = 1
-        self.operands: set[torch.dtype] = set()
+        self.operands: list[torch.dtype] = []
 
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         outcome = operation(*arguments, **options)
         self.length = max(self.length, _terms(operation, arguments, outcome))
-        if _is_product(operation.overloadpacket.__name__):
-            given = tensors_of(list(arguments))
-            self.operands.update(one.dtype for one in given if one.is_floating_point())
+        self.operands += types_of_products(operation, arguments)
         return outcome
 
 
-def _is_product(name: str) -> bool:
-    return name in _CONTRACTIONS or "convolution" in name or "attention" in name
+def types_of_products(operation: Any, arguments: tuple[Any, ...]) -> list[torch.dtype]:
+    """The most exact floating type that each product of an operation takes, if it makes any."""
+    types = {one.dtype for one in _operands(operation, arguments) if one.is_floating_point()}
+    if not types:
+        return []
+    products = 2 if "attention" in operation.overloadpacket.__name__ else 1
+    return [min(types, key=unit_roundoff)] * products
+
+
+def _operands(operation: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors that an operation multiplies and sums up; none if it is no such operation."""
+    name = operation.overloadpacket.__name__
+    places = PRODUCTS.get(operation.overloadpacket, ())
+    if not places and "convolution" in name:
+        places = (0, 1)
+    if not places and "attention" in name:
+        return tensors_of(list(arguments))[:3]
+    return tensors_of([arguments[place] for place in places])
 
 
 def _terms(func: Any, args: tuple[Any, ...], outcome: Any) -> int:
@@ -48,7 +72,7 @@ def _terms(func: Any, args: tuple[Any, ...], outcome: Any) -> int:
     results = [tensor for tensor in tensors_of(outcome) if tensor.numel()]
     if not operands or not results or name.startswith(_NOT_REDUCING):
         return 1
-    if name in _CONTRACTIONS:
+    if func.overloadpacket in _CONTRACTIONS:
         return int(operands[-2].shape[-1]) if operands[-2].dim() else 1
     if "convolution" in name:
         weight = args[1]

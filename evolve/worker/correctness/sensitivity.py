@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from evolve.worker.base.dispatch import DispatchMode
 from evolve.worker.correctness.convolution import CONVOLUTION, in_parts
 from evolve.worker.correctness.fp64_truth import Truth
+from evolve.worker.correctness.reduction import PRODUCTS, types_of_products
 from evolve.worker.correctness.reference_runs import (
     default_dtype,
     forward,
@@ -21,7 +22,13 @@ from evolve.worker.correctness.reference_runs import (
     in_type,
     where_room_is,
 )
-from evolve.worker.correctness.tolerance import motion_blocks, no_motion, parts, unit_roundoff
+from evolve.worker.correctness.tolerance import (
+    HALVES,
+    motion_blocks,
+    no_motion,
+    parts,
+    unit_roundoff,
+)
 from evolve.worker.ipc.pytree import components, map_tensors, tensors_of
 from evolve.worker.reference.parameters import cast_module
 from evolve.worker.reference.seeding import generator
@@ -34,11 +41,10 @@ CUT_STEP = 2.0**-11  # half of the part that is cut off if an operand is read as
 PERTURBATIONS = 4
 _ATEN = torch.ops.aten
 _SCANS = frozenset((_ATEN.cumsum.default, _ATEN.cumprod.default, _ATEN.logcumsumexp.default))
-_PRODUCTS = {  # where the first of two operands stands
-    _ATEN.mm.default: 0, _ATEN.bmm.default: 0,
-    _ATEN.addmm.default: 1, _ATEN.baddbmm.default: 1,
-}  # fmt: skip
 _SCALINGS = frozenset((_ATEN.mul, _ATEN.mul_, _ATEN.div, _ATEN.div_))
+_COPIES = frozenset((_ATEN.copy_, _ATEN.fill_, _ATEN.zero_))
+_EMPTY = frozenset((_ATEN.empty, _ATEN.empty_like, _ATEN.empty_strided, _ATEN.empty_permuted,
+                    _ATEN.new_empty, _ATEN.new_empty_strided))  # fmt: skip
 _ATTENTION_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu.default
 _NUDGED_AT_ONCE = 1 << 27  # elements
 _MULTIPLIERS = 1 << 62  # of a hash of values
@@ -97,7 +103,7 @@ def cut(task: str, model: nn.Module, inputs: list[Any], draws: torch.Generator) 
 
 
 def intermediates_rounded(
-    dtype: torch.dtype,
+    products: Sequence[torch.dtype],
     task: str,
     model: nn.Module,
     inputs: list[Any],
@@ -105,13 +111,15 @@ def intermediates_rounded(
     *,
     together: bool = False,
 ) -> list[Tensor]:
-    """When results that become operands of products move by a rounding to this type.
+    """When results that become operands of products of 16 bits move by a rounding to their type.
 
-    At random, or all of them away from zero.
+    At random, or all of them up. `products` are the types of all products, in order. Nothing moves
+    if these have several types and the products in fp64 are others.
     """
-    mode = _Intermediates(None if together else draws, dtype)
+    mode = _Intermediates(None if together else draws, products)
     with task_code(task, "Model.forward"):
-        return forward_in(torch.float64, model, inputs, mode)
+        moved = forward_in(torch.float64, model, inputs, mode)
+        return moved if mode.is_matched else forward_in(torch.float64, model, inputs)
 
 
 class _Scans(DispatchMode):
@@ -147,9 +155,10 @@ class _Products(DispatchMode):
             x, weight, *others = arguments
             weight = self._moved(weight)
             return in_parts(lambda x: operation(self._moved(x), weight, *others), x)
-        first = _PRODUCTS.get(operation, len(arguments))
-        operands = [self._moved(operand) for operand in arguments[first : first + 2]]
-        return operation(*arguments[:first], *operands, *arguments[first + 2 :], **options)
+        operands = list(arguments)
+        for place in PRODUCTS.get(operation.overloadpacket, ()):
+            operands[place] = self._moved(operands[place])
+        return operation(*operands, **options)
 
     def _moved(self, operand: Tensor) -> Tensor:
         if not operand.is_floating_point():  # products of places are exact
@@ -172,22 +181,36 @@ class _Intermediates(_Products):
     is, also times a number, which a kernel can multiply the product by.
     """
 
-    def __init__(self, draws: torch.Generator | None, dtype: torch.dtype) -> None:
-        super().__init__(draws, unit_roundoff(dtype))
-        self._dtype = dtype
+    def __init__(self, draws: torch.Generator | None, products: Sequence[torch.dtype]) -> None:
+        super().__init__(draws, 0.0)
+        self._products = products
+        self._made = 0
         self._computed: set[StorageWeakRef] = set()
 
+    @property
+    def is_matched(self) -> bool:
+        """Whether each product so far has had the type of its own."""
+        return len(set(self._products)) == 1 or self._made == len(self._products)
+
     def run(self, operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        operands = [*tensors_of(list(arguments)), *tensors_of(list(options.values()))]
-        is_given = not any(map(self._is_computed, operands))
+        if products := len(types_of_products(operation, arguments)):
+            dtype = self._products[min(self._made, len(self._products) - 1)]
+            self._step = unit_roundoff(dtype) if dtype in HALVES else 0.0
+            self._made += products
+        read = _read(operation, arguments, options)
+        is_given = not any(map(self._is_computed, read))
         if operation is _ATTENTION_OF_CPU:
             is_given, outcome = False, self._attention(*arguments, **options)
         else:
             outcome = super().run(operation, arguments, options)
+        kind = operation.overloadpacket
+        if kind in _EMPTY:  # else the verdict would depend on the memory's former values
+            tensors_of(outcome)[0].zero_()
         if not operation.is_view:
-            is_scaled = operation.overloadpacket in _SCALINGS and _all_but_one_are_numbers(operands)
+            is_copy = not read or kind in _COPIES
+            is_same = is_copy or (kind in _SCALINGS and _all_but_one_are_numbers(read))
             for made in filter(Tensor.is_floating_point, tensors_of(outcome)):
-                self._note(made, is_given and (is_scaled or self._is_representable(made)))
+                self._note(made, is_given and (is_same or self._is_representable(made)))
         return outcome
 
     def _moved(self, operand: Tensor) -> Tensor:
@@ -205,8 +228,11 @@ class _Intermediates(_Products):
         (self._computed.discard if is_given else self._computed.add)(storage)
 
     def _is_representable(self, made: Tensor) -> bool:
-        """Whether no rounding to the type changes values: they are copies of what is given."""
-        return all(torch.equal(part.to(self._dtype).to(part), part) for part in parts(made))
+        """Whether no rounding to a type of 16 bits changes values: they are copies of givens."""
+        return any(
+            all(torch.equal(part.to(dtype).to(part), part) for part in parts(made))
+            for dtype in {dtype for dtype in self._products if dtype in HALVES}
+        )
 
     def _attention(
         self,
@@ -236,6 +262,24 @@ class _Intermediates(_Products):
             weights = _ATEN._safe_softmax(scores.add_(mask[batch, head]), -1)
             made[batch, head] = self._nudged(weights) @ v[batch, shared]
         return made, sums
+
+
+def _read(operation: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors that an outcome is made of."""
+    kind = operation.overloadpacket
+    if kind in _EMPTY:
+        return []
+    if kind in _COPIES and _is_whole(arguments[0]):
+        return tensors_of(list(arguments[1:]))
+    written = {argument.name for argument in operation._schema.arguments if argument.is_out}
+    named = [value for name, value in options.items() if name not in written]
+    return tensors_of([*arguments, *named])
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether it has all elements of its storage."""
+    is_dense = tensor.layout is torch.strided
+    return is_dense and tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
 def _all_but_one_are_numbers(operands: list[Tensor]) -> bool:

@@ -22,6 +22,7 @@ MAX_TERMS = 1 << 16  # that are added one after the other: longer sums are made 
 OPERAND_ROUNDINGS = 2.5  # of operands, if the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 MIN_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
+HALVES = (torch.float16, torch.bfloat16)  # types that products round what they take to
 _NEIGHBOURS = 64  # blocks on either side that tell about one that is nearly all cut off
 _CUT_OFF = 0.75  # of a block, from where on its own motion is one of a few elements
 _USUAL = 1.25  # times a coarse reference's typical error: with operands in bf16 it is 1.5
@@ -39,20 +40,25 @@ class Arithmetic:
     """Permitted arithmetic: the accumulation that the task allows, over how many terms.
 
     `terms` is the length of the longest reduction; `even` whether rounding errors of its terms
-    may be expected to cancel; `operands` the most exact type of the reference's products, None if
-    it makes none.
+    may be expected to cancel; `products` the type of each product of the reference, in order.
     """
 
     accumulation: str
     terms: int
     even: bool
-    operands: torch.dtype | None = None
+    products: tuple[torch.dtype, ...] = ()
 
     @property
-    def intermediate_type(self) -> torch.dtype | None:
-        """The type to which kernels round what they have computed before a product takes it."""
-        is_short = self.operands is not None and self.operands.itemsize == 2
-        return self.operands if is_short else None
+    def joint_limit(self) -> float:
+        """The most, relative to its scale, that roundings of one sign move a block.
+
+        All roundings of one product's operands may have one sign: weights that are equal, or one
+        that outweighs all others. As far as the rest is linear, that is a factor of one unit
+        roundoff u. Signs of several products are independent of each other, so that their factors
+        add up to sqrt(products) * u, and to no more than twice that in one case of twenty.
+        """
+        units = [unit_roundoff(dtype) for dtype in self.products if dtype in HALVES]
+        return 2 * math.hypot(*units)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -271,20 +277,17 @@ def widened(
 
 
 def is_coarse(
-    budget: OutputBudget,
-    dtype: torch.dtype,
-    condition: Tensor,
-    arithmetic: Arithmetic,
-    intermediate_motion: Tensor,
+    budget: OutputBudget, dtype: torch.dtype, condition: Tensor, arithmetic: Arithmetic
 ) -> bool:
     """Whether the reference's typical error is more than honest arithmetic explains.
 
-    Then its operands are shorter than the task's type: tensor cores cut those of convolutions.
+    Then its operands are shorter than fp32: tensor cores cut those of convolutions, and round those
+    of products of 16 bits. How far these may move an outcome does not count here: the reference's
+    own error says how far they do, and most blocks have to be about as exact.
     Sums whose rounding errors have all one sign are the worst there are, and no typical ones.
     Arguments are those of `widened`.
     """
-    floor = error_floor(dtype, replace(arithmetic, even=True), condition)
-    honest = (floor + intermediate_motion)[budget.used]
+    honest = error_floor(dtype, replace(arithmetic, even=True), condition)[budget.used]
     return budget.typical > 0 and budget.typical > float(honest.median())
 
 
