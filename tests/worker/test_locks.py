@@ -230,9 +230,10 @@ def test_threads_that_lend_it_and_another_judge_that_waits_do_not_wait_for_each_
         waiting.append(threads.submit(lends_shortly))
         time.sleep(0.1)  # now it is at the lock
         judges[0].wants("exclusive")
-        waiting[2].result(10)
+        time.sleep(0.5)  # and the judge at its gate, or in before the third has taken it back
         may_end.set()
-        assert judges[0].is_in(10.0)
-        judges[0].ends()
+        is_in = judges[0].is_in(10.0)
+        judges[0].ends() if is_in else judges[0].process.kill()
+        assert is_in
         for one in waiting:
             one.result(10)
