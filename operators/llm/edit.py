@@ -43,8 +43,8 @@ class Edit(Answering):
         if self.language not in ("auto", written.name) and written is not TORCH:
             into = find_language(self.language).title
             return Declined(
-                f"operators.edit.language={self.language}: the parent is in {written.title}, and "
-                f"edits need one in {into}: add operators=[...,translate]"
+                f"operators.{context.operator}.language={self.language}: the parent is in "
+                f"{written.title}, and edits need one in {into}: add operators=[...,translate]"
             )
         answer = self.text("answer_edits", scope=self.edit_scope)
         return self.ask(context, self.text("edit"), base=base, answer=answer)

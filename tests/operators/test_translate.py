@@ -114,11 +114,11 @@ def test_a_device_with_one_language_has_nothing_to_translate_into():
 def test_edits_need_a_parent_in_their_language_or_in_torch_alone(parent):
     facts = MemoryFacts()
     facts.judge(parent)
-    given = make_context(facts, [make_elite(parent.digest)], device=GPU)
+    given = make_context(facts, [make_elite(parent.digest)], device=GPU, operator="mine")
     found = Edit(language="gluon").propose(given)
     assert isinstance(found, Declined) == (parent is PARENT)
     if isinstance(found, Declined):
-        assert "operators.edit.language=gluon" in found.reason
+        assert "operators.mine.language=gluon" in found.reason
         assert "add operators=[...,translate]" in found.reason
     assert isinstance(Edit().propose(given), ModelRequest)
 

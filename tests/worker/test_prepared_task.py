@@ -34,6 +34,7 @@ from evolve.worker.session.cache import Store
 from evolve.worker.session.candidate_session import CandidateSession
 from evolve.worker.session.prepared_task import PreparedTasks, usual_number
 from evolve.worker.timing.interleaved_blocks import MeasurementRound, PairTimes, judge_samples
+from tests.worker.judging import task_source
 from tests.worker.serving import HONEST_CPP, RELU_TASK
 
 TWO_CASES = Task(
@@ -269,22 +270,9 @@ def test_a_call_that_was_drawn_for_one_round_is_not_kept():
     assert case.block_check(0, drawn, 8) is not case.block_check(0, drawn, 8)
 
 
-WRITES_AGAIN = """
-import torch
-from torch import nn
-
-KEPT = torch.empty(16)
-
-class Model(nn.Module):
-    def forward(self, x, y):
-        return x + y
-
-def get_inputs():
-    return [KEPT.normal_(), torch.randn(16)]
-
-def get_init_inputs():
-    return []
-"""
+WRITES_AGAIN = task_source(
+    "x + y", "[KEPT.normal_(), torch.randn(16)]", "x, y", extra="KEPT = torch.empty(16)"
+)
 
 
 @pytest.mark.parametrize("source", [RELU_TASK.source, WRITES_AGAIN])

@@ -113,8 +113,8 @@ def intermediates_rounded(
 ) -> list[Tensor]:
     """When results that become operands of products of 16 bits move by a rounding to their type.
 
-    At random, or all of them up. `products` are the types of all products, in order. Nothing moves
-    if these have several types and the products in fp64 are others.
+    At random, or all away from zero. `products` are the types of all products, in order. Nothing
+    moves if these have several types and the products in fp64 are others.
     """
     mode = _Intermediates(None if together else draws, products)
     with task_code(task, "Model.forward"):

@@ -135,11 +135,13 @@ class HostLock:
                     self._served = 0
                     self._takes_back = True
                 lent = [*self._lent]
-            if is_last and lent:  # without the queue, which they need who hold up another judge
-                self._join(lent)
-            with self._queue:
-                self._takes_back = self._is_taken = False
-                self._queue.notify_all()
+            try:
+                if is_last and lent:  # without the queue: another judge may wait for who needs it
+                    self._join(lent)
+            finally:
+                with self._queue:
+                    self._takes_back = self._is_taken = False
+                    self._queue.notify_all()
 
     def _take(self) -> None:
         with contextlib.ExitStack() as on_failure:

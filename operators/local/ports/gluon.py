@@ -25,7 +25,7 @@ from operators.local.ports.blocks import (
 from operators.local.ports.library import functions_of
 from operators.local.ports.products import product_launch, products_by
 from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
-from operators.local.templates import Products
+from operators.local.templates import Products, library
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations import packed
 from operators.local.templates.operations.matrices import Matrices
@@ -34,8 +34,7 @@ from operators.local.templates.tensors import HALF
 _STEP = " " * 4
 _TILED = "tiled_product_kernel"
 _PACKED = "packed_product_kernel"
-_CUTTING = ("cutting", "finite", "exponent_for", "pack_kernel")
-_OF_BOTH = ("parts_of", "power_of_two")
+_OF_TILES = ("side_by_side", "accumulator", "block_corner", "write_sums")
 _ALIGNED = 8  # fp16 or bf16 elements in 16 bytes
 _LAYOUT = "layout"
 _SAME = frozenset(  # in both, with the same arguments
@@ -282,13 +281,12 @@ def _tiled_launch(product: Matrices) -> Launch:
         kernel=_TILED,
         tunables={name: one for name, one in whole.tunables.items() if name != "PARTS"}
         | {"STAGES": one_of(2, 3, 4, first=3)},
-        definitions={**_shared(), **functions_of("gluon_tiles")},
+        definitions={**_shared(*_OF_TILES), **functions_of("gluon_tiles")},
     )
 
 
-def _shared() -> dict[str, str]:
+def _shared(*names: str) -> dict[str, str]:
     kernels = functions_of("gluon_product")
-    names = ("side_by_side", "accumulator", "block_corner", "write_sums")
     return {name: kernels[name] for name in names}
 
 
@@ -299,11 +297,9 @@ def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
         return ()
     *cuts, multiply = found
     kernels, tiles = dict(functions_of("gluon_packed")), functions_of("gluon_tiles")
-    kernels["parts_of"] = kernels["parts_of"].replace(  # a program does not import the constant
-        "NUMBER_OF_PARTS[precision]", packed.parts_of("precision")
-    )
-    multiplying = {name: text for name, text in kernels.items() if name not in _CUTTING}
-    tunables = {name: one for name, one in multiply.tunables.items() if name != "num_stages"}
+    pack = kernels.pop("pack_kernel")
+    # `rewritten` writes the library's functions anew in Gluon; its kernel's text is another one.
+    cutting = {**_shared("side_by_side"), **library.definitions("pack_kernel"), "pack_kernel": pack}
     last = replace(
         multiply,
         kernel=_PACKED,
@@ -312,15 +308,15 @@ def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
             **_lines("A", multiply.constants["A_STRIDE"]),
             **_lines("B", multiply.constants["B_STRIDE"]),
         },
-        tunables=tunables
+        tunables={name: one for name, one in multiply.tunables.items() if name != "num_stages"}
         | {"SUM_STEPS": one_of(1, 2, 4, 8, first=4), "STAGES": one_of(2, 3, 4, first=3)},
         definitions={
-            **_shared(),
+            **_shared(*_OF_TILES),
             **{name: tiles[name] for name in ("tiles_of", "read_tile")},
-            **multiplying,
+            **library.definitions("unscaled"),
+            **kernels,
         },
     )
-    cutting = {name: kernels[name] for name in (*_CUTTING, *_OF_BOTH)}
     return *(replace(one, definitions=cutting) for one in cuts), last
 
 
@@ -353,12 +349,13 @@ def _packed_text(call: KernelCall) -> str:
     Parts lie one below the other; elements side by side are a line of the descriptor.
     """
     options = {name: ast.unparse(value) for name, value in call.options.items()}
+    options["PARTS"] = parts = packed.parts_of(options.pop("INPUT_PRECISION"))
     a, b, *others = map(ast.unparse, call.arguments)
     arguments = []
     for of, name, side in (("A", a, "M"), ("B", b, "N")):
         stride = [int(one) for one in _elements(call.options[f"{of}_STRIDE"])[2:]]
         wide = max(stride)
-        below = f"{packed.parts_of(options['INPUT_PRECISION'])} * {options[f'{of}_PART']}"
+        below = f"{parts} * {options[f'{of}_PART']}"
         shape = (below, str(wide)) if stride[1] == 1 else (str(wide), below)
         block = f"{options[f'BLOCK_{side}']}, {options['BLOCK_K']}"
         places = f"({', '.join(shape)}), ({', '.join(map(str, stride))}), ({block})"

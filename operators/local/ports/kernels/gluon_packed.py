@@ -1,6 +1,7 @@
 """A product of float32 matrices in Gluon, of operands that are cut into parts beforehand.
 
-Parts, exponents and their room are those of `operators.local.templates.kernels.packed`. Tiles of
+Parts, exponents and their room are those of `operators.local.templates.kernels.packed`, whose
+functions without layouts a program gets too, rewritten as the compiler's are. Tiles of
 parts are read by the tensor memory accelerator, one below the other as in memory; those of STAGES
 steps are in shared memory or on their way there. SUM_STEPS steps are added up by the tensor cores,
 which cut off low bits of their sums, and these sums outside.
@@ -14,50 +15,20 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from operators.local.ports.kernels.gluon_product import accumulator, block_corner, write_sums
+from operators.local.ports.kernels.gluon_product import (
+    accumulator,
+    block_corner,
+    side_by_side,
+    write_sums,
+)
 from operators.local.ports.kernels.gluon_tiles import read_tile
-from operators.local.templates.operations.packed import NUMBER_OF_PARTS
-
-
-@gluon.constexpr_function
-def cutting(lines, depth, is_by_depth, warps):
-    """A layout for a block whose elements lie side by side along the depth, or along its lines."""
-    if is_by_depth:
-        across = min(depth // 4, 32)
-        return gl.BlockedLayout([1, 4], [32 // across, across], [warps, 1], [1, 0])
-    across = min(lines // 4, 32)
-    return gl.BlockedLayout([4, 1], [across, 32 // across], [1, warps], [0, 1])
-
-
-@gluon.constexpr_function
-def parts_of(precision):
-    """How many parts a number has."""
-    return NUMBER_OF_PARTS[precision]
-
-
-@gluon.jit
-def finite(x):
-    """Magnitudes, with zero for infinities and NaN."""
-    return gl.where(gl.abs(x) < float("inf"), gl.abs(x), 0.0)
-
-
-@gluon.jit
-def exponent_for(largest):
-    """Of two, to bring the largest of a line to 2^14 or more and below 2^15; at most 126."""
-    return gl.minimum(141 - ((largest.to(gl.int32, bitcast=True) >> 23) & 255), 126)
-
-
-@gluon.jit
-def power_of_two(exponent):
-    """From 2^-126 to 2^127."""
-    return ((exponent + 127) << 23).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
-def unscaled(value, exponent):
-    """Divided by two to the exponent, in two steps: in range if value and result are."""
-    half = exponent >> 1
-    return value * power_of_two(-half) * power_of_two(half - exponent)
+from operators.local.templates.kernels.packed import (
+    exponent_for,
+    finite,
+    power_of_two,
+    store_parts,
+    unscaled,
+)
 
 
 @gluon.jit
@@ -77,7 +48,7 @@ def pack_kernel(
     SHAPE is (lines, depth, depth of the parts). STRIDE is in the order batch, line, depth, and
     PART_STRIDE in the order part, batch, line, depth.
     """
-    layout: gl.constexpr = cutting(LINES, DEPTH, STRIDE[2] <= STRIDE[1], gl.num_warps())
+    layout: gl.constexpr = side_by_side(LINES, DEPTH, STRIDE[2] <= STRIDE[1], gl.num_warps())
     lines = gl.program_id(0) * LINES + gl.arange(0, LINES, layout=gl.SliceLayout(1, layout))
     depth = gl.arange(0, DEPTH, layout=gl.SliceLayout(0, layout))[None, :]
     batch, inside = gl.program_id(1).to(gl.int64), (lines < SHAPE[0])[:, None]
@@ -95,10 +66,7 @@ def pack_kernel(
         x = gl.load(x_ptrs + places * STRIDE[2], mask=inside & (places < SHAPE[1]), other=0.0)
         x *= power_of_two(exponent)[:, None]
         ptrs = part_ptrs + places * PART_STRIDE[3]  # there is room for all LINES
-        for part in gl.static_range(parts_of(INPUT_PRECISION)):
-            rounded = x.to(parts_ptr.dtype.element_ty)
-            gl.store(ptrs + part * PART_STRIDE[0], rounded, mask=places < SHAPE[2])
-            x = x - rounded.to(gl.float32)
+        store_parts(x, ptrs, places < SHAPE[2], PART_STRIDE[0], INPUT_PRECISION)
 
 
 @gluon.jit
@@ -199,7 +167,7 @@ def packed_product_kernel(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr,
-    INPUT_PRECISION: gl.constexpr,
+    PARTS: gl.constexpr,
     SUM_STEPS: gl.constexpr,
     STAGES: gl.constexpr,
 ):
@@ -209,7 +177,6 @@ def packed_product_kernel(
     and of the lines of a descriptor, ROOM is how many a matrix takes, and PART a part with all its
     matrices.
     """
-    PARTS: gl.constexpr = parts_of(INPUT_PRECISION)
     A_BY_DEPTH: gl.constexpr = A_STRIDE[3] == 1
     B_BY_DEPTH: gl.constexpr = B_STRIDE[3] == 1
     ROWS: gl.constexpr = (SHAPE[0] + BLOCK_M - 1) // BLOCK_M
