@@ -28,7 +28,7 @@ help:
 run: $(VENV)/.installed
 	$(BIN)/evolve run task=rmsnorm search=quick $(ARGS)
 
-# Four processes for two cores, because many tests wait. A file stays in one, with its fixtures.
+# Three processes for two cores, because many tests wait. A file stays in one, with its fixtures.
 # mypy uses one core for long, and so has the tests beside it.
 # Tests marked `quiet` time kernels: they come last, one by one, with the machine to themselves. One
 # that fails is tried once more, for a host may be shared; the log says so. No cheat has a second try.
@@ -47,7 +47,7 @@ test-trainers: $(TRAINERS)/.installed
 	  tests/serve/test_schema.py
 
 units:
-	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 4 --dist loadfile
+	$(BIN)/python -m pytest $(TESTS) -m "$(FAST) not gpu and not quiet" -n 3 --dist loadfile
 
 lint: style types
 
