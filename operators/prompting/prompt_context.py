@@ -23,6 +23,13 @@ _UNTOLD = frozenset(  # told in other words, or of no use without an explanation
     {"descriptor_version", "precision_path", "error", "speed_of_light", "longest_sum", "language",
      "coverage", "matrix_share", "global_share", "shared_share"}
 )  # fmt: skip
+_BYTES = {  # descriptors that are an amount of memory: the words for it, the unit and its bytes
+    "memory_bytes": (
+        "peak memory that a call allocates beyond weights, inputs and outputs (not memory traffic)",
+        "MB", 1e6),
+    "shared_bytes": ("shared memory of a block", "KiB", 1024),
+    "spill_bytes": ("local memory of a thread (spilled registers, arrays)", "bytes", 1),
+}  # fmt: skip
 _REPEATED = re.compile(r"^case [^\n]*(?:\n|$)", re.MULTILINE)  # says what our own lines say
 _IDEAL = re.compile(r"; at that ceiling a call would take [^\n;]*")  # stands under "Baseline"
 _NEITHER = re.compile(r"\bneither memory- nor compute-bound \([^)\n]*\)")
@@ -132,7 +139,10 @@ def _verdict(evaluation: Evaluation | None, baseline: str) -> Iterator[str]:
 
 def _descriptors(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     for name, value in sorted(evaluation.descriptors.items()):
-        if name not in _UNTOLD:
+        if name in _BYTES and isinstance(value, float):
+            words, unit, unit_bytes = _BYTES[name]
+            yield words, f"{value / unit_bytes:.4g} {unit}"
+        elif name not in _UNTOLD:
             yield name, f"{value:.7g}" if isinstance(value, float) else value
 
 

@@ -9,7 +9,8 @@ Invariants:
 5. What was tried in vain is told with its numbers, and no line is cut inside of one.
 6. Notes are quoted, few, last, about this kind of operation, and were measured on such a device.
 7. Answers to the same state are given different directions, and designs that are under way.
-8. Of other programs only what differs is shown; a crossover takes 25 KB at most.
+8. Amounts of memory are named by words with their unit, on every kind of device.
+9. Of other programs only what differs is shown; a crossover takes 25 KB at most.
 """
 
 import re
@@ -17,6 +18,8 @@ from dataclasses import replace
 
 import pytest
 
+from evolve.core.behaviour import known_descriptors
+from evolve.core.devices import device_kinds
 from evolve.core.evaluation import Label
 from evolve.core.program import Program
 from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
@@ -212,6 +215,30 @@ def test_the_device_block_holds_what_a_design_depends_on():
     assert "measured rate of products (bf16x3): 240 TFLOP/s" in matmul
     assert "`fp16x3` as fast as `bf16x3`, `tf32x3` and `bf16x6` half as fast" in matmul
     assert "fp16x3" not in said  # softmax has no products
+
+
+@pytest.mark.parametrize("kind", sorted(device_kinds()))
+def test_amounts_of_memory_are_named_by_words_with_their_unit(kind):
+    names = sorted(name for name in known_descriptors(kind) if name.endswith("_bytes"))
+    assert names
+    given = {name: 7e6 + 1e5 * place for place, name in enumerate(names)}
+    history = history_of(SOFTMAX.task)
+    found = verdict(0.3, 0.6, 0.5, "memory", "", language="triton", **given)
+    plant(history, SOFTMAX_KERNEL, found, "first")
+    said = prompt_of(request_of(Edit(), history.context(history.elites()[:1], device=H100)))
+    line = next(line for line in said.splitlines() if line.startswith("Descriptors: "))
+    assert not [name for name in names if name in said]
+    amounts = re.findall(r"[a-z)] [\d.e+]+ (?:MB|KiB|bytes)", line)
+    assert len(amounts) == len(names), line
+
+
+def test_memory_of_a_call_is_not_told_as_traffic():
+    history = history_of(SOFTMAX.task)
+    found = verdict(0.3, 0.6, 0.5, "memory", "", language="cpp", memory_bytes=6_291_456.0)
+    plant(history, SOFTMAX_KERNEL, found, "first")
+    said = prompt_of(request_of(Edit(), history.context(history.elites()[:1], device=CPU)))
+    assert "peak memory that a call allocates beyond weights, inputs and outputs" in said
+    assert "not memory traffic) 6.291 MB" in said
 
 
 def test_what_follows_from_the_model_is_said_before_the_first_verdict():

@@ -4,7 +4,6 @@ A transaction whose COMMIT was sent and not answered is looked up: each writes i
 the others of this process, so that the number is there if, and only if, it was committed.
 """
 
-import logging
 import secrets
 import threading
 import time
@@ -22,12 +21,11 @@ from evolve.store import copying
 from evolve.store.database import identities, lease, migrations
 from evolve.store.database import schema as shared
 from evolve.store.database.backend import Action, Database, P, T
-from evolve.store.postgresql import address, connections, maintenance, schema
-from evolve.store.postgresql.connections import connect, patiently
+from evolve.store.postgresql import address, maintenance, schema
+from evolve.store.postgresql.connections import Patience, connect
 from evolve.store.postgresql.explanations import explain, is_cut, is_starting_or_stopping
 from evolve.store.postgresql.leases import Leases
 
-_LOGGER = logging.getLogger(__name__)
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # One message to the server. Other writers are let in at the same time, or kept out ({shared}
 # is empty then); the row of the lease cannot be taken over before this transaction has ended.
@@ -62,7 +60,8 @@ class PostgresDatabase(Database):
         self._read_only = read_only
         self._writing = threading.Lock()
         self._snapshot = threading.local()
-        self._leases = Leases(self._connect)
+        self._patiently = Patience(self.location)
+        self._leases = Leases(self._connect, self._patiently)
         self._engine = create_engine(
             "postgresql+psycopg://", creator=self._connect, poolclass=QueuePool, pool_size=10
         )
@@ -79,7 +78,7 @@ class PostgresDatabase(Database):
             self._require_server()
         if not upgrade:
             with self._explained():
-                patiently(lambda: self._prepare_once(create, accept_new))
+                self._patiently(lambda: self._prepare_once(create, accept_new))
 
     def _require_server(self) -> None:
         """Raise at once where no server is; one that still starts, as after a crash, is awaited."""
@@ -88,12 +87,8 @@ class PostgresDatabase(Database):
         except psycopg.OperationalError as error:
             if not is_starting_or_stopping(error):
                 raise
-            _LOGGER.warning(
-                "%s: the server starts or stops; waiting up to %g s for it",
-                self.location,
-                connections.PATIENCE_S,
-            )
-            patiently(self._connect).close()
+            self._patiently.note_absence(say_now=True)
+            self._patiently(self._connect).close()
 
     def _prepare_once(self, create: bool, accept_new: bool) -> None:
         with self._transaction(_READ if self._read_only else "BEGIN") as connection:
@@ -119,7 +114,7 @@ class PostgresDatabase(Database):
         with self._explained():
             if view is not None:
                 return self._read_in(view, query, *args, **kwargs)
-            return patiently(lambda: self._read_once(query, *args, **kwargs))
+            return self._patiently(lambda: self._read_once(query, *args, **kwargs))
 
     def _read_once(self, query: Action[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._view() as connection:
@@ -135,7 +130,7 @@ class PostgresDatabase(Database):
             if not is_cut(error):
                 raise
         self._snapshot.connection = None  # the next queries open transactions of their own
-        return patiently(lambda: self._read_once(query, *args, **kwargs))
+        return self._patiently(lambda: self._read_once(query, *args, **kwargs))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -144,7 +139,7 @@ class PostgresDatabase(Database):
             yield
             return
         with self._explained(), ExitStack() as stack:
-            opened = patiently(lambda: stack.enter_context(self._view()))
+            opened = self._patiently(lambda: stack.enter_context(self._view()))
             self._snapshot.connection = opened
             try:
                 yield
@@ -165,7 +160,7 @@ class PostgresDatabase(Database):
         if getattr(self._snapshot, "connection", None) is not None:
             raise RuntimeError("a write within a snapshot")
         with self._writing, self._explained():
-            return patiently(lambda: self._write_once(shared, action))
+            return self._patiently(lambda: self._write_once(shared, action))
 
     def _write_once(self, shared: str, action: Callable[[Connection], T]) -> T:
         self._number += 1
@@ -212,7 +207,7 @@ class PostgresDatabase(Database):
             StoreError: the server stays away; it is not repeated then.
         """
         try:
-            return patiently(lambda: self._was_committed(pid))
+            return self._patiently(lambda: self._was_committed(pid))
         except (DBAPIError, psycopg.Error) as error:
             raise StoreError(
                 f"{self.location}: the connection ended during a commit, and the server does not "

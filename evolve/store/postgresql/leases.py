@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from evolve.store.postgresql.connections import patiently
+from evolve.store.postgresql.connections import Patience
 
 _TRY = "SELECT pg_try_advisory_lock(hashtext('evolve ' || current_schema()), %s::int)"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtext('evolve ' || current_schema()), %s::int)"
@@ -15,10 +15,14 @@ class Leases:
 
     Args:
         connect: opens a connection.
+        patiently: calls again while the server is away.
     """
 
-    def __init__(self, connect: "Callable[[], psycopg.Connection[tuple[object]]]") -> None:
+    def __init__(
+        self, connect: "Callable[[], psycopg.Connection[tuple[object]]]", patiently: Patience
+    ) -> None:
         self._connect = connect
+        self._patiently = patiently
         self._connection: psycopg.Connection[tuple[object]] | None = None
         self._runs: set[int] = set()
 
@@ -26,7 +30,7 @@ class Leases:
         """Lock a run; False if another process has."""
         if run in self._runs:
             return True
-        taken = patiently(lambda: self._locked(run))
+        taken = self._patiently(lambda: self._locked(run))
         if taken:
             self._runs.add(run)
         return taken
@@ -43,7 +47,7 @@ class Leases:
     def keep(self) -> None:
         """Take the locks again that ended with a connection, as far as nothing else has them."""
         if self._runs:
-            patiently(self._refreshed)
+            self._patiently(self._refreshed)
 
     def close(self) -> None:
         """End the connection, and the locks with it."""
