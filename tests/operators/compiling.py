@@ -13,6 +13,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
 from tests.operators.inductor_running import imported
+from tests.operators.port_cases import SHARED_BYTES
 
 HOPPER = GPUTarget("cuda", 90, 32)
 _TYPES = {
@@ -48,7 +49,10 @@ def launches(source: str, inputs: Sequence[torch.Tensor]) -> list[Launch]:
 
 
 def compiled(launch: Launch) -> Mapping[str, Any]:
-    """What Triton makes of a launch, by stage of its compiler: `ttgir`, `ptx` and others."""
+    """What Triton makes of a launch, by stage of its compiler: `ttgir`, `ptx` and others.
+
+    It fails if a block would need more shared memory than there is.
+    """
     kernel, given = launch
     options = {name: given[name] for name in ("num_warps", "num_stages") if name in given}
     signature, constants, attributes = {}, {}, {}
@@ -66,7 +70,10 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
             signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
     kind = GluonASTSource if kernel.is_gluon() else ASTSource
     source = kind(kernel, signature, constants, attributes)
-    return triton_compile(source, target=HOPPER, options=options).asm
+    made = triton_compile(source, target=HOPPER, options=options)
+    shared = made.metadata.shared
+    assert shared <= SHARED_BYTES, f"{kernel.__name__}: {shared} bytes of shared memory, {given}"
+    return made.asm
 
 
 def accesses(ttgir: str, *operations: str) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 Invariants: the pieces that a comparison is made in change nothing; zeros that are only meant are
 those that are there; an outcome that did not move has no motion; what is worked out in few steps
-is what the definitions say, bit for bit.
+is what the definitions say, but for the order of sums, a few units in the last place of fp64.
 """
 
 import math
@@ -26,6 +26,7 @@ from evolve.worker.correctness.tolerance import (
     output_budget,
 )
 
+SUMS = 8 * torch.finfo(torch.float64).eps  # torch 2.11 and 2.13 add in different orders
 SHAPES = st.lists(st.integers(1, 40), max_size=3).map(tuple)
 FLOATS = st.sampled_from([torch.float64, torch.float32, torch.float16, torch.complex64])
 
@@ -148,4 +149,4 @@ def test_a_budget_is_what_its_definition_says(shape, dtype, seed, odd, off, slab
         budget = output_budget(reference, truth, arithmetic)
     found = (budget.finite, budget.scale, budget.rms, budget.peak, budget.typical)
     for one, other in zip(found, plainly_budget(reference, truth, arithmetic), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(one, other, rtol=SUMS, atol=0, equal_nan=True)
