@@ -120,7 +120,7 @@ def shared_bytes(assignment: Mapping[str, object]) -> int:
 
 
 def with_room(case: Case, count: int) -> Iterator[str]:
-    """A packed product with tunables drawn at random of which a block has room; a third have not."""
+    """A packed product with tunables drawn at random of which a block has room."""
     rng, space = random.Random(case["name"]), tunables.parse(case["source"])
     drawn = (space.sample(rng) for _ in range(100 * count))
     room = (each for each in drawn if shared_bytes(each) <= SHARED_BYTES)
