@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, CompiledKernel
 from triton.compiler import compile as triton_compile
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
+from operators.local.tuning import Limits
 from tests.operators.inductor_running import imported
-from tests.operators.port_cases import SHARED_BYTES
 
 HOPPER = GPUTarget("cuda", 90, 32)
 _TYPES = {
@@ -53,6 +53,14 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
 
     It fails if a block would need more shared memory than there is.
     """
+    made = compiled_kernel(launch)
+    shared, room = made.metadata.shared, Limits().shared_memory
+    assert shared <= room, f"{launch[0].__name__}: {shared} bytes of shared memory, {launch[1]}"
+    return made.asm
+
+
+def compiled_kernel(launch: Launch) -> CompiledKernel:
+    """The same with what the kernel needs, `metadata`."""
     kernel, given = launch
     options = {name: given[name] for name in ("num_warps", "num_stages") if name in given}
     signature, constants, attributes = {}, {}, {}
@@ -70,10 +78,7 @@ def compiled(launch: Launch) -> Mapping[str, Any]:
             signature[parameter.name] = "i32" if isinstance(value, int) else "fp32"
     kind = GluonASTSource if kernel.is_gluon() else ASTSource
     source = kind(kernel, signature, constants, attributes)
-    made = triton_compile(source, target=HOPPER, options=options)
-    shared = made.metadata.shared
-    assert shared <= SHARED_BYTES, f"{kernel.__name__}: {shared} bytes of shared memory, {given}"
-    return made.asm
+    return triton_compile(source, target=HOPPER, options=options)
 
 
 def accesses(ttgir: str, *operations: str) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,12 +13,12 @@ from evolve.core.compiled import Compiled
 from evolve.core.source import tunables
 from operators.local.inductor import PRECISIONS, convert
 from operators.local.ports import PORTS
+from operators.local.tuning import fits
 from tests.operators.handwritten_code import CASES
 from tests.operators.output_code import TASK, Case, compiled, extent, matrix, room
 
 FOLDER = Path(__file__).parent / "inductor_fixtures"
 FLOAT = ("torch.float32",)
-SHARED_BYTES = 232_448  # of a block on Hopper
 _INTEGERS = {("cross_entropy", "labels"): "torch.int64"}
 
 
@@ -110,20 +110,11 @@ def products(language: str, scale: int = 1) -> list[Case]:
     return cases
 
 
-def shared_bytes(assignment: Mapping[str, object]) -> int:
-    """Of a block that multiplies parts: all stages hold tiles of both operands and a barrier."""
-    size = {name.removeprefix("PACKED_PRODUCT_"): value for name, value in assignment.items()}
-    lines = int(str(size["BLOCK_M"])) + int(str(size["BLOCK_N"]))
-    parts = {"bf16x6": 3, "fp16x3": 2}[str(size["INPUT_PRECISION"])]
-    tiles = parts * lines * int(str(size["BLOCK_K"])) * 2  # bytes, each of 16 bits
-    return int(str(size["STAGES"])) * (tiles + 8)
-
-
 def with_room(case: Case, count: int) -> Iterator[str]:
-    """A packed product with tunables drawn at random of which a block has room."""
+    """A program with tunables drawn at random, as far as the tuner would ask for them."""
     rng, space = random.Random(case["name"]), tunables.parse(case["source"])
     drawn = (space.sample(rng) for _ in range(100 * count))
-    room = (each for each in drawn if shared_bytes(each) <= SHARED_BYTES)
+    room = (each for each in drawn if fits(case["source"], each))
     return (tunables.render(case["source"], each) for each in islice(room, count))
 
 

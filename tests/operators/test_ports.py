@@ -23,8 +23,9 @@ from evolve.languages.registry import languages_in
 from operators.local.inductor import NotConvertible
 from operators.local.ports import PORTS
 from operators.local.ports.library import with_library
+from operators.local.tuning.resources import allocated
 from tests.operators import cuda_emulation, nvrtc_library, port_cases, ports_running
-from tests.operators.compiling import compiled, launches
+from tests.operators.compiling import compiled, compiled_kernel, launches
 from tests.operators.differences import collected, differences_by
 from tests.operators.emulated import EMULATED
 from tests.operators.inductor_running import imported
@@ -174,6 +175,22 @@ def test_large_products_of_float32_are_of_parts_that_the_accelerator_reads(name)
         assert "wgmma" not in ptx
     assert multiply.index("cp.async.bulk.tensor.2d") < multiply.index("wgmma.mma_async")
     assert "ld.global" not in multiply.partition("wgmma.mma_async")[0]
+
+
+@pytest.mark.parametrize("case", [*port_cases.packed_products()[:1], *port_cases.tiled_products()])
+def test_the_tuner_knows_to_the_byte_what_tiles_in_shared_memory_take(case):
+    inputs = [
+        torch.empty_strided(
+            *view, dtype=getattr(torch, dtype.removeprefix("torch.")), device="meta"
+        )
+        for (_, view), dtype in zip(case["tensors"], case["dtypes"], strict=True)
+    ]
+    space, rng = tunables.parse(case["source"]), random.Random(3)
+    for _ in range(2):
+        chosen = space.sample(rng)
+        *_, multiply = launches(tunables.render(case["source"], chosen), inputs)
+        (held,) = allocated(case["source"])
+        assert compiled_kernel(multiply).metadata.shared == held.size(chosen)
 
 
 def test_operands_that_the_accelerator_cannot_read_are_read_by_threads():

@@ -29,6 +29,7 @@ from operators.local.tuning import Limits, fits, suggest
 from operators.local.tuning.groups import by_kernel
 from operators.local.tuning.surrogate import Places
 from tests.benchmarks.tuner_replay import Run, Table
+from tests.operators import port_cases
 from tests.operators.history import failing
 from tests.operators.output_code import matrix
 from tests.operators.templates_cases import attention, convolution, product
@@ -242,6 +243,12 @@ def test_templates_say_by_their_own_text_what_they_hold():
     held = {"ATTENTION_BLOCK_M": 128, "ATTENTION_NUM_WARPS": 4}  # 256 features of a value
     assert not fits(found["source"], held)
     assert fits(found["source"], held | {"ATTENTION_NUM_WARPS": 8})
+
+
+def test_programs_in_gluon_say_by_their_own_text_what_shared_memory_they_hold():
+    for case in port_cases.packed_products():
+        assert instances_that_fit(case["source"]) == (1680, 2592)
+        assert instances_that_fit(case["source"], RTX)[0] < 1680
 
 
 def looks(space: tunables.Space, value, seed: int, count: int) -> float:

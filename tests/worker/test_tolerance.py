@@ -150,3 +150,7 @@ def test_a_budget_is_what_its_definition_says(shape, dtype, seed, odd, off, slab
     found = (budget.finite, budget.scale, budget.rms, budget.peak, budget.typical)
     for one, other in zip(found, plainly_budget(reference, truth, arithmetic), strict=True):
         torch.testing.assert_close(one, other, rtol=SUMS, atol=0, equal_nan=True)
+    block = block_length(truth.shape)
+    _, largest = error_blocks(reference, truth, block)
+    _, plain = plainly_blocks(reference.double().reshape(-1) - truth.reshape(-1), block)
+    assert torch.equal(largest, plain)  # no sums: to the last bit

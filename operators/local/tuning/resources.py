@@ -18,6 +18,7 @@ from evolve.core.errors import UsageError
 from evolve.core.program import Assignment, TunableValue
 from operators.local.structure.program import Launch, TritonProgram, calls, passed, stored
 from operators.local.tuning.device import Limits
+from operators.local.tuning.shared_tiles import Allocation, allocation
 
 _SPILLED = 4  # times as many values as registers, and the program runs from local memory
 _OPTIONS = ("num_warps", "num_stages")
@@ -83,7 +84,25 @@ def is_side(name: str) -> bool:
 
 def fits(source: str, assignment: Assignment, limits: Limits | None = None) -> bool:
     """Whether every launch of an instance of a program can have the resources it needs."""
-    return all(need.has_room(assignment, limits or Limits()) for need in needs(source))
+    limits = limits or Limits()
+    return all(need.has_room(assignment, limits) for need in needs(source)) and all(
+        each.size(assignment) <= limits.shared_memory for each in allocated(source)
+    )
+
+
+@lru_cache(maxsize=16)
+def allocated(source: str) -> Sequence[Allocation]:
+    """Shared memory that a program's launches of kernels in Gluon allocate."""
+    program = _program(source) if "allocate_shared_memory" in source else None
+    if program is None:
+        return ()
+    functions, known = _functions(program), constants(program.module.tree)
+    found = [
+        allocation(functions[kernel], launch, known)
+        for kernel, launch in program.all_launches
+        if kernel in functions
+    ]
+    return [each for each in found if each.buffers]
 
 
 @lru_cache(maxsize=16)  # a program is looked at for each of its instances
@@ -94,19 +113,29 @@ def needs(source: str) -> Sequence[Need]:
 
 def launched(source: str) -> Sequence[tuple[Need, Launch]]:
     """Every launch of a Triton program; none if the source is something else."""
-    try:
-        program = TritonProgram(source)
-    except UsageError:
+    program = _program(source)
+    if program is None:
         return ()
-    known = constants(program.module.tree)
-    functions = {
-        node.name: node for node in program.module.tree.body if isinstance(node, ast.FunctionDef)
-    }
+    known, functions = constants(program.module.tree), _functions(program)
     return tuple(
         (_need(functions, functions[kernel], launch, known), launch)
         for kernel, launch in program.all_launches
         if kernel in program.kernels
     )
+
+
+def _program(source: str) -> TritonProgram | None:
+    """None if the source is something else."""
+    try:
+        return TritonProgram(source)
+    except UsageError:
+        return None
+
+
+def _functions(program: TritonProgram) -> Mapping[str, ast.FunctionDef]:
+    return {
+        node.name: node for node in program.module.tree.body if isinstance(node, ast.FunctionDef)
+    }
 
 
 def _need(
