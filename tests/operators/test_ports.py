@@ -12,6 +12,7 @@ here functions of torch stand in the place of theirs. What tensor cores of Hoppe
 GPU can tell (`tests/gpu/test_ports.py`).
 """
 
+import ast
 import random
 import re
 
@@ -249,6 +250,27 @@ def test_a_product_in_a_packages_language_computes_what_torch_does(language, nam
     source = tunables.render(case["source"], few | exact)
     (off,) = answers([case | {"source": source}], "cpu", EMULATES=language).values()
     assert off < tolerance(name, 1e-6)
+
+
+def test_no_loop_in_tilelang_reads_again_what_it_has_changed():
+    # TileLang's vectorizer keeps the value that it read before the change.
+    program = ast.parse(products("tilelang")[0]["source"])
+    loops = [each for each in ast.walk(program) if _is_parallel(each)]
+    assert [_read_after_a_change(loop) for loop in loops] == [set()] * len(loops) != []
+
+
+def _is_parallel(node):
+    return isinstance(node, ast.For) and ast.unparse(node.iter).startswith("T.Parallel(")
+
+
+def _read_after_a_change(loop):
+    seen, changed, again = set(), set(), set()
+    for statement in (each for each in ast.walk(loop) if isinstance(each, ast.Assign)):
+        reads = {ast.unparse(each) for each in ast.walk(statement.value)}
+        again |= reads & changed
+        seen |= reads
+        changed |= {ast.unparse(each) for each in statement.targets} & seen
+    return again
 
 
 @pytest.mark.parametrize(

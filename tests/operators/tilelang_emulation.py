@@ -9,7 +9,7 @@ import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,14 +26,29 @@ def _outside(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(number, dtype=dtype)
 
 
+class Declared(NamedTuple):
+    """A tensor as a kernel declares it: TMA takes no stride of 0, and a batch of one has any."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    kind: str
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        pairs = zip(tensor.shape, tensor.stride(), self.stride, strict=True)
+        alike = all(size == 1 or given in (declared, 0) for size, given, declared in pairs)
+        return tensor.shape == self.shape and alike
+
+
 class Memory:
     """A tensor of a launch; reads outside give NaN, or a large number, which a mask has to hide."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
+    def __init__(self, tensor: torch.Tensor, declared: Declared | None) -> None:
+        assert declared is None or declared.fits(tensor), (declared, tensor.shape, tensor.stride())
+        self.tensor, self.declared = tensor, declared
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, tuple) and all(isinstance(one, int) for one in at):
+            assert self.declared is None or all(self.declared.stride), self.declared
             return _Region(self.tensor, at)
         places = [torch.as_tensor(one).long() for one in (at if isinstance(at, tuple) else (at,))]
         pairs = [*zip(places, self.tensor.shape, strict=True)]
@@ -137,7 +152,8 @@ def _jit(function: Any = None, **_: Any) -> Any:
         main = function(*constants)
 
         def launch(*given: torch.Tensor) -> None:
-            tensors = [Memory(one) for one in given]
+            declared = list(main.__annotations__.values())
+            tensors = [*map(Memory, given, declared)]
             axes = 1
             while True:  # how many axes there are, the first block says
                 _place[:] = [0] * axes
@@ -186,7 +202,8 @@ def prepare() -> None:
     for name in ("abs", "exp", "log", "sqrt", "rsqrt", "erf", "tanh", "floor", "isnan"):
         function = getattr(torch, name)
         setattr(T, name, lambda x, of=function: of(torch.as_tensor(x)))
-    for name in ("Tensor", "StridedTensor", "dynamic", "use_swizzle"):
+    T.StridedTensor = Declared
+    for name in ("Tensor", "dynamic", "use_swizzle"):
         setattr(T, name, lambda *_, **__: None)
     T.Kernel, T.Parallel, T.serial = _Kernel, _parallel, range
     T.Pipelined = lambda count, num_stages: range(count)

@@ -223,24 +223,30 @@ def product_options(call: KernelCall) -> tuple[dict[str, str], bool]:
     return options, has_bias
 
 
-def product_views(call: KernelCall) -> list[str]:
-    """Arguments a, b, bias (in its place out, if there is none) and out: matrices of a batch."""
+def product_views(call: KernelCall, *, shared_once: bool = False) -> list[str]:
+    """Arguments a, b, bias (in its place out, if there is none) and out: matrices of a batch.
+
+    With `shared_once`, what a whole batch shares is a batch of one (but the bias).
+    """
     options, has_bias = product_options(call)
     shape = call.options["SHAPE"]
     assert isinstance(shape, ast.Tuple)
     rows, columns, depth = map(ast.unparse, shape.elts)
-    batch = options["BATCH"]
     a, b, bias, out = map(ast.unparse, call.arguments)
-    result = f"({batch}, {rows}, {columns})"
-    shapes = {
-        "A_STRIDE": (a, f"({batch}, {rows}, {depth})"),
-        "B_STRIDE": (b, f"({batch}, {depth}, {columns})"),
-        "BIAS_STRIDE": (bias if has_bias else out, result),
-        "OUT_STRIDE": (out, result),
+    matrices = {
+        "A_STRIDE": (a, f"{rows}, {depth}"),
+        "B_STRIDE": (b, f"{depth}, {columns}"),
+        "BIAS_STRIDE": (bias if has_bias else out, f"{rows}, {columns}"),
+        "OUT_STRIDE": (out, f"{rows}, {columns}"),
     }
+
+    def batch(stride: str) -> str:
+        is_shared = shared_once and ast.literal_eval(options[stride])[0] == 0
+        return "1" if is_shared and stride != "BIAS_STRIDE" else options["BATCH"]
+
     return [
-        f"{name}.detach().as_strided({size}, {options[stride]})"
-        for stride, (name, size) in shapes.items()
+        f"{name}.detach().as_strided(({batch(stride)}, {size}), {options[stride]})"
+        for stride, (name, size) in matrices.items()
     ]
 
 

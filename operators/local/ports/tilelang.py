@@ -250,7 +250,7 @@ def _of_product(call: KernelCall, kind: str) -> tuple[list[str], list[str]]:
     fixed = ("SHAPE", "BATCH", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE")
     tuned = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS")
     constants = [options[name] for name in fixed] + [repr(kind), str(has_bias)]
-    return constants + [options[name] for name in tuned], product_views(call)
+    return constants + [options[name] for name in tuned], product_views(call, shared_once=True)
 
 
 _product = partial(batched_launch, columns=(64, 128, 128), depth=(32, 64, 32))

@@ -3,6 +3,8 @@
 A float32 is cut into PARTS parts of bfloat16, of which each is the remainder of those before it. Of
 the products of parts those too small to matter are left out; the others are added from the smallest
 on, and their sum to the total, since tensor cores cut off low bits of their sums.
+
+A loop changes no element that it has read: TileLang keeps what was read before.
 """
 
 import tilelang
@@ -26,16 +28,26 @@ def product_kernel(
     PARTS,
     NUM_WARPS,
 ):
-    """Computes a @ b + bias for every matrix of a batch. SHAPE is (rows, columns, depth)."""
+    """Computes a @ b + bias for every matrix of a batch. SHAPE is (rows, columns, depth).
+
+    A matrix for the whole batch, whose stride is 0, is a batch of one: TMA takes no stride of 0.
+    """
     rows, columns, depth = SHAPE
     narrow = KIND if PARTS == 1 else "bfloat16"
+    each_a, each_b, each_out = (int(s[0] != 0) for s in (A_STRIDE, B_STRIDE, OUT_STRIDE))
+    a_shape = (BATCH if each_a else 1, rows, depth)
+    b_shape = (BATCH if each_b else 1, depth, columns)
+    out_shape = (BATCH if each_out else 1, rows, columns)
+    a_stride = (A_STRIDE[0] or rows * depth, *A_STRIDE[1:])
+    b_stride = (B_STRIDE[0] or depth * columns, *B_STRIDE[1:])
+    out_stride = (OUT_STRIDE[0] or rows * columns, *OUT_STRIDE[1:])
 
     @T.prim_func
     def main(
-        a: T.StridedTensor((BATCH, rows, depth), A_STRIDE, KIND),
-        b: T.StridedTensor((BATCH, depth, columns), B_STRIDE, KIND),
+        a: T.StridedTensor(a_shape, a_stride, KIND),
+        b: T.StridedTensor(b_shape, b_stride, KIND),
         bias: T.StridedTensor((BATCH, rows, columns), BIAS_STRIDE, KIND),
-        out: T.StridedTensor((BATCH, rows, columns), OUT_STRIDE, KIND),
+        out: T.StridedTensor(out_shape, out_stride, KIND),
     ):
         with T.Kernel(
             T.ceildiv(columns, BLOCK_N), T.ceildiv(rows, BLOCK_M), BATCH, threads=32 * NUM_WARPS
@@ -47,8 +59,8 @@ def product_kernel(
             T.clear(total)
             if PARTS == 1:
                 for step in T.Pipelined(T.ceildiv(depth, BLOCK_K), num_stages=2):
-                    T.copy(a[matrix, row * BLOCK_M, step * BLOCK_K], left)
-                    T.copy(b[matrix, step * BLOCK_K, column * BLOCK_N], right)
+                    T.copy(a[matrix * each_a, row * BLOCK_M, step * BLOCK_K], left)
+                    T.copy(b[matrix * each_b, step * BLOCK_K, column * BLOCK_N], right)
                     T.gemm(left, right, total)
             else:
                 a_0 = T.alloc_shared((BLOCK_M, BLOCK_K), narrow)
@@ -59,20 +71,20 @@ def product_kernel(
                 b_2 = T.alloc_shared((BLOCK_K, BLOCK_N), narrow)
                 small = T.alloc_fragment((BLOCK_M, BLOCK_N), "float32")
                 for step in T.serial(T.ceildiv(depth, BLOCK_K)):
-                    T.copy(a[matrix, row * BLOCK_M, step * BLOCK_K], left)
-                    T.copy(b[matrix, step * BLOCK_K, column * BLOCK_N], right)
+                    T.copy(a[matrix * each_a, row * BLOCK_M, step * BLOCK_K], left)
+                    T.copy(b[matrix * each_b, step * BLOCK_K, column * BLOCK_N], right)
                     for i, j in T.Parallel(BLOCK_M, BLOCK_K):
                         a_0[i, j] = T.cast(left[i, j], narrow)
-                        left[i, j] = left[i, j] - T.cast(a_0[i, j], KIND)
-                        a_1[i, j] = T.cast(left[i, j], narrow)
+                        a_1[i, j] = T.cast(left[i, j] - T.cast(a_0[i, j], KIND), narrow)
                         if PARTS == 3:
-                            a_2[i, j] = T.cast(left[i, j] - T.cast(a_1[i, j], KIND), narrow)
+                            rest = left[i, j] - T.cast(a_0[i, j], KIND)
+                            a_2[i, j] = T.cast(rest - T.cast(a_1[i, j], KIND), narrow)
                     for i, j in T.Parallel(BLOCK_K, BLOCK_N):
                         b_0[i, j] = T.cast(right[i, j], narrow)
-                        right[i, j] = right[i, j] - T.cast(b_0[i, j], KIND)
-                        b_1[i, j] = T.cast(right[i, j], narrow)
+                        b_1[i, j] = T.cast(right[i, j] - T.cast(b_0[i, j], KIND), narrow)
                         if PARTS == 3:
-                            b_2[i, j] = T.cast(right[i, j] - T.cast(b_1[i, j], KIND), narrow)
+                            rest = right[i, j] - T.cast(b_0[i, j], KIND)
+                            b_2[i, j] = T.cast(rest - T.cast(b_1[i, j], KIND), narrow)
                     T.clear(small)
                     if PARTS == 3:
                         T.gemm(a_0, b_2, small)
@@ -91,6 +103,6 @@ def product_kernel(
                     m, n = row * BLOCK_M + i, column * BLOCK_N + j
                     if (m < rows) & (n < columns):
                         total[i, j] += T.cast(bias[matrix, m, n], "float32")
-            T.copy(total, out[matrix, row * BLOCK_M, column * BLOCK_N])
+            T.copy(total, out[matrix * each_out, row * BLOCK_M, column * BLOCK_N])
 
     return main
