@@ -98,7 +98,9 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
     is_start = len(first) > 1 and not asked.verifies  # an audit alone gives nothing to start from
     if not asked.tickets and not is_start:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
-    if asked.reason:
+    if asked.reason and is_start:
+        yield "no more yet: the file asks for what seeds are made of; tell its answers, then go on"
+    elif asked.reason:
         yield f"no more than these: {asked.reason}"
     requests = [
         as_batch(request_id(run, ticket), search.request(ticket, opponents))
