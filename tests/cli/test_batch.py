@@ -23,7 +23,7 @@ from evolve.core.reference import CaseCost, OperationCost, ReferenceCost
 from evolve.core.task import ONLY_CASE, Task
 from evolve.store import Store
 from evolve.store.champion import champion
-from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from evolve.worker.service.batch_files import BatchRequest, read_answers, read_requests
 from evolve.worker.service.shards import Shards
 from tests.cli.conftest import ROOT, Evolve, evolve_in
@@ -209,6 +209,28 @@ def test_what_nobody_has_answered_is_asked_for_again(evolve: Evolve, created: Pa
     evolve("batch", "far", "-n", "2", "--new", "-o", "in.jsonl")
     new, _ = read_requests(created / "in.jsonl")
     assert not {request.id for request in new} & {request.id for request in again}
+
+
+def test_programs_of_replies_are_judged_before_others_that_wait(evolve_here: Evolve, created: Path):
+    def done(*words: str) -> None:
+        assert (result := evolve_here(*words)).returncode == 0, result.stderr
+
+    (created / "seeds" / "second.py").write_text(f"{SEED_SOURCE}\n\nSECOND = 1\n")
+    operators = "operators=[seed,rewrite_full]"
+    done("run", "task=./synthetic.py", "name=both", operators, "--create")
+    done("batch", "both", "-n", "1", "-o", "in.jsonl")
+    judge(created)
+    done("tell", "both", "out")
+    done("batch", "both", "-n", "1", "-o", "in.jsonl")  # the second seed waits from here on
+    done("ask", "both", "-n", "1", "--out", "asked")
+    (prompt,) = (created / "asked").glob("*.prompt.md")
+    written = f"Here it is.\n\n```python\n{SEED_SOURCE}\n\nHAND = 1\n```\n"
+    prompt.with_name(prompt.name.replace("prompt", "reply")).write_text(written)
+    done("tell", "both", "asked")
+    done("batch", "both", "-n", "1", "-o", "in.jsonl")
+    requests, _ = read_requests(created / "in.jsonl")
+    (source,) = [each.params["source"] for each in requests if each.method == "evaluate"]
+    assert source.endswith("HAND = 1\n")
 
 
 def test_telling_twice_and_from_a_single_shard_changes_nothing(evolve: Evolve, created: Path):

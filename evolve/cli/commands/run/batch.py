@@ -125,7 +125,10 @@ def _about_the_task(run: "RunRow") -> "list[BatchRequest]":
 
 
 def ask(search: "Search", options: argparse.Namespace) -> Asked:
-    """Proposals to judge: the user's baseline, waiting ones (unless `new`), new ones."""
+    """Proposals to judge: the user's baseline, waiting ones (unless `new`), new ones.
+
+    Of waiting ones those by models come first: their replies cost the most.
+    """
     from evolve.app.team import quotas
     from evolve.search.execution.verification import judge_opponents
     from evolve.search.verdicts import waiting_tickets
@@ -133,6 +136,7 @@ def ask(search: "Search", options: argparse.Namespace) -> Asked:
     asked = Asked(judge=_judge_of(search))
     waiting = [each for each in waiting_tickets(search) if not asked.answers(search, each)]
     signals.run(judge_opponents(search, _into(asked)))
+    waiting.sort(key=lambda ticket: ticket.operator not in search.model_operators)
     if not options.new:
         asked.tickets += [(ticket, {}) for ticket in waiting if ticket.operator != VERIFY]
     del asked.tickets[options.number :]
