@@ -15,7 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
-from evolve.app.bench.schedule import Durations, begun_first, finals_at_once, searches_at_once
+from evolve.app.bench.schedule import FinalTimes, begun_first, finals_at_once, searches_at_once
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
@@ -42,7 +42,7 @@ from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
-FIRST_S = 45.0  # taken for the time of a search, and of a final, before one has ended
+FIRST_S = 45.0  # to make a task ready and judge a program; a final, before one has ended
 RESERVE_S = 20.0  # before the end: to cancel running work, end the judge and write the report
 DRAIN_S = 5.0
 PATIENCE_S = 8.0  # after a stop, for work that does not end by itself
@@ -60,7 +60,8 @@ class Bench:
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
-        first_s: estimate of a search's and of a final's time before one has ended.
+        first_s: seconds to make a task ready and judge a program; the same for a final, before
+            one has ended.
         say: takes lines of progress.
         interruptible: a block within which a request to stop calls its argument with the reason.
     """
@@ -81,8 +82,9 @@ class Bench:
         self._interruptible = interruptible
         self._begun_runs = {run.name for run in store.runs()}
         self._waiting = begun_first(plan.entries, store)
-        self._took = Durations(first_s)
-        self._took.recall(plan.entries, store, plan.final)
+        self._first_s = first_s
+        self._final_times = FinalTimes(first_s)
+        self._final_times.recall(plan.entries, store, plan.final)
         self._pipelines: set[Pipeline] = set()
         self._tasks: list[asyncio.Task[EvolveError | None]] = []
         self._finals: set[asyncio.Task[EvolveError | None]] = set()
@@ -184,9 +186,13 @@ class Bench:
         return entry
 
     def _has_time(self, entry: Entry) -> bool:
-        """Whether a search can end in time; one that was begun goes on, however little is left."""
+        """Whether anything of a task can end in time: a new one has to be made ready first.
+
+        Searches are begun although they may not end: the next call goes on with them, and until
+        then the judge would have nothing to do.
+        """
         is_begun = entry.task.run in self._begun_runs
-        return self._left_s() > (0.0 if is_begun else self._took.search_s)
+        return self._left_s() > (0.0 if is_begun else self._first_s)
 
     def _left_s(self) -> float:
         """Seconds in which work may be under way."""
@@ -199,7 +205,7 @@ class Bench:
 
         A failure beside others is repeated alone.
         """
-        start, is_new = time.monotonic(), entry.task.run not in self._begun_runs
+        start = time.monotonic()
         quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
         try:
             run, config = await self._begun(entry, alone=alone)
@@ -215,15 +221,12 @@ class Bench:
             return None
         except _GivenUp:
             return None
-        if is_new and not self._stop.is_set():
-            self._took.searched(time.monotonic() - start)
         return self._measured(entry, run.name, config, start, alone=alone)
 
     async def _measured(
         self, entry: Entry, name: str, config: Mapping[str, Any], start: float, *, alone: bool
     ) -> None:
         """The winner of a search measured again, if there is time for it, and the task's line."""
-        began = time.monotonic()
         try:
             failed = not self._stop.is_set() and await self._final(name, config)
         except _TooLate:
@@ -238,7 +241,6 @@ class Bench:
         if not alone and (failed or unjudged(self._store, self._store.run(name).id)):
             self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
             return
-        self._took.measured(time.monotonic() - began)
         self._report(entry, name, time.monotonic() - start)
 
     def _put_off(self, entry: Entry, why: object, *, alone: bool) -> None:
@@ -358,15 +360,14 @@ class Bench:
         engine = self._engine(run, config)
         if is_measured(engine, self._plan.baselines):
             return False
-        if self._left_s() < self._took.final_s:
+        if self._left_s() < self._final_times.expected_s:
             raise _TooLate
-        return await play_finals(
-            engine,
-            self._evaluator,
-            self._plan.baselines,
-            self._plan.final,
-            self._stop,
+        began = time.monotonic()
+        failed = await play_finals(
+            engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
         )
+        self._final_times.add(time.monotonic() - began)
+        return failed
 
     def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
         return components.build_search(

@@ -1,4 +1,4 @@
-"""Which of a bench's tasks come first, how many at once, and how long they take."""
+"""Which of a bench's tasks come first, how many at once, and how long a final takes."""
 
 import math
 import statistics
@@ -11,7 +11,6 @@ from evolve.core.lineage import VERIFY
 from evolve.core.run_store import RunStore
 
 _RECENT = 16
-_AT_ONCE_S = 1.0  # what takes less had been done before
 
 
 def begun_first(entries: Sequence[Entry], store: RunStore) -> list[Entry]:
@@ -28,8 +27,8 @@ def begun_first(entries: Sequence[Entry], store: RunStore) -> list[Entry]:
 
 
 def searches_at_once(slots: int) -> int:
-    """Few, so that those begun end soon, and no slot waits for work."""
-    return min(slots, max(2, slots // 2))
+    """Few, so that those begun end soon; not so few that slots wait while a task is made ready."""
+    return min(slots, max(2, (slots + 1) // 3))
 
 
 def finals_at_once(slots: int) -> int:
@@ -37,44 +36,32 @@ def finals_at_once(slots: int) -> int:
     return max(1, slots * 3 // 4)
 
 
-class Durations:
-    """Wall times of searches and of finals in seconds, estimated by recent medians.
+class FinalTimes:
+    """How long finals take; the next one is expected to take the median of the last ones.
 
     Args:
-        first_s: the estimate before one of a kind has ended.
+        first_s: the expectation in seconds before one has ended.
     """
 
     def __init__(self, first_s: float) -> None:
         self._first_s = first_s
-        self._searches: deque[float] = deque(maxlen=_RECENT)
-        self._finals: deque[float] = deque(maxlen=_RECENT)
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
 
     def recall(self, entries: Sequence[Entry], store: RunStore, fidelity: Fidelity | None) -> None:
-        """The finals of earlier calls, by the stages of their evaluations."""
+        """Finals of earlier calls, by the stages of their evaluations."""
         runs = {run.name: run.id for run in store.runs()}
         for run in (runs[entry.task.run] for entry in entries if entry.task.run in runs):
             for sequence in store.made_by(run, VERIFY):
                 found = store.evaluation(run, sequence)
                 if found and found.fidelity is fidelity and found.status is Status.CORRECT:
                     stages = found.durations_s.items()
-                    self.measured(sum(s for name, s in stages if not name.startswith("timing_")))
+                    self.add(sum(s for name, s in stages if not name.startswith("timing_")))
 
-    def searched(self, seconds: float) -> None:
-        """A whole search has ended."""
-        if seconds > _AT_ONCE_S:
-            self._searches.append(seconds)
-
-    def measured(self, seconds: float) -> None:
-        """A final has ended."""
-        if seconds > _AT_ONCE_S:
-            self._finals.append(seconds)
+    def add(self, seconds: float) -> None:
+        """One has ended."""
+        self._seconds.append(seconds)
 
     @property
-    def search_s(self) -> float:
-        """The next search."""
-        return statistics.median(self._searches or (self._first_s,))
-
-    @property
-    def final_s(self) -> float:
-        """The next final."""
-        return statistics.median(self._finals or (self._first_s,))
+    def expected_s(self) -> float:
+        """Of the next one."""
+        return statistics.median(self._seconds or (self._first_s,))
