@@ -350,7 +350,7 @@ class Crowded(SyntheticEvaluator):
 def test_what_fails_for_its_neighbours_is_judged_again_alone():
     plan = planned("final=none")
     said: list[str] = []
-    assert bench(plan, Crowded(slots=6), say=said.append) == ""
+    assert bench(plan, Crowded(slots=9), say=said.append) == ""
     assert any("again alone" in line for line in said)
     with Store.open(DB, read_only=True) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
