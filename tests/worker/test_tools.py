@@ -1,9 +1,9 @@
 """NVIDIA's tools together, without a GPU: who is asked, how many at once, and what counts.
 
 Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
-only where cores and room are there for all; racecheck only after memcheck's result, if a kernel may
-have shared memory; an error of memcheck refuses the candidate, a hazard does not; without a tool
-no room is asked for.
+only where cores and room are there for all; racecheck only if memcheck has soon given a result, and
+a kernel may have shared memory; an error of memcheck refuses the candidate, a hazard does not; without
+a tool no room is asked for.
 """
 
 import json
@@ -94,6 +94,14 @@ def test_racecheck_is_asked_only_where_it_can_say_something(own, said, asked, la
     labels = list(observing.observe(session, None, TASK, own))
     assert ("racecheck" in session.asked) is asked
     assert labels[-1].name == label
+
+
+def test_racecheck_is_not_tried_after_a_long_memcheck(monkeypatch):
+    monkeypatch.setattr(observing, "_SOON_S", 0.1)
+    session = CandidateSession()
+    labels = list(observing.observe(session, None, TASK, [KERNEL]))
+    assert [label.name for label in labels] == ["memcheck", "no_racecheck"]
+    assert "racecheck" not in session.asked
 
 
 def test_what_memcheck_finds_refuses_the_candidate():

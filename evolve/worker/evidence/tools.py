@@ -5,6 +5,7 @@ timed. So tools look while the program that they look at is timed as well, which
 findings of the tools on a program and task are kept if each gave a result.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,7 @@ from evolve.worker.session.prepared_task import PreparedTask
 _ALL = 2  # the sanitizer's, one after the other, and the counters'
 _PROCESSES = 2  # of each: the one that starts it, and the one that it starts
 _KEPT = 256
+_SOON_S = 8.0  # of memcheck; after a longer one racecheck has not ended in time
 
 Findings = Future[list[Label]]
 
@@ -109,8 +111,8 @@ def observe(
     """The findings of each tool, as labels.
 
     Side by side, as each takes seconds to start, but for racecheck: it takes longer than memcheck,
-    so it is of use only if that has given a result. Kernels of different processes take turns on
-    the device, so counters are of one process.
+    so it has a chance only if that has soon given a result. Kernels of different processes take
+    turns on the device, so counters are of one process.
 
     Args:
         session: Where processes come from.
@@ -131,11 +133,15 @@ def observe(
 def _sanitised(
     session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
 ) -> list[Label]:
+    start = time.monotonic()
     found = sanitise_call(session, candidate, task, "memcheck")
+    took_s = time.monotonic() - start
+    if not found:
+        return []
     if own and all(fact.shared_bytes == 0 for fact in own):
-        return [*found, *(Label("racecheck", "its kernels have no shared memory") for _ in found)]
-    if any(label.name.startswith(NO_RESULT) for label in found):
-        return [*found, Label(f"{NO_RESULT}racecheck", "not tried: memcheck gave no result")]
+        return [*found, Label("racecheck", "its kernels have no shared memory")]
+    if took_s > _SOON_S or found[0].name.startswith(NO_RESULT):
+        return [*found, Label(f"{NO_RESULT}racecheck", f"not tried: memcheck took {took_s:.0f} s")]
     return [*found, *sanitise_call(session, candidate, task, "racecheck")]
 
 
