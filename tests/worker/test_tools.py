@@ -2,8 +2,8 @@
 
 Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
 only where cores and room are there for all; racecheck only if memcheck has soon given a result, and
-a kernel may have shared memory; an error of memcheck refuses the candidate, a hazard does not; without
-a tool no room is asked for.
+a kernel may have shared memory; an error of memcheck refuses the candidate, a hazard does not;
+without a tool no room is asked for.
 """
 
 import json
