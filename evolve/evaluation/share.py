@@ -17,14 +17,17 @@ class Share:
     Args:
         judge: of all of them.
         searches: how many have something for it now; those that only wait for models do not count.
+        taken: slots that something else than searches has now.
     """
 
     judge: Evaluator
     searches: Callable[[], int]
+    taken: Callable[[], int]
 
     @property
     def slots(self) -> int:
-        return min(self.judge.slots, -(-self.judge.slots // max(1, self.searches())) + 1)
+        free = max(1, self.judge.slots - self.taken())
+        return min(free, -(-free // max(1, self.searches())) + 1)
 
     @property
     def device_class(self) -> str:

@@ -1,8 +1,9 @@
 """NVIDIA's tools together, without a GPU: who is asked, how many at once, and what counts.
 
 Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
-only where cores and room are there for all; an error of memcheck
-refuses the candidate, a hazard does not; without a tool no room is asked for.
+only where cores and room are there for all; racecheck only if memcheck has soon given a result, and
+a kernel may have shared memory; an error of memcheck refuses the candidate, a hazard does not;
+without a tool no room is asked for.
 """
 
 import json
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from evolve.worker.base.faults import CandidateFault
+from evolve.worker.base.feedback import KernelFacts
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.evidence import tools as observing
 from evolve.worker.evidence.tools import Tools
@@ -27,6 +29,9 @@ WRONG = "========= Invalid __global__ read\n========= ERROR SUMMARY: 1 error"
 TASK = SimpleNamespace(cases=[], smallest=SimpleNamespace(case=SimpleNamespace(name="main")),
                        timed=[None], task=SimpleNamespace(revision="1"))  # fmt: skip
 OTHER_TASK = SimpleNamespace(**{**vars(TASK), "task": SimpleNamespace(revision="2")})
+KERNEL = KernelFacts(name="kernel", is_own=True, shared_bytes=1024)
+PLAIN = KernelFacts(name="plain", is_own=True, shared_bytes=0)
+UNKNOWN = KernelFacts(name="unknown", is_own=True)
 PROGRAM, OTHER = Candidate("import triton"), Candidate("import triton  # another")
 
 
@@ -64,19 +69,44 @@ def _a_host_with_tools(monkeypatch, tmp_path):
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("cores", "room", "most"), [(16, 100, 3), (4, 100, 1), (16, 50, 1)])
+@pytest.mark.parametrize(("cores", "room", "most"), [(16, 100, 2), (3, 100, 1), (16, 30, 1)])
 def test_each_is_asked_once_and_beside_others_only_where_there_is_room(cores, room, most):
     session = CandidateSession(cores, room)
-    labels = list(observing.observe(session, None, TASK, ["kernel"]))
+    labels = list(observing.observe(session, None, TASK, [KERNEL]))
     assert sorted(session.asked) == ["memcheck", "ncu", "racecheck"]
     assert session.most == most
     assert [label.name for label in labels] == ["memcheck", "racecheck"]
     assert observing.processes(TASK, session.device) == 2 * most
 
 
+@pytest.mark.parametrize(
+    ("own", "said", "asked", "label"),
+    [
+        ([PLAIN, KERNEL], {}, True, "racecheck"),
+        ([PLAIN, UNKNOWN], {}, True, "racecheck"),
+        ([], {}, True, "racecheck"),
+        ([PLAIN], {}, False, "racecheck"),
+        ([PLAIN, KERNEL], {"memcheck": "it hangs"}, False, "no_racecheck"),
+    ],
+)
+def test_racecheck_is_asked_only_where_it_can_say_something(own, said, asked, label):
+    session = CandidateSession(**said)
+    labels = list(observing.observe(session, None, TASK, own))
+    assert ("racecheck" in session.asked) is asked
+    assert labels[-1].name == label
+
+
+def test_racecheck_is_not_tried_after_a_long_memcheck(monkeypatch):
+    monkeypatch.setattr(observing, "_SOON_S", 0.1)
+    session = CandidateSession()
+    labels = list(observing.observe(session, None, TASK, [KERNEL]))
+    assert [label.name for label in labels] == ["memcheck", "no_racecheck"]
+    assert "racecheck" not in session.asked
+
+
 def test_what_memcheck_finds_refuses_the_candidate():
     with pytest.raises(CandidateFault, match="memcheck"):
-        list(observing.observe(CandidateSession(memcheck=WRONG), None, TASK, ["kernel"]))
+        list(observing.observe(CandidateSession(memcheck=WRONG), None, TASK, [KERNEL]))
 
 
 def test_hazards_are_a_label():
@@ -100,12 +130,12 @@ def names(findings):
 
 def test_a_program_is_looked_at_once_on_a_task(tools):
     tools, session = tools
-    first, again = (tools.look(PROGRAM, TASK, ["kernel"]) for _ in range(2))  # both under way
+    first, again = (tools.look(PROGRAM, TASK, [KERNEL]) for _ in range(2))  # both under way
     assert names(first) == names(again) == ["memcheck", "racecheck"]
-    assert names(tools.look(PROGRAM, TASK, ["kernel"])) == ["memcheck", "racecheck"]
+    assert names(tools.look(PROGRAM, TASK, [KERNEL])) == ["memcheck", "racecheck"]
     assert len(session.asked) == 3
-    names(tools.look(OTHER, TASK, ["kernel"]))
-    names(tools.look(PROGRAM, OTHER_TASK, ["kernel"]))
+    names(tools.look(OTHER, TASK, [KERNEL]))
+    names(tools.look(PROGRAM, OTHER_TASK, [KERNEL]))
     assert len(session.asked) == 9
 
 

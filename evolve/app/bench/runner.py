@@ -1,11 +1,12 @@
 """The runs of a bench: several under way before one judge, until all are done or time is up.
 
 Each run is an ordinary one of the database. While one task is timed, others are checked, and the
-references of the next are compiled.
+references of the next are compiled. What was begun is finished first: a winner is measured beside
+the searches of the next tasks, runs that an earlier call began come before new ones.
 """
 
 import asyncio
-import statistics
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,6 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from evolve.app import components
 from evolve.app.bench.plan import Entry, Plan
+from evolve.app.bench.schedule import FinalTimes, begun_first, finals_at_once, searches_at_once
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
@@ -30,12 +32,17 @@ from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
 from evolve.report.text import one_line
 from evolve.search.engine import Search
-from evolve.search.execution.final_evaluation import judge_again, play_finals, unjudged
+from evolve.search.execution.final_evaluation import (
+    is_measured,
+    judge_again,
+    play_finals,
+    unjudged,
+)
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
-FIRST_S = 45.0  # taken for a task's time before one has ended
+FIRST_S = 45.0  # to make a task ready and judge a program; a final, before one has ended
 RESERVE_S = 20.0  # before the end: to cancel running work, end the judge and write the report
 DRAIN_S = 5.0
 PATIENCE_S = 8.0  # after a stop, for work that does not end by itself
@@ -53,7 +60,8 @@ class Bench:
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
-        first_s: estimate of a task's time before one has ended.
+        first_s: seconds to make a task ready and judge a program; the same for a final, before
+            one has ended.
         say: takes lines of progress.
         interruptible: a block within which a request to stop calls its argument with the reason.
     """
@@ -70,14 +78,20 @@ class Bench:
         interruptible: Callable[[Callable[[str], None]], AbstractContextManager[None]],
     ) -> None:
         self._plan, self._store, self._evaluator = plan, store, evaluator
-        self._ends_at, self._first_s, self._say = ends_at, first_s, say
+        self._ends_at, self._say = ends_at, say
         self._interruptible = interruptible
-        self._waiting = deque(plan.entries)
         self._begun_runs = {run.name for run in store.runs()}
+        self._waiting = begun_first(plan.entries, store)
+        self._first_s = first_s
+        self._final_times = FinalTimes(first_s)
+        self._final_times.recall(plan.entries, store, plan.final)
         self._pipelines: set[Pipeline] = set()
+        self._tasks: list[asyncio.Task[EvolveError | None]] = []
+        self._finals: set[asyncio.Task[EvolveError | None]] = set()
         self._stop = asyncio.Event()
-        self._took_s: list[float] = []
+        self._request_stop: Callable[[str], None] = lambda reason: None
         self._ended = 0
+        self._unmeasured = 0  # winners for which too little time was left
         self._alone: deque[Entry] = deque()
         self._skipped: list[str] = []
         self._skipped_in_a_row = 0
@@ -89,7 +103,6 @@ class Bench:
             EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
         reasons: list[str] = []
-        workers: list[asyncio.Task[EvolveError | None]] = []
         loop = asyncio.get_running_loop()
 
         def stop(reason: str) -> None:
@@ -97,58 +110,101 @@ class Bench:
             self._stop.set()
             for pipeline in self._pipelines:
                 pipeline.request_stop(reason)
-            for worker in workers:
-                loop.call_later(PATIENCE_S, worker.cancel)
+            loop.call_later(PATIENCE_S, self._cancel)
 
+        self._request_stop = stop
         alarm = None
         if self._ends_at is not None:
-            left_s = self._ends_at - time.monotonic() - RESERVE_S
-            alarm = loop.call_later(max(left_s, 0.0), stop, "the time is up")
+            alarm = loop.call_later(max(self._left_s(), 0.0), stop, "the time is up")
         try:
             with self._interruptible(stop):
-                at_once = range(_at_once(self._evaluator.slots))
-                workers += [loop.create_task(self._work(stop)) for _ in at_once]
-                ends = await asyncio.gather(*workers, return_exceptions=True)
-                workers.append(loop.create_task(self._work_alone()))
-                ends += await asyncio.gather(workers[-1], return_exceptions=True)
+                for _ in range(searches_at_once(self._evaluator.slots)):
+                    self._start(self._search_all())
+                await self._all_ended()
+                self._start(self._repeat_alone())
+                ends = await self._all_ended()
         finally:
             if alarm is not None:
                 alarm.cancel()
         if errors := [end for end in ends if _is_failure(end, is_stopped=bool(reasons))]:
             raise errors[0]
-        if not reasons and (self._waiting or self._alone):
+        if not reasons and (self._waiting or self._alone or self._unmeasured):
             return "too little time is left for another task"
         if not reasons and self._skipped:
             return "the judge failed under some tasks"
         return reasons[0] if reasons else ""
 
-    async def _work(self, stop: Callable[[str], None]) -> EvolveError | None:
-        """Take one task after the other; a failure here ends all."""
-        try:
-            while not self._stop.is_set() and self._waiting and self._has_time():
-                await self._take(self._waiting.popleft())
-        except EvolveError as error:
-            stop(str(error))
-            return error
-        return None
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[EvolveError | None]:
+        """Begin with something; a failure of it ends all, and is its result."""
 
-    async def _work_alone(self) -> EvolveError | None:
+        async def guarded() -> EvolveError | None:
+            try:
+                await work
+            except EvolveError as error:
+                self._request_stop(str(error))
+                return error
+            return None
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.append(task)
+        return task
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _all_ended(self) -> list[EvolveError | BaseException | None]:
+        """The results of all that was begun, and of what that began."""
+        ends: list[EvolveError | BaseException | None] = []
+        while len(ends) < len(self._tasks):
+            ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+        return ends
+
+    async def _search_all(self) -> None:
+        """Search one task after the other; their winners are measured beside the next searches."""
+        while (entry := await self._next()) is not None:
+            if (final := await self._searched(entry)) is not None:
+                task = self._start(final)
+                self._finals.add(task)
+                task.add_done_callback(self._finals.discard)
+
+    async def _repeat_alone(self) -> None:
         """Repeat one by one the tasks that failed while others ran."""
-        try:
-            while not self._stop.is_set() and self._alone and self._has_time():
-                await self._take(self._alone.popleft(), alone=True)
-        except EvolveError as error:
-            return error
-        return None
+        while not self._stop.is_set() and self._alone and self._has_time(self._alone[0]):
+            if (final := await self._searched(self._alone.popleft(), alone=True)) is not None:
+                await final
 
-    def _has_time(self) -> bool:
-        if self._ends_at is None:
-            return True
-        usual_s = statistics.median(self._took_s) if self._took_s else self._first_s
-        return time.monotonic() + usual_s < self._ends_at - RESERVE_S
+    async def _next(self) -> Entry | None:
+        """The first task there is time for; no other is begun while many winners are measured."""
+        while len(self._finals) >= finals_at_once(self._evaluator.slots):
+            await asyncio.wait(self._finals, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop.is_set():
+            return None
+        entry = next(filter(self._has_time, self._waiting), None)
+        if entry is not None:
+            self._waiting.remove(entry)
+        return entry
 
-    async def _take(self, entry: Entry, *, alone: bool = False) -> None:
-        """All remaining work of one task; a failure beside others is repeated alone."""
+    def _has_time(self, entry: Entry) -> bool:
+        """Whether anything of a task can end in time: a new one has to be made ready first.
+
+        Searches are begun although they may not end: the next call goes on with them, and until
+        then the judge would have nothing to do.
+        """
+        is_begun = entry.task.run in self._begun_runs
+        return self._left_s() > (0.0 if is_begun else self._first_s)
+
+    def _left_s(self) -> float:
+        """Seconds in which work may be under way."""
+        return math.inf if self._ends_at is None else self._ends_at - RESERVE_S - time.monotonic()
+
+    async def _searched(
+        self, entry: Entry, *, alone: bool = False
+    ) -> Coroutine[Any, Any, None] | None:
+        """A task searched to the end of its budget: what is left to do then, None if nothing.
+
+        A failure beside others is repeated alone.
+        """
         start = time.monotonic()
         quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
         try:
@@ -157,22 +213,35 @@ class Bench:
                 await self._search(run, config)
             if alone and not self._stop.is_set():
                 await judge_again(self._engine(run, config), self._evaluator, self._stop)
-            failed = not self._stop.is_set() and await self._final(run.name, config)
         except _Failed as failure:
             self._put_off(entry, failure, alone=alone)
+            return None
+        except UsageError as error:
+            self._say(f"{entry.task.label}: {error}")
+            return None
+        except _GivenUp:
+            return None
+        return self._measured(entry, run.name, config, start, alone=alone)
+
+    async def _measured(
+        self, entry: Entry, name: str, config: Mapping[str, Any], start: float, *, alone: bool
+    ) -> None:
+        """The winner of a search measured again, if there is time for it, and the task's line."""
+        try:
+            failed = not self._stop.is_set() and await self._final(name, config)
+        except _TooLate:
+            self._unmeasured += 1
             return
         except UsageError as error:
             self._say(f"{entry.task.label}: {error}")
             return
-        except _GivenUp:
-            return
         self._skipped_in_a_row = 0
         if self._stop.is_set():
             return
-        if not alone and (failed or unjudged(self._store, run.id)):
+        if not alone and (failed or unjudged(self._store, self._store.run(name).id)):
             self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
             return
-        self._report(entry, run.name, time.monotonic() - start)
+        self._report(entry, name, time.monotonic() - start)
 
     def _put_off(self, entry: Entry, why: object, *, alone: bool) -> None:
         """Leave a task for when nothing else is under way, and then to a later call.
@@ -193,8 +262,6 @@ class Bench:
     def _report(self, entry: Entry, run: str, seconds: float) -> None:
         result = read_result(self._store, entry.task, self._store.run(run))
         self._ended += 1
-        if seconds > 1.0:  # else it was done before
-            self._took_s.append(seconds)
         number = f"{self._ended} of {len(self._plan.entries)}"
         self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
 
@@ -263,7 +330,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, self._sharing),
+            Share(self._evaluator, self._sharing, lambda: len(self._finals)),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
@@ -286,27 +353,26 @@ class Bench:
         return sum(not pipeline.only_waits_for_models for pipeline in self._pipelines)
 
     async def _final(self, name: str, config: Mapping[str, Any]) -> bool:
-        """Whether a final failed by a fault of the judge."""
+        """Whether a final failed by a fault of the judge. Raises _TooLate if none may begin."""
         run = self._store.run(name)
         if self._plan.final is None or run.state != "finished":
             return False
-        return await play_finals(
-            self._engine(run, config),
-            self._evaluator,
-            self._plan.baselines,
-            self._plan.final,
-            self._stop,
+        engine = self._engine(run, config)
+        if is_measured(engine, self._plan.baselines):
+            return False
+        if self._left_s() < self._final_times.expected_s:
+            raise _TooLate
+        began = time.monotonic()
+        failed = await play_finals(
+            engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
         )
+        self._final_times.add(time.monotonic() - began)
+        return failed
 
     def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
         return components.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
-
-
-def _at_once(slots: int) -> int:
-    """Tasks under way together: few, so that those begun end soon, and no slot waits for work."""
-    return min(slots, max(2, slots // 2))
 
 
 def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:
@@ -318,6 +384,10 @@ def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:
 
 class _Failed(Exception):
     """A reference could not be looked at: the task's doing, the judge's, or that of neighbours."""
+
+
+class _TooLate(Exception):
+    """Too little time is left to measure a winner."""
 
 
 class _GivenUp(Exception):

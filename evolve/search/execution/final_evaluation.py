@@ -107,6 +107,14 @@ def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
     return {*evaluation.ratios} | failed
 
 
+def is_measured(search: Search, baselines: Sequence[str]) -> bool:
+    """Whether no final is left to be played, nor to be repeated."""
+    store, run = search.store, search.run.id
+    return not search.open_tickets() and not any(
+        lacking(store, run, elite, baselines) for elite in finalists(search)
+    )
+
+
 async def play_finals(
     search: Search,
     evaluator: Evaluator,

@@ -1,11 +1,13 @@
 """NVIDIA's tools on a candidate, at verification: once for each program, beside others' work.
 
 A tool takes seconds to start, and uses the GPU as it likes: it stands still while windows are
-timed. The findings of the tools on a program and task are kept if each gave a result.
+timed. So tools look while the program that they look at is timed as well, which takes longer. The
+findings of the tools on a program and task are kept if each gave a result.
 """
 
+import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -15,20 +17,21 @@ import torch
 from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Label
 from evolve.worker.base.faults import CandidateFault
-from evolve.worker.base.feedback import plain
+from evolve.worker.base.feedback import KernelFacts, plain
 from evolve.worker.base.host_facts import find_tool
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.base import Device
 from evolve.worker.evidence.ncu import count
-from evolve.worker.evidence.sanitizer import NAME, NO_RESULT, TOOLS, sanitise_call
+from evolve.worker.evidence.sanitizer import NAME, NO_RESULT, sanitise_call
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.memory_budget import MemoryBudget
 from evolve.worker.session.memory_model import room_for
 from evolve.worker.session.prepared_task import PreparedTask
 
-_ALL = len(TOOLS) + 1
+_ALL = 2  # the sanitizer's, one after the other, and the counters'
 _PROCESSES = 2  # of each: the one that starts it, and the one that it starts
 _KEPT = 256
+_SOON_S = 8.0  # of memcheck; after a longer one racecheck has not ended in time
 
 Findings = Future[list[Label]]
 
@@ -52,7 +55,9 @@ class Tools:
         """Start no more; running ones end with their processes."""
         self._looking.shutdown(wait=False)
 
-    def look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> Findings:
+    def look(
+        self, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+    ) -> Findings:
         """The tools' findings, new or stored; CandidateFault for an error that counts.
 
         Not to be waited for by a thread that has room on the device: the look may wait for it.
@@ -60,7 +65,7 @@ class Tools:
         Args:
             candidate: That has passed the checks.
             task: Of which one call is looked at.
-            own: Names of the candidate's kernels.
+            own: Of the candidate's kernels.
         """
         key = framed_digest("tools", candidate.source, task.task.revision)
         with self._changing:
@@ -73,7 +78,9 @@ class Tools:
                 self._found.popitem(last=False)
         return known
 
-    def _look(self, candidate: Candidate, task: PreparedTask, own: Collection[str]) -> list[Label]:
+    def _look(
+        self, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+    ) -> list[Label]:
         device = self._session.device
         room = room_for(task.cases, device, processes(task, device), judges=False)
         try:
@@ -99,28 +106,43 @@ def processes(task: PreparedTask, device: Device) -> int:
 
 
 def observe(
-    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Collection[str]
+    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
 ) -> Iterator[Label]:
     """The findings of each tool, as labels.
 
-    Side by side, as each takes seconds to start. Kernels of different processes take turns on the
-    device, so counters are of one process.
+    Side by side, as each takes seconds to start, but for racecheck: it takes longer than memcheck,
+    so it has a chance only if that has soon given a result. Kernels of different processes take
+    turns on the device, so counters are of one process.
 
     Args:
         session: Where processes come from.
         candidate: That has passed the checks.
         task: Of which one call is looked at.
-        own: Names of the candidate's kernels.
+        own: Of the candidate's kernels.
 
     Raises:
         CandidateFault: a tool has found an error that counts.
     """
     about = session, candidate, task
-    looks = [partial(sanitise_call, *about, kind) for kind in TOOLS]
-    looks.append(partial(count, *about, own))
+    looks = [partial(_sanitised, *about, own), partial(count, *about, {fact.name for fact in own})]
     with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
         for found in [pool.submit(look) for look in looks]:
             yield from found.result()
+
+
+def _sanitised(
+    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+) -> list[Label]:
+    start = time.monotonic()
+    found = sanitise_call(session, candidate, task, "memcheck")
+    took_s = time.monotonic() - start
+    if not found:
+        return []
+    if own and all(fact.shared_bytes == 0 for fact in own):
+        return [*found, Label("racecheck", "its kernels have no shared memory")]
+    if took_s > _SOON_S or found[0].name.startswith(NO_RESULT):
+        return [*found, Label(f"{NO_RESULT}racecheck", f"not tried: memcheck took {took_s:.0f} s")]
+    return [*found, *sanitise_call(session, candidate, task, "racecheck")]
 
 
 def _at_once(task: PreparedTask, device: Device) -> int:

@@ -339,18 +339,17 @@ class Judge:
         return beyond_interpreter(fault, candidate.source, candidate.language)
 
     def _with_tools(self, judged: Judged) -> Judged:
-        """The same with the tools' findings; no memory is held meanwhile."""
+        """The same with the tools' findings, if they matter; no memory is held meanwhile."""
         progress = judged.progress
-        if progress.tools is None:
+        if progress.tools is None or judged.status is not Status.CORRECT:
             return judged
         try:
             with progress.timed("tools"):
                 progress.labels += progress.tools.result()
         except CandidateFault as fault:
             self._require_health_after(fault)
-            if judged.status is Status.CORRECT:
-                progress.stage = Stage.CORRECTNESS
-                return replace(judged, status=fault.status, feedback=fault.feedback)
+            progress.stage = Stage.CORRECTNESS
+            return replace(judged, status=fault.status, feedback=fault.feedback)
         return judged
 
     def _require_health_after(self, fault: CandidateFault) -> None:
@@ -415,6 +414,9 @@ class Judge:
                 progress.scratch_bytes = scratch_bytes(self.session, candidate, task)
         rivals = {name: self._rival(task, name, text) for name, text in asked.opponents.items()}
         candidate.custom = progress.custom
+        if self.device.has_profiler and plan.is_final:
+            own = [fact for fact in progress.facts if fact.is_own]
+            progress.tools = self._tools.look(candidate, task, own)
         phases.enter("timing")
         with progress.timed("timing"):
             self._timekeeper.time(
@@ -427,9 +429,6 @@ class Judge:
             progress.measured["speed_of_light"] = round(light.share, 4)
             if light.beats and not plan.is_final:
                 self._check_further(candidate, task)
-        if self.device.has_profiler and plan.is_final:
-            own = {fact.name for fact in progress.facts if fact.is_own}
-            progress.tools = self._tools.look(candidate, task, own)
         progress.stage = plan.stage
         return Status.CORRECT, success_feedback(
             progress.timing, light, progress.facts, progress.custom, progress.labels

@@ -21,7 +21,7 @@ import torch
 from evolve.worker.ipc.task_classes import PROGRAM_MODULE
 
 CALL_FILE = "call.pt"
-SECONDS = 12.0  # in which it may work, beside those in which it is stopped for others' timing
+SECONDS = 20.0  # in which it may work, beside those in which it is stopped for others' timing
 _STEP_S = 0.1  # of waiting; as long as it is stopped, so is this clock
 _MAX_TEXT = 6000
 _CARRIED = ("evolve.core.digest", "evolve.languages.builds", "evolve.languages.inline",

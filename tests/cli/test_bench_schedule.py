@@ -1,0 +1,145 @@
+"""The order of a suite's work: what was begun is finished before more is begun.
+
+Invariants:
+1. A winner is measured again beside the searches of the next tasks, and no search waits for it.
+2. While as many winners are measured as may be at once, no other task is begun.
+3. Tasks that an earlier call left behind come first, those nearest to their end before others.
+4. A final begins only if it is expected to end in time, by how long earlier ones took; what is left
+   behind is finished by the next call, which repeats nothing.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from evolve.app.bench.runner import RESERVE_S
+from evolve.app.bench.schedule import finals_at_once
+from evolve.core.errors import EvaluatorUnavailable
+from evolve.core.evaluation import Evaluation
+from evolve.core.lineage import VERIFY
+from evolve.core.protocols import EvaluationRequest
+from evolve.store import Store
+from evolve.testing.synthetic import SyntheticEvaluator
+from tests.cli.benching import DB, bench, planned
+
+pytestmark = pytest.mark.usefixtures("bench_checkout")
+
+
+class Recording(SyntheticEvaluator):
+    """A judge that notes beginnings and ends, and whose finals take their time."""
+
+    final_s = 0.0
+    said_s = 0.0  # what a final's record says of its own time
+
+    def __init__(self, *, slots: int = 4, final_s: float = 0.0, said_s: float = 0.0) -> None:
+        super().__init__(slots=slots)
+        self.final_s, self.said_s = final_s, said_s
+        self.seen: list[tuple[str, str]] = []
+        self.finals = 0
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        kind = "final" if request.repeat else "search"
+        self.seen.append((kind, request.task.name))
+        self.finals += kind == "final"
+        if kind == "final":
+            await asyncio.sleep(self.final_s)
+        verdict = await super().evaluate(request)
+        self.finals -= kind == "final"
+        self.seen.append((f"{kind} ended", request.task.name))
+        if kind == "final":
+            return replace(verdict, durations_s={"tools": self.said_s, "timing_lock": 1e6})
+        return verdict
+
+
+def begun(judge: Recording, kind: str) -> list[str]:
+    """The tasks of evaluations of a kind, in the order of their beginning."""
+    return list(dict.fromkeys(name for what, name in judge.seen if what == kind))
+
+
+def test_a_winner_is_measured_beside_the_searches_of_the_next_tasks():
+    judge = Recording(final_s=0.5)
+    assert bench(planned("baselines=[compile]"), judge) == ""
+    kinds = [kind for kind, _ in judge.seen]
+    assert kinds.count("final ended") == 3
+    last_search = max(at for at, kind in enumerate(kinds) if kind == "search")
+    assert last_search < kinds.index("final ended")
+
+
+def test_no_task_is_begun_while_so_many_winners_are_measured():
+    class Counting(Recording):
+        most = 0
+
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            if not request.repeat:
+                self.most = max(self.most, self.finals)
+            return await super().evaluate(request)
+
+    judge = Counting(slots=1, final_s=0.2)
+    assert bench(planned("baselines=[compile]"), judge) == ""
+    assert finals_at_once(1) == 1
+    assert judge.most == 0
+    assert finals_at_once(8) == 6
+
+
+def test_what_an_earlier_call_left_behind_comes_first_and_nearest_to_its_end():
+    words = ("operators=[seed,tune]", "termination.evaluations=2")
+    bench(planned(*words, "problems=[2/1]", "final=none"), Recording(slots=1))
+
+    class Gone(Recording):
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            if len(self.seen) == 4:
+                raise KeyboardInterrupt
+            return await super().evaluate(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        bench(planned(*words, "problems=[1/2]"), Gone(slots=1))
+    judge = Recording(slots=1)
+    assert bench(planned(*words), judge) == ""
+    assert begun(judge, "final") == ["kernelbench:2/1", "kernelbench:1/2", "kernelbench:1/1"]
+    assert begun(judge, "search") == ["kernelbench:1/2", "kernelbench:1/1"]
+
+
+def test_a_final_that_would_not_end_in_time_is_left_to_the_next_call():
+    words = ("baselines=[compile]", "problems=[1/1,1/2]")
+    bench(planned(*words, "problems=[1/1]"), Recording(said_s=40.0))
+    judge = Recording()
+    ends_at = time.monotonic() + RESERVE_S + 30.0
+    why = bench(planned(*words), judge, ends_at=ends_at, first_s=1.0)
+    assert "too little time" in why
+    assert begun(judge, "search") == ["kernelbench:1/2"]
+    assert not begun(judge, "final")
+    with Store.open(DB, read_only=True) as store:
+        run = store.run("kernelbench-1-2-seeds")
+        assert run.state == "finished"
+        assert not store.made_by(run.id, VERIFY)
+    judge = Recording()
+    assert bench(planned(*words), judge) == ""
+    assert [kind for kind, _ in judge.seen] == ["final", "final ended"]
+    assert begun(judge, "final") == ["kernelbench:1/2"]
+
+
+def test_what_is_measured_already_needs_no_time():
+    words = ("baselines=[compile]", "problems=[1/1]")
+    bench(planned(*words), Recording(said_s=40.0))
+    assert bench(planned(*words), Recording(), ends_at=time.monotonic() + RESERVE_S + 5.0) == ""
+
+
+def test_a_judge_that_is_gone_ends_finals_and_searches_and_the_next_call_goes_on():
+    class Gone(Recording):
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            if self.finals == 2:
+                raise EvaluatorUnavailable("the device is gone")
+            return await super().evaluate(request)
+
+    judge = Gone(final_s=60.0)
+    began = time.monotonic()
+    with pytest.raises(EvaluatorUnavailable):
+        bench(planned("baselines=[compile]"), judge)
+    assert time.monotonic() < began + 30
+    judge = Recording()
+    assert bench(planned("baselines=[compile]"), judge) == ""
+    with Store.open(DB, read_only=True) as store:
+        assert {run.state for run in store.runs()} == {"finished"}
+        assert all(len(store.made_by(run.id, VERIFY)) == 1 for run in store.runs())
