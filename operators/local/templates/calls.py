@@ -167,8 +167,9 @@ class Calls:
         settings = convolution.Settings.read(given, len(weight.shape) - 2)
         about = x, weight, bias, out, settings, precisions
         cut = None
-        if self._how == "packed":
-            cut = conv_packed.launches(*about, self._multiprocessors)
+        if self._how in (matmul.PACKED, matmul.STRETCHED):
+            stretched = self._how == matmul.STRETCHED
+            cut = conv_packed.launches(*about, self._multiprocessors, stretched=stretched)
         launches = cut or (convolution.launch(*about),)
         return Replacement(launches, tuple(_room(name, out, x)))
 

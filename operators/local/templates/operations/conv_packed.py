@@ -41,11 +41,13 @@ def launches(
     settings: Settings,
     precisions: Sequence[str],
     multiprocessors: int,
+    *,
+    stretched: bool = False,
 ) -> tuple[Launch, ...] | None:
     """Alternative to `convolution.launch`; None if that is to be preferred.
 
     That is so for fp16 and bf16, if there is too little to do for this to pay, and if parts would
-    be too many.
+    be too many. `stretched` is that of `packed.known`.
     """
     sizes = sizes_of(x, weight, out, settings)
     walk = (1, 1, 1) if settings.transposed else settings.stride
@@ -65,7 +67,14 @@ def launches(
     return (
         *_image_launches(x, layout, images, image_exponents),
         _filter_launch(weight, layout, filters, filter_exponents),
-        _product_launch(operands, bias, out, layout, known(precisions), multiprocessors),
+        _product_launch(
+            operands,
+            bias,
+            out,
+            layout,
+            known(precisions, layout.depth, stretched=stretched),
+            multiprocessors,
+        ),
     )
 
 
@@ -110,6 +119,11 @@ class _Layout:
         """Constants that describe the inputs of a phase."""
         own = self.only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
         return own | {"RUNS": self.runs, "RUN": self.run}
+
+    @property
+    def depth(self) -> int:
+        """Products that a place adds up, at most."""
+        return math.prod(self.phases["TAPS"]) * int(self.sizes["CHANNELS"])
 
     @property
     def tap(self) -> int:
