@@ -131,6 +131,31 @@ def wide_cases():
     yield wide("an infinite pixel", own, {"x": x, "weight": weight}, change, function)
 
 
+STRETCHED = (
+    "one at the largest, one far below",
+    "both near the square root of the smallest",
+    "large elements beside small ones",
+)
+
+
+def stretched_cases():
+    """Sums that are long enough for two products of parts, beside references in float64."""
+    two = {"how": "stretched", "multiprocessors": 16}
+    sides = {"a": matrix(512, 1030), "b": matrix(1030, 512)}
+    own = product("", *sides.values(), **two)["source"]
+    for name in STRETCHED:
+        yield wide(f"two: {name}", own, sides, CHANGES[name], "a.double() @ b.double()")
+    images = {"x": image(1, 120, 7, 8), "weight": image(40, 120, 3, 3)}
+    own = convolution("", *images.values(), how="stretched")["source"]
+    function = "torch.nn.functional.conv2d(x.double(), weight.double())"
+    yield wide("two: an infinite pixel", own, images, "x[0, 0, 3, 3] = float('inf')", function)
+    images = {"x": image(1, 260, 5, 4), "weight": image(260, 16, 4, 4)}
+    back = {"how": "stretched", "stride": (2, 2), "transposed": True}
+    own = convolution("", *images.values(), **back)["source"]
+    function = "torch.nn.functional.conv_transpose2d(x.double(), weight.double(), stride=2)"
+    yield wide("two: back", own, images, "", function)
+
+
 def several():
     """Convolutions whose runs of taps are divided into different blocks, one after the other."""
     kernels = image(32, 32, 3, 3), image(32, 32, 5, 5), image(16, 32, 7, 7)
@@ -165,3 +190,4 @@ PACKED_CASES = [
     for known in (*product_cases(), *convolution_cases(), *tail_cases(), several())
 ]
 WIDE_CASES = list(wide_cases())
+STRETCHED_CASES = list(stretched_cases())
