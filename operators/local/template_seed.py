@@ -1,7 +1,7 @@
 """Compiled references with our kernels where the compiler calls vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice, product
 from typing import Any
 
@@ -38,7 +38,7 @@ _ORDER = (
     (_CUT, _AS_EAGER),
     (_CUT_BEFORE_TAILS, _AS_EAGER),
     (_TAILS, _AS_EAGER),
-    (_CUT, _EXACT),
+    (_TWO, _EXACT),
     (_TAILS, _EXACT),
     (_PLAIN, _AS_EAGER),
     (_EVEN, _AS_EAGER),
@@ -108,9 +108,12 @@ class TemplateSeed:
                 continue
             if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
                 continue  # which copies images to a layout that parts have anyway
+            about = exact, rounded[rounding], kept, count
+            converted = partial(_converted, task.source, task.name, compiled)
+            source = converted(kind, *about)
+            if kind == _TWO and source == converted(_CUT, *about):
+                kind = _CUT  # no sum is long enough
             note = f"variant {compiled.variant}, own kernels{kind}"
-            about = kind, exact, rounded[rounding], kept, count
-            source = _converted(task.source, task.name, compiled, *about)
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
                 yield Failed(f"variant {compiled.variant}: {source}")

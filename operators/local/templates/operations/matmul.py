@@ -21,8 +21,8 @@ How = Literal["", "even", "packed", "stretched"] | Callable[[Matrices], tuple[La
 """How a product is computed, if it is large enough for that; or a function for any product.
 
 `even` cuts the work evenly among as many programs as a device takes at once, `packed` the operands
-into parts beforehand, and `stretched` does the same and begins with two products of parts for each
-long sum, where `packed` begins with three.
+into parts beforehand, and `stretched` does the same and begins with two products of parts for long
+sums, where `packed` always has three or more.
 """
 
 

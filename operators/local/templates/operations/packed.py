@@ -12,6 +12,8 @@ from operators.local.templates.tensors import HALF
 
 NUMBER_OF_PARTS = {"fp16": 1, "fp16x2": 2, "fp16x3": 2, "bf16x6": 3}
 """Of a float32, by the precision of products."""
+_PRODUCTS = {"fp16": 1, "fp16x2": 2, "fp16x3": 3, "bf16x6": 6}
+"""Of parts, for one of numbers."""
 EXACT = ("fp16x3", "bf16x6")
 """Parts of a float32, and how many products of parts stand for one."""
 _ROUNDED = "fp16"  # to 11 bits, as tf32
@@ -75,21 +77,22 @@ def both_packed(product: Matrices, *, stretched: bool = False) -> tuple[Launch, 
 def known(precisions: Sequence[str], depth: int, *, stretched: bool = False) -> tuple[str, ...]:
     """How products of parts may be made if `tl.dot` may be so precise, the first to begin with.
 
-    A product that begins with tf32 may begin with one part; one with that choice keeps it. If sums
-    of `depth` products are long enough, two products of parts may do, and `stretched` begins with
-    these.
+    A product that begins with tf32 may begin with one part; one with that choice keeps it. Others
+    begin with two products of parts if `stretched` and sums of `depth` products are long enough.
     """
-    found: tuple[str, ...] = EXACT
-    if depth >= _MIN_STRETCHED:
-        found = (_STRETCHED, *EXACT) if stretched else (*EXACT, _STRETCHED)
-    if "tf32" not in precisions:
-        return found
-    return (_ROUNDED, *found) if precisions[0] == "tf32" else (*found, _ROUNDED)
+    if "tf32" in precisions:
+        return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
+    return (_STRETCHED, *EXACT) if stretched and depth >= _MIN_STRETCHED else EXACT
 
 
 def parts_of(precision: str) -> str:
     """The expression for how many parts a number has, as programs have it."""
     return f"{json.dumps(NUMBER_OF_PARTS)}[{precision}]"
+
+
+def products_of(precision: str) -> str:
+    """The same for how many products of parts stand for one."""
+    return f"{json.dumps(_PRODUCTS)}[{precision}]"
 
 
 def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
