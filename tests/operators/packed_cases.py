@@ -131,6 +131,22 @@ def wide_cases():
     yield wide("an infinite pixel", own, {"x": x, "weight": weight}, change, function)
 
 
+def two_products():
+    """Sums that are long enough for two products of parts, in all layouts, beside torch's."""
+    m, n, k = 1160, 1000, 1096
+    for turned in (False, True):
+        a, b = matrix(m, k, turned=turned), matrix(k, n, turned=turned)
+        yield product(
+            f"two products {turned}", a, b, matrix(n), how="stretched", multiprocessors=16
+        )
+    batch = matrix(2, m, k), matrix(2, k, n)
+    yield product("two products, batch", *batch, how="stretched", multiprocessors=16)
+    x, weight = image(8, 120, 17, 18), image(44, 120, 3, 3)
+    yield convolution("two products, images", x, weight, bias=True, how="stretched")
+    back = {"stride": (2, 2), "transposed": True, "how": "stretched"}
+    yield convolution("two products, back", image(8, 260, 9, 8), image(260, 16, 4, 4), **back)
+
+
 STRETCHED = (
     "one at the largest, one far below",
     "both near the square root of the smallest",
