@@ -15,6 +15,7 @@ from operators.local.templates import Products, has_products
 from operators.local.tuning import Limits
 
 _TWO = ", operands cut beforehand for two products"
+_WIDE = ", operands cut beforehand, outputs of few filters side by side"
 _CUT = ", operands cut beforehand"
 _CUT_BEFORE_TAILS = f"{_CUT}, no tails"
 _TAILS = " with tails"
@@ -24,6 +25,7 @@ _SAME_LAYOUT = "same_layout"
 _CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     _TWO: {"fused": True, "how": "stretched"},
+    _WIDE: {"fused": True, "how": "wide"},
     _CUT: {"fused": True, "how": "packed"},
     _CUT_BEFORE_TAILS: {"how": "packed"},
     _TAILS: {"fused": True},
@@ -35,6 +37,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 _AS_EAGER, _EXACT = "as eager", "exact"
 _ORDER = (
     (_TWO, _AS_EAGER),
+    (_WIDE, _AS_EAGER),
     (_CUT, _AS_EAGER),
     (_CUT_BEFORE_TAILS, _AS_EAGER),
     (_TAILS, _AS_EAGER),
@@ -45,10 +48,10 @@ _ORDER = (
 )
 """Kinds as they are proposed, and how their convolutions round; the likeliest first.
 
-The first has two products of parts for each long sum, the second three, which are as exact as
-float32. Of KernelBench's levels 1 and 2 on an H200 the second was faster than those below it for
-most; the third is if tails are long and sums short, for a product's block has registers for few
-threads.
+The first has two products of parts for each long sum, the third three, which are as exact as
+float32; the second is for convolutions of few filters. Of KernelBench's levels 1 and 2 on an H200
+the third was faster than those below it for most; the fourth is if tails are long and sums short,
+for a product's block has registers for few threads.
 """
 
 

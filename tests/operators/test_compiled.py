@@ -53,6 +53,7 @@ EACH = image(64, 1, 3, 3)
 LARGE = {
     "rows": (1, 1, "matmul_kernel", product("", SIDE, SIDE)),
     "rows, packed": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="packed")),
+    "rows, stretched": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="stretched")),
     "images": (1, 1, "conv_kernel", convolution("", IMAGES, FILTERS)),
     "images, cut": (1, 1, "conv_pack_kernel", convolution("", IMAGES, FILTERS, how="packed")),
     "images, packed": (1, 1, "conv_packed_kernel", convolution("", IMAGES, FILTERS, how="packed")),
@@ -108,7 +109,9 @@ def test_no_thread_reads_across_the_end_of_a_row(width):
     assert wide == 4 or width != 60
 
 
-@pytest.mark.parametrize("name", ["rows, packed", "images, packed", "channels, packed"])
+@pytest.mark.parametrize(
+    "name", ["rows, packed", "rows, stretched", "images, packed", "channels, packed"]
+)
 def test_parts_go_through_shared_memory_to_tensor_cores(name):
     *_, kernel, case = LARGE[name]
     ptx = made(case, kernel)["ptx"]

@@ -16,13 +16,14 @@ _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-PACKED, STRETCHED = "packed", "stretched"
-How = Literal["", "even", "packed", "stretched"] | Callable[[Matrices], tuple[Launch, ...]]
+PACKED, STRETCHED, WIDE = "packed", "stretched", "wide"
+How = Literal["", "even", "packed", "stretched", "wide"] | Callable[[Matrices], tuple[Launch, ...]]
 """How a product is computed, if it is large enough for that; or a function for any product.
 
 `even` cuts the work evenly among as many programs as a device takes at once, `packed` the operands
 into parts beforehand, and `stretched` does the same and begins with two products of parts for long
-sums, where `packed` always has three or more.
+sums, where `packed` always has three or more. `wide` is `stretched`, and outputs of convolutions of
+few filters are side by side.
 """
 
 
@@ -71,8 +72,8 @@ def launches(
         return (_vector(product.turned),)
     if how == "even" and depth >= _EVEN_SUM:
         return _stream(product)
-    if how in (PACKED, STRETCHED):
-        found = packed.launches(product, stretched=how == STRETCHED)
+    if how in (PACKED, STRETCHED, WIDE):
+        found = packed.launches(product, stretched=how != PACKED)
         if found:
             return found
     if product.tiles(_TILE) < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
