@@ -14,7 +14,7 @@ for name in ("yaml", "jinja2"):
 from operators.local.inductor import PRECISIONS  # noqa: E402
 from tests.operators.even_cases import EVEN_CASES  # noqa: E402
 from tests.operators.output_code import instance  # noqa: E402
-from tests.operators.packed_cases import PACKED_CASES, two_products  # noqa: E402
+from tests.operators.packed_cases import FEW_FILTERS, PACKED_CASES, two_products  # noqa: E402
 from tests.operators.templates_cases import CASES, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 from tests.operators.whole_cases import WHOLE_CASES  # noqa: E402
@@ -24,7 +24,7 @@ PROCESSES = 8
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_programs_with_our_kernels_compute_what_torch_does(precision):
-    known = [*CASES, *EVEN_CASES, *PACKED_CASES]
+    known = [*CASES, *EVEN_CASES, *PACKED_CASES, *FEW_FILTERS]
     if precision == PRECISIONS[0]:
         known += WHOLE_CASES  # they multiply no matrices
     cases = [

@@ -131,6 +131,40 @@ def wide_cases():
     yield wide("an infinite pixel", own, {"x": x, "weight": weight}, change, function)
 
 
+def few_filters():
+    """Convolutions whose outputs side by side are columns of one product."""
+
+    def cut(name: str, x, weight, **options):
+        return convolution(f"few filters, {name}", x, weight, how="wide", **options)
+
+    back = {"transposed": True}
+    yield cut("plain", image(2, 5, 9, 11), image(8, 5, 3, 3), bias=True, padding=(1, 1))
+    x, weight = image(2, 18, 9, 12), image(12, 18, 5, 7)
+    yield cut("strided", x, weight, stride=(2, 3), padding=(1, 2))
+    yield cut("dilated", image(1, 3, 12, 13), image(8, 3, 4, 3), dilation=(2, 3))
+    yield cut("groups", image(2, 6, 7, 8), image(16, 3, 4, 4), groups=2, bias=True)
+    yield cut("a line", image(2, 17, 30), image(8, 17, 9), padding=(2,))
+    yield cut("a volume", image(1, 4, 5, 6, 7), image(8, 4, 2, 3, 3), padding=(1, 0, 1))
+    last = image(2, 20, 6, 7, last=True), image(8, 20, 3, 3, last=True)
+    yield cut("channels last", *last, padding=(1, 1))
+    yield cut("back", image(2, 7, 5, 6), image(7, 8, 3, 3), bias=True, **back)
+    x, weight = image(2, 5, 4, 5), image(5, 8, 4, 5)
+    strided = {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0), **back}
+    yield cut("back, strided", x, weight, bias=True, **strided)
+    yield cut("back, strided, with a tail", x, weight, tail=True, **strided)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 4, 4)
+    yield cut("back, dilated", x, weight, stride=(2, 3), dilation=(3, 2), **back)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 8, 2)
+    strided = {"stride": (4, 2), "padding": (1, 1), "dilation": (2, 4), **back}
+    yield cut("back, no tap for some", x, weight, bias=True, **strided)
+    x, weight = image(1, 8, 5, 4), image(8, 8, 4, 4)
+    yield cut("back, groups", x, weight, groups=2, stride=(2, 2), **back)
+    yield cut("back, a line", image(2, 3, 9), image(3, 16, 8), stride=(2,), **back)
+    x, weight = image(1, 3, 3, 4, 2), image(3, 8, 2, 3, 3)
+    yield cut("back, a volume", x, weight, stride=(2, 1, 2), **back)
+    yield cut("with a tail", image(2, 5, 9, 11), image(8, 5, 3, 3), padding=(1, 1), tail=True)
+
+
 def two_products():
     """Sums that are long enough for two products of parts, in all layouts, beside torch's."""
     m, n, k = 1160, 1000, 1096
@@ -207,3 +241,4 @@ PACKED_CASES = [
 ]
 WIDE_CASES = list(wide_cases())
 STRETCHED_CASES = list(stretched_cases())
+FEW_FILTERS = list(few_filters())

@@ -20,6 +20,7 @@ from evolve.core.source import tunables
 from tests.operators.differences import differences_by
 from tests.operators.output_code import image, matrix, quick
 from tests.operators.packed_cases import (
+    FEW_FILTERS,
     PACKED,
     PACKED_CASES,
     STRETCHED_CASES,
@@ -77,6 +78,45 @@ def test_one_part_stands_for_tf32(precisions, first):
     side = matrix(512, 512)
     case = product("rounded", side, side, **PACKED, precisions=precisions)
     assert begun_with(case["source"]) == [first]
+
+
+@pytest.mark.slow  # a quick test is below: which convolutions have them
+def test_outputs_of_few_filters_are_the_same_side_by_side():
+    found = answers([drawn(case) for case in FEW_FILTERS], "cpu", TRITON_INTERPRET="1")
+    assert len(found) == len(FEW_FILTERS)
+    assert {name: far for name, far in found.items() if not far < 2e-6} == {}
+    assert all("conv_wide_" in case["source"] for case in FEW_FILTERS)
+
+
+SIDE_BY_SIDE = {
+    "few filters": (image(4, 32, 9, 9), image(16, 32, 3, 5), {}, (1, 1, 4)),
+    "back between inputs": (
+        image(4, 32, 9, 9),
+        image(32, 8, 4, 4),
+        {"transposed": True, "stride": (2, 2)},
+        (1, 2, 4),
+    ),
+    "back in groups": (
+        image(8, 32, 12, 24, 48),
+        image(32, 8, 3, 5, 7),
+        {"transposed": True, "stride": (2, 2, 2), "padding": (1, 2, 3), "groups": 4},
+        (2, 2, 2),
+    ),
+    "many filters": (image(4, 32, 9, 9), image(64, 32, 3, 5), {}, None),
+    "one tap": (image(4, 64, 9, 9), image(32, 64, 1, 1), {}, None),
+}
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_outputs_are_side_by_side_where_columns_are_few_and_share_inputs(name):
+    x, weight, options, phases = SIDE_BY_SIDE[name]
+    source = convolution(name, x, weight, how="wide", **options)["source"]
+    assert ("conv_wide_kernel[" in source) == (phases is not None)
+    if phases:
+        called = source[source.index("conv_wide_kernel[") :]
+        assert f"PHASES={phases}" in called
+    else:
+        assert source == convolution(name, x, weight, how="stretched", **options)["source"]
 
 
 @pytest.mark.slow  # a quick test is below: which sums are offered it
