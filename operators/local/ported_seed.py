@@ -17,6 +17,7 @@ from operators.local.ports import PORTS
 from operators.local.templates import has_products, is_for_gpu
 
 _TILED = ", tiles by TMA"
+_TWO = f"{_TILED}, two products of parts"
 
 
 class PortedSeed:
@@ -69,7 +70,8 @@ class PortedSeed:
         seen: set[str] = set()
         failed: list[Compiled] = []
         port = PORTS[self.language]
-        kinds = {"": port.products} | ({_TILED: port.tiled} if port.tiled else {})
+        all_kinds = {"": port.products, _TWO: port.stretched, _TILED: port.tiled}
+        kinds = {kind: products for kind, products in all_kinds.items() if products}
         wanted = [one for one in task.compiled if one.variant in self.variants and is_for_gpu(one)]
         for (kind, products), compiled in product(kinds.items(), wanted):
             if compiled in failed:

@@ -1,7 +1,7 @@
 """Compiled references with our kernels where the compiler calls vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice, product
 from typing import Any
 
@@ -14,6 +14,8 @@ from operators.local.inductor import NotConvertible, convert, precisions
 from operators.local.templates import Products, has_products
 from operators.local.tuning import Limits
 
+_TWO = ", operands cut beforehand for two products"
+_WIDE = ", operands cut beforehand, outputs of few filters side by side"
 _CUT = ", operands cut beforehand"
 _CUT_BEFORE_TAILS = f"{_CUT}, no tails"
 _TAILS = " with tails"
@@ -22,6 +24,8 @@ _EVEN = ", work cut evenly"
 _SAME_LAYOUT = "same_layout"
 _CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
 _KINDS: Mapping[str, Mapping[str, Any]] = {
+    _TWO: {"fused": True, "how": "stretched"},
+    _WIDE: {"fused": True, "how": "wide"},
     _CUT: {"fused": True, "how": "packed"},
     _CUT_BEFORE_TAILS: {"how": "packed"},
     _TAILS: {"fused": True},
@@ -32,18 +36,22 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 
 _AS_EAGER, _EXACT = "as eager", "exact"
 _ORDER = (
+    (_TWO, _AS_EAGER),
+    (_WIDE, _AS_EAGER),
     (_CUT, _AS_EAGER),
     (_CUT_BEFORE_TAILS, _AS_EAGER),
     (_TAILS, _AS_EAGER),
-    (_CUT, _EXACT),
+    (_TWO, _EXACT),
     (_TAILS, _EXACT),
     (_PLAIN, _AS_EAGER),
     (_EVEN, _AS_EAGER),
 )
 """Kinds as they are proposed, and how their convolutions round; the likeliest first.
 
-Of KernelBench's levels 1 and 2 on an H200 the first is fastest for most; the second is if tails are
-long and sums short, for a product's block has registers for few threads.
+The first has two products of parts for each long sum, the third three, which are as exact as
+float32; the second is for convolutions of few filters. Of KernelBench's levels 1 and 2 on an H200
+the third was faster than those below it for most; the fourth is if tails are long and sums short,
+for a product's block has registers for few threads.
 """
 
 
@@ -103,9 +111,12 @@ class TemplateSeed:
                 continue
             if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
                 continue  # which copies images to a layout that parts have anyway
+            about = exact, rounded[rounding], kept, count
+            converted = partial(_converted, task.source, task.name, compiled)
+            source = converted(kind, *about)
+            if kind == _TWO and source == converted(_CUT, *about):
+                kind = _CUT  # no sum is long enough
             note = f"variant {compiled.variant}, own kernels{kind}"
-            about = kind, exact, rounded[rounding], kept, count
-            source = _converted(task.source, task.name, compiled, *about)
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
                 yield Failed(f"variant {compiled.variant}: {source}")

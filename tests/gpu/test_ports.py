@@ -28,6 +28,7 @@ from tests.gpu.test_compiler_seeds import written  # noqa: E402
 from tests.operators.port_cases import (  # noqa: E402
     packed_products,
     products,
+    stretched_products,
     tiled_products,
     with_room,
 )
@@ -134,6 +135,16 @@ def test_products_in_gluon_of_parts_by_tma_compute_what_torch_does():
     ]
     found = answers(cases, "cuda")
     assert {name: off for name, off in found.items() if not off < tolerance(name, 4e-6)} == {}
+
+
+def test_two_products_in_gluon_of_stretched_parts_compute_what_torch_does():
+    cases = [
+        case | {"name": f"{case['name']}, {number}", "source": source}
+        for case in stretched_products()
+        for number, source in enumerate([case["source"], *with_room(case, 5)])
+    ]
+    found = answers(cases, "cuda")
+    assert {name: off for name, off in found.items() if not off < tolerance(name, 2e-5)} == {}
 
 
 JUDGED = {

@@ -14,7 +14,7 @@ for name in ("yaml", "jinja2"):
 from operators.local.inductor import PRECISIONS  # noqa: E402
 from tests.operators.even_cases import EVEN_CASES  # noqa: E402
 from tests.operators.output_code import instance  # noqa: E402
-from tests.operators.packed_cases import PACKED_CASES  # noqa: E402
+from tests.operators.packed_cases import FEW_FILTERS, PACKED_CASES, two_products  # noqa: E402
 from tests.operators.templates_cases import CASES, tolerance  # noqa: E402
 from tests.operators.templates_running import answers  # noqa: E402
 from tests.operators.whole_cases import WHOLE_CASES  # noqa: E402
@@ -24,7 +24,7 @@ PROCESSES = 8
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_programs_with_our_kernels_compute_what_torch_does(precision):
-    known = [*CASES, *EVEN_CASES, *PACKED_CASES]
+    known = [*CASES, *EVEN_CASES, *PACKED_CASES, *FEW_FILTERS]
     if precision == PRECISIONS[0]:
         known += WHOLE_CASES  # they multiply no matrices
     cases = [
@@ -38,3 +38,13 @@ def test_programs_with_our_kernels_compute_what_torch_does(precision):
     limit = 2e-5 if precision == "bf16x3" else 4e-6
     wrong = {name: off for name, off in found.items() if not off < tolerance(name, limit)}
     assert wrong == {}
+
+
+def test_two_products_of_parts_compute_what_torch_does():
+    cases = [
+        each | {"source": instance(each["source"], each["name"], ["fp16x2"])}
+        for each in two_products()
+    ]
+    found = answers(cases, "cuda")
+    assert len(found) == len(cases)
+    assert {name: off for name, off in found.items() if not off < 2e-5} == {}

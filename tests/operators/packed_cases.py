@@ -131,6 +131,81 @@ def wide_cases():
     yield wide("an infinite pixel", own, {"x": x, "weight": weight}, change, function)
 
 
+def few_filters():
+    """Convolutions whose outputs side by side are columns of one product."""
+
+    def cut(name: str, x, weight, **options):
+        return convolution(f"few filters, {name}", x, weight, how="wide", **options)
+
+    back = {"transposed": True}
+    yield cut("plain", image(2, 5, 9, 11), image(8, 5, 3, 3), bias=True, padding=(1, 1))
+    x, weight = image(2, 18, 9, 12), image(12, 18, 5, 7)
+    yield cut("strided", x, weight, stride=(2, 3), padding=(1, 2))
+    yield cut("dilated", image(1, 3, 12, 13), image(8, 3, 4, 3), dilation=(2, 3))
+    yield cut("groups", image(2, 6, 7, 8), image(16, 3, 4, 4), groups=2, bias=True)
+    yield cut("a line", image(2, 17, 30), image(8, 17, 9), padding=(2,))
+    yield cut("a volume", image(1, 4, 5, 6, 7), image(8, 4, 2, 3, 3), padding=(1, 0, 1))
+    last = image(2, 20, 6, 7, last=True), image(8, 20, 3, 3, last=True)
+    yield cut("channels last", *last, padding=(1, 1))
+    yield cut("back", image(2, 7, 5, 6), image(7, 8, 3, 3), bias=True, **back)
+    x, weight = image(2, 5, 4, 5), image(5, 8, 4, 5)
+    strided = {"stride": (2, 3), "padding": (1, 1), "output_padding": (1, 0), **back}
+    yield cut("back, strided", x, weight, bias=True, **strided)
+    yield cut("back, strided, with a tail", x, weight, tail=True, **strided)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 4, 4)
+    yield cut("back, dilated", x, weight, stride=(2, 3), dilation=(3, 2), **back)
+    x, weight = image(1, 4, 5, 4), image(4, 16, 8, 2)
+    strided = {"stride": (4, 2), "padding": (1, 1), "dilation": (2, 4), **back}
+    yield cut("back, no tap for some", x, weight, bias=True, **strided)
+    x, weight = image(1, 8, 5, 4), image(8, 8, 4, 4)
+    yield cut("back, groups", x, weight, groups=2, stride=(2, 2), **back)
+    yield cut("back, a line", image(2, 3, 9), image(3, 16, 8), stride=(2,), **back)
+    x, weight = image(1, 3, 3, 4, 2), image(3, 8, 2, 3, 3)
+    yield cut("back, a volume", x, weight, stride=(2, 1, 2), **back)
+    yield cut("with a tail", image(2, 5, 9, 11), image(8, 5, 3, 3), padding=(1, 1), tail=True)
+
+
+def two_products():
+    """Sums that are long enough for two products of parts, in all layouts, beside torch's."""
+    m, n, k = 1160, 1000, 1096
+    for turned in (False, True):
+        a, b = matrix(m, k, turned=turned), matrix(k, n, turned=turned)
+        yield product(
+            f"two products {turned}", a, b, matrix(n), how="stretched", multiprocessors=16
+        )
+    batch = matrix(2, m, k), matrix(2, k, n)
+    yield product("two products, batch", *batch, how="stretched", multiprocessors=16)
+    x, weight = image(8, 120, 17, 18), image(44, 120, 3, 3)
+    yield convolution("two products, images", x, weight, bias=True, how="stretched")
+    back = {"stride": (2, 2), "transposed": True, "how": "stretched"}
+    yield convolution("two products, back", image(8, 260, 9, 8), image(260, 16, 4, 4), **back)
+
+
+STRETCHED = (
+    "one at the largest, one far below",
+    "both near the square root of the smallest",
+    "large elements beside small ones",
+)
+
+
+def stretched_cases():
+    """Sums that are long enough for two products of parts, beside references in float64."""
+    two = {"how": "stretched", "multiprocessors": 16}
+    sides = {"a": matrix(512, 1030), "b": matrix(1030, 512)}
+    own = product("", *sides.values(), **two)["source"]
+    for name in STRETCHED:
+        yield wide(f"two: {name}", own, sides, CHANGES[name], "a.double() @ b.double()")
+    images = {"x": image(1, 120, 7, 8), "weight": image(40, 120, 3, 3)}
+    own = convolution("", *images.values(), how="stretched")["source"]
+    function = "torch.nn.functional.conv2d(x.double(), weight.double())"
+    yield wide("two: an infinite pixel", own, images, "x[0, 0, 3, 3] = float('inf')", function)
+    images = {"x": image(1, 260, 5, 4), "weight": image(260, 16, 4, 4)}
+    back = {"how": "stretched", "stride": (2, 2), "transposed": True}
+    own = convolution("", *images.values(), **back)["source"]
+    function = "torch.nn.functional.conv_transpose2d(x.double(), weight.double(), stride=2)"
+    yield wide("two: back", own, images, "", function)
+
+
 def several():
     """Convolutions whose runs of taps are divided into different blocks, one after the other."""
     kernels = image(32, 32, 3, 3), image(32, 32, 5, 5), image(16, 32, 7, 7)
@@ -165,3 +240,5 @@ PACKED_CASES = [
     for known in (*product_cases(), *convolution_cases(), *tail_cases(), several())
 ]
 WIDE_CASES = list(wide_cases())
+STRETCHED_CASES = list(stretched_cases())
+FEW_FILTERS = list(few_filters())

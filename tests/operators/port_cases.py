@@ -53,6 +53,7 @@ def product(
     bias: torch.Tensor | None = None,
     *,
     tiled: bool = False,
+    stretched: bool = False,
 ) -> Case:
     """A call of a library for a product, as a program in a language; tensors are on `meta`."""
     function = (
@@ -72,7 +73,7 @@ def product(
 
     def written() -> str:
         task = TASK.format(names=", ".join(arguments))
-        products = port.tiled if tiled and port.tiled else port.products
+        products = (tiled and (port.stretched if stretched else port.tiled)) or port.products
         return convert(task, "t", found, products(PRECISIONS), PRECISIONS, port.rewrite)
 
     views = [(extent(t), (tuple(t.shape), t.stride())) for t in arguments.values()]
@@ -150,3 +151,18 @@ def packed_products() -> list[Case]:
         ),
     }
     return [product(name, "gluon", *each, tiled=True) for name, each in given.items()]
+
+
+def stretched_products() -> list[Case]:
+    """The same with sums that are long enough for two products of parts."""
+    m, n, k = 1160, 1000, 1096
+    given = {
+        "by rows, two products": (matrix(m, k), matrix(k, n)),
+        "by columns, two products": (
+            matrix(m, k, turned=True),
+            matrix(k, n, turned=True),
+            matrix(n),
+        ),
+    }
+    options = {"tiled": True, "stretched": True}
+    return [product(name, "gluon", *each, **options) for name, each in given.items()]

@@ -19,13 +19,13 @@ from operators.local.templates import library
 from tests.operators.compiling import LOADS, STORES, accesses, compiled, launches
 from tests.operators.even_cases import EVEN_CASES
 from tests.operators.output_code import image, matrix
-from tests.operators.packed_cases import PACKED_CASES
+from tests.operators.packed_cases import FEW_FILTERS, PACKED_CASES
 from tests.operators.recurrence_cases import RECURRENCE_CASES
 from tests.operators.templates_cases import CASES, convolution, product
 from tests.operators.whole_cases import WHOLE_CASES
 
 KERNELS = [name for name in library.known() if name.endswith("_kernel")]
-PROGRAMS = [*CASES, *EVEN_CASES, *PACKED_CASES, *WHOLE_CASES, *RECURRENCE_CASES]
+PROGRAMS = [*CASES, *EVEN_CASES, *PACKED_CASES, *FEW_FILTERS, *WHOLE_CASES, *RECURRENCE_CASES]
 
 
 def made(case, kernel: str):
@@ -49,13 +49,15 @@ SIDE = matrix(2048, 2048)
 IMAGES, FILTERS = image(8, 64, 99, 57), image(128, 64, 3, 3)  # of odd width, as are outputs
 LAST = image(8, 64, 99, 57, last=True), image(128, 64, 3, 3, last=True)
 BACK, TURNED = image(64, 32, 3, 3), {"transposed": True, "stride": (2, 2)}
-EACH = image(64, 1, 3, 3)
+EACH, FEW = image(64, 1, 3, 3), image(16, 64, 3, 3)
 LARGE = {
     "rows": (1, 1, "matmul_kernel", product("", SIDE, SIDE)),
     "rows, packed": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="packed")),
+    "rows, stretched": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="stretched")),
     "images": (1, 1, "conv_kernel", convolution("", IMAGES, FILTERS)),
     "images, cut": (1, 1, "conv_pack_kernel", convolution("", IMAGES, FILTERS, how="packed")),
     "images, packed": (1, 1, "conv_packed_kernel", convolution("", IMAGES, FILTERS, how="packed")),
+    "images, wide": (1, 1, "conv_wide_kernel", convolution("", IMAGES, FEW, how="wide")),
     "channels": (0, 0, "conv_kernel", convolution("", *LAST)),
     "channels, cut": (0, 1, "conv_pack_kernel", convolution("", *LAST, how="packed")),
     "channels, packed": (1, 0, "conv_packed_kernel", convolution("", *LAST, how="packed")),
@@ -84,20 +86,25 @@ ROWS = {
     "packed": ("conv_packed_kernel", {"how": "packed"}),
     "back": ("conv_transpose_kernel", TURNED),
     "back, packed": ("conv_packed_kernel", {"how": "packed"} | TURNED),
+    "few filters": ("conv_wide_kernel", {"how": "wide"}),
+    "back, few filters": ("conv_wide_kernel", {"how": "wide"} | TURNED),
 }
+"""Outputs of few filters are side by side in a block, also those between two inputs."""
 
 
 @pytest.mark.parametrize("width", [2, 7, 30, 60])
 @pytest.mark.parametrize("name", ROWS)
 def test_no_thread_stores_across_the_end_of_a_row(name, width):
     kernel, options = ROWS[name]
-    filters = (64, 32, 3, 3) if "stride" in options else (32, 64, 3, 3)
-    before = width if "stride" in options else width + 2
+    is_back, is_wide = "stride" in options, "few filters" in name
+    many = 16 if is_wide else 32
+    filters = (64, many, 3, 3) if is_back else (many, 64, 3, 3)
+    before = width if is_back else width + 2
     found = made(convolution("", image(4, 64, 24, before), image(*filters), **options), kernel)
     wide = widest(found["ptx"], "st")
     assert width % wide == 0
-    assert wide == 1 or "stride" not in options  # phases have every second place
-    assert wide == 4 or width != 60 or "stride" in options
+    assert wide == 1 or not is_back  # phases have every second place, and rows are odd
+    assert wide == 4 or width != 60 or is_back
 
 
 @pytest.mark.parametrize("width", [4, 7, 30, 60])
@@ -108,7 +115,10 @@ def test_no_thread_reads_across_the_end_of_a_row(width):
     assert wide == 4 or width != 60
 
 
-@pytest.mark.parametrize("name", ["rows, packed", "images, packed", "channels, packed"])
+@pytest.mark.parametrize(
+    "name",
+    ["rows, packed", "rows, stretched", "images, packed", "images, wide", "channels, packed"],
+)
 def test_parts_go_through_shared_memory_to_tensor_cores(name):
     *_, kernel, case = LARGE[name]
     ptx = made(case, kernel)["ptx"]

@@ -3,22 +3,33 @@
 Invariants: whatever layouts and sizes, the result is as near to that in float64 as one in float32
 is, relative to the largest of a line, also of elements that float16 has not the range for; what is
 infinite spoils its own line alone; what is too small for it to pay, and what is fp16 or bf16
-already, is multiplied as ever.
+already, is multiplied as ever. Two products for each of float32 are as near as three of bfloat16,
+and pass the judge on all its input families; sums that are too short are not offered them.
 
 Under Triton's interpreter, with parts in float16: it multiplies the bits of bfloat16. The other
 precisions are tested on a GPU.
 """
 
+import json
 import random
 
 import pytest
 import torch
 
 from evolve.core.source import tunables
+from tests.operators.differences import differences_by
 from tests.operators.output_code import image, matrix, quick
-from tests.operators.packed_cases import PACKED, PACKED_CASES, WIDE_CASES, several
+from tests.operators.packed_cases import (
+    FEW_FILTERS,
+    PACKED,
+    PACKED_CASES,
+    STRETCHED_CASES,
+    WIDE_CASES,
+    several,
+)
 from tests.operators.templates_cases import convolution, product
 from tests.operators.templates_running import answers
+from tests.worker.judging import task_source
 
 pytestmark = pytest.mark.timeout(300)  # one process interprets all programs before a first test
 CASES = [*PACKED_CASES, *WIDE_CASES]
@@ -67,6 +78,87 @@ def test_one_part_stands_for_tf32(precisions, first):
     side = matrix(512, 512)
     case = product("rounded", side, side, **PACKED, precisions=precisions)
     assert begun_with(case["source"]) == [first]
+
+
+@pytest.mark.slow  # a quick test is below: which convolutions have them
+def test_outputs_of_few_filters_are_the_same_side_by_side():
+    found = answers([drawn(case) for case in FEW_FILTERS], "cpu", TRITON_INTERPRET="1")
+    assert len(found) == len(FEW_FILTERS)
+    assert {name: far for name, far in found.items() if not far < 2e-6} == {}
+    assert all("conv_wide_" in case["source"] for case in FEW_FILTERS)
+
+
+SIDE_BY_SIDE = {
+    "few filters": (image(4, 32, 9, 9), image(16, 32, 3, 5), {}, (1, 1, 4)),
+    "back between inputs": (
+        image(4, 32, 9, 9),
+        image(32, 8, 4, 4),
+        {"transposed": True, "stride": (2, 2)},
+        (1, 2, 4),
+    ),
+    "back in groups": (
+        image(8, 32, 12, 24, 48),
+        image(32, 8, 3, 5, 7),
+        {"transposed": True, "stride": (2, 2, 2), "padding": (1, 2, 3), "groups": 4},
+        (2, 2, 2),
+    ),
+    "many filters": (image(4, 32, 9, 9), image(64, 32, 3, 5), {}, None),
+    "one tap": (image(4, 64, 9, 9), image(32, 64, 1, 1), {}, None),
+}
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_outputs_are_side_by_side_where_columns_are_few_and_share_inputs(name):
+    x, weight, options, phases = SIDE_BY_SIDE[name]
+    source = convolution(name, x, weight, how="wide", **options)["source"]
+    assert ("conv_wide_kernel[" in source) == (phases is not None)
+    if phases:
+        called = source[source.index("conv_wide_kernel[") :]
+        assert f"PHASES={phases}" in called
+    else:
+        assert source == convolution(name, x, weight, how="stretched", **options)["source"]
+
+
+@pytest.mark.slow  # a quick test is below: which sums are offered it
+def test_two_products_make_up_float32_as_nearly_as_three_of_bfloat16():
+    found = answers([drawn(case) for case in STRETCHED_CASES], "cpu", TRITON_INTERPRET="1")
+    assert {name: far for name, far in found.items() if not far < 1e-5} == {}
+    assert all(begun_with(case["source"]) == ["fp16x2"] for case in STRETCHED_CASES)
+    assert max(found.values()) > 1e-6  # three products of float16 are nearer
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize("draw", ["rand", "randn"])
+def test_two_products_pass_the_judge_on_all_families_if_sums_are_long(draw):
+    depth = 1024 if draw == "rand" else 4096
+    a, b = matrix(512, depth), matrix(depth, 512)
+    source = product("", a, b, how="stretched", multiprocessors=16)["source"]
+    blocks = dict.fromkeys(("MATMUL_PACKED_BLOCK_M", "MATMUL_PACKED_BLOCK_N"), 256)
+    inputs = f"[torch.{draw}(512, {depth}), torch.{draw}({depth}, 512)]"
+    task = task_source("a @ b", inputs, arguments="a, b")
+    case = {"name": draw, "source": tunables.render(source, blocks), "task": task}
+    given = json.dumps([case])
+    found = differences_by("judged_running", given=given, TRITON_INTERPRET="1")[draw]
+    assert {"task", "heterogeneous_rows", "ties", "sparse", "one_hot_large"} <= found.keys()
+    assert set(found.values()) == {"correct"}, found
+
+
+@pytest.mark.parametrize(
+    ("depth", "how", "offered"),
+    [
+        (1023, "stretched", ("fp16x3", "bf16x6")),
+        (1024, "stretched", ("fp16x2", "fp16x3", "bf16x6")),
+        (1024, "packed", ("fp16x3", "bf16x6")),
+    ],
+)
+def test_sums_that_are_long_enough_may_be_of_two_products(depth, how, offered):
+    a, b = matrix(512, depth), matrix(depth, 512)
+    source = product("long", a, b, **PACKED | {"how": how})["source"]
+    x, weight = image(2, depth, 7, 8), image(64, depth, 1, 1)
+    cut = convolution("long", x, weight, how=how)["source"]
+    for each in (source, cut):
+        found = next(t for t in tunables.parse(each) if t.name.endswith("INPUT_PRECISION"))
+        assert (found.choices, found.default) == (offered, offered[0])
 
 
 def test_runs_that_are_divided_differently_share_no_tunables(monkeypatch):

@@ -159,7 +159,9 @@ def test_tiles_of_half_precision_are_read_by_the_tensor_memory_accelerator(name)
     assert ".local" not in ptx  # no registers are spilled
 
 
-PACKED_PRODUCTS = {case["name"]: case for case in port_cases.packed_products()}
+PACKED_PRODUCTS = {
+    case["name"]: case for case in (*port_cases.packed_products(), *port_cases.stretched_products())
+}
 
 
 @pytest.mark.sample(2)
@@ -176,6 +178,20 @@ def test_large_products_of_float32_are_of_parts_that_the_accelerator_reads(name)
         assert "wgmma" not in ptx
     assert multiply.index("cp.async.bulk.tensor.2d") < multiply.index("wgmma.mma_async")
     assert "ld.global" not in multiply.partition("wgmma.mma_async")[0]
+
+
+def test_tensor_cores_add_as_many_products_of_parts_as_the_precision_says():
+    found = {}
+    case = PACKED_PRODUCTS["by rows, two products"]
+    inputs = [torch.empty_strided(*view, device="meta") for _, view in case["tensors"]]
+    for precision in ("fp16x2", "fp16x3", "bf16x6"):
+        chosen = {"PACKED_PRODUCT_INPUT_PRECISION": precision, "PACKED_PRODUCT_SUM_STEPS": 1}
+        sizes = {"PACKED_PRODUCT_BLOCK_N": 64, "PACKED_PRODUCT_BLOCK_K": 32}
+        source = tunables.render(case["source"], chosen | sizes)
+        *_, multiply = launches(source, inputs)
+        found[precision] = compiled(multiply)["ptx"].count("wgmma.mma_async")
+    assert found["fp16x3"] * 2 == found["fp16x2"] * 3
+    assert found["bf16x6"] == found["fp16x2"] * 3
 
 
 @pytest.mark.parametrize("case", [*port_cases.packed_products()[:1], *port_cases.tiled_products()])

@@ -202,3 +202,17 @@ def test_the_likeliest_kinds_come_first_and_each_is_proposed_once():
         ("", "tf32"),
         (", work cut evenly", "tf32"),
     ]
+
+
+def test_long_sums_begin_with_two_products_of_parts_and_then_with_three():
+    lines = [
+        "with torch.cuda._DeviceGuard(0):",
+        "    " + room("buf0", matrix(2048, 2048)),
+        "    extern_kernels.mm(a, b, out=buf0)",
+    ]
+    found = compiled({"a": matrix(2048, 1024), "b": matrix(1024, 2048)}, lines, "buf0")
+    first, second, *others = proposing.proposals(TemplateSeed(), task_of([found]))
+    assert begun_with(first) == ["fp16x2"]
+    assert first.note.endswith("operands cut beforehand for two products")
+    assert begun_with(second) == ["fp16x3"]
+    assert all("fp16x2" not in str(begun_with(other)) for other in others)

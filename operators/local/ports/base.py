@@ -19,6 +19,7 @@ class Port:
         products_on: major numbers of the compute capability of the GPUs that those run on.
         tiled: the same as `products`, with tiles that the tensor memory accelerator reads where it
             can; None if the language has none.
+        stretched: the same as `tiled`, whose long sums of float32 begin with two products of parts.
     """
 
     language: str
@@ -26,3 +27,4 @@ class Port:
     rewrite: Rewrite
     products_on: range
     tiled: Callable[[tuple[str, ...]], Substitute] | None = None
+    stretched: Callable[[tuple[str, ...]], Substitute] | None = None

@@ -8,6 +8,7 @@ import ast
 import re
 import textwrap
 from dataclasses import replace
+from functools import partial
 
 from evolve.core.compiled import Compiled
 from operators.local.inductor import NotConvertible
@@ -261,10 +262,10 @@ def _product(product: Matrices) -> Launch:
     return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_product(product: Matrices) -> tuple[Launch, ...]:
+def _tiled_product(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
     if tuple(product.precisions) == HALF:
         return (_tiled_launch(product) if _has_tiles(product) else _product(product),)
-    return _packed_launches(product) or (_product(product),)
+    return _packed_launches(product, stretched=stretched) or (_product(product),)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -290,9 +291,9 @@ def _shared(*names: str) -> dict[str, str]:
     return {name: kernels[name] for name in names}
 
 
-def _packed_launches(product: Matrices) -> tuple[Launch, ...]:
+def _packed_launches(product: Matrices, *, stretched: bool) -> tuple[Launch, ...]:
     """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
-    found = packed.both_packed(product)
+    found = packed.both_packed(product, stretched=stretched)
     if not found:
         return ()
     *cuts, multiply = found
@@ -349,7 +350,9 @@ def _packed_text(call: KernelCall) -> str:
     Parts lie one below the other; elements side by side are a line of the descriptor.
     """
     options = {name: ast.unparse(value) for name, value in call.options.items()}
-    options["PARTS"] = parts = packed.parts_of(options.pop("INPUT_PRECISION"))
+    precision = options.pop("INPUT_PRECISION")
+    options["PARTS"] = parts = packed.parts_of(precision)
+    options["PRODUCTS"] = packed.products_of(precision)
     a, b, *others = map(ast.unparse, call.arguments)
     arguments = []
     for of, name, side in (("A", a, "M"), ("B", b, "N")):
@@ -383,4 +386,5 @@ GLUON = Port(
     rewritten,
     products_on=range(9, 10),
     tiled=lambda precisions: Products(precisions, how=_tiled_product),
+    stretched=lambda precisions: Products(precisions, how=partial(_tiled_product, stretched=True)),
 )

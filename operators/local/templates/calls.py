@@ -12,6 +12,7 @@ from operators.local.templates.launch import Launch
 from operators.local.templates.operations import (
     attention,
     conv_packed,
+    conv_wide,
     convolution,
     matmul,
     pooling,
@@ -167,8 +168,11 @@ class Calls:
         settings = convolution.Settings.read(given, len(weight.shape) - 2)
         about = x, weight, bias, out, settings, precisions
         cut = None
-        if self._how == "packed":
-            cut = conv_packed.launches(*about, self._multiprocessors)
+        if self._how == matmul.WIDE:
+            cut = conv_wide.launches(*about, self._multiprocessors)
+        if cut is None and self._how in (matmul.PACKED, matmul.STRETCHED, matmul.WIDE):
+            stretched = self._how != matmul.PACKED
+            cut = conv_packed.launches(*about, self._multiprocessors, stretched=stretched)
         launches = cut or (convolution.launch(*about),)
         return Replacement(launches, tuple(_room(name, out, x)))
 

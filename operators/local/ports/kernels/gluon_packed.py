@@ -126,24 +126,26 @@ def add_parts(
     A_BY_DEPTH: gl.constexpr,
     B_BY_DEPTH: gl.constexpr,
     PARTS: gl.constexpr,
+    PRODUCTS: gl.constexpr,
 ):
     """Starts to add the products of parts that are not too small, the smallest first.
 
-    Those that were started before are done then.
+    As many products as parts are of each part with its like. Those that were started before are
+    done then.
     """
+    IS_PAIRED: gl.constexpr = PRODUCTS == PARTS
     for skipped in gl.static_range(PARTS):
-        for part in gl.static_range(PARTS - skipped):
-            left = part_tile(a, stage * PARTS + part, not A_BY_DEPTH)
+        for part in gl.static_range(1 if IS_PAIRED else PARTS - skipped):
+            first = PARTS - 1 - skipped if IS_PAIRED else part
             other = PARTS - 1 - skipped - part
-            right = part_tile(b, stage * PARTS + other, B_BY_DEPTH)
             total = warpgroup_mma(
-                left,
-                right,
+                part_tile(a, stage * PARTS + first, not A_BY_DEPTH),
+                part_tile(b, stage * PARTS + other, B_BY_DEPTH),
                 total,
                 use_acc=not IS_FIRST or skipped + part > 0,
                 is_async=True,
             )
-    return warpgroup_mma_wait(PARTS * (PARTS + 1) // 2, deps=(total,))
+    return warpgroup_mma_wait(PRODUCTS, deps=(total,))
 
 
 @gluon.jit
@@ -168,6 +170,7 @@ def packed_product_kernel(
     BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr,
     PARTS: gl.constexpr,
+    PRODUCTS: gl.constexpr,
     SUM_STEPS: gl.constexpr,
     STAGES: gl.constexpr,
 ):
@@ -209,8 +212,9 @@ def packed_product_kernel(
                 here, ahead = step % STAGES, step + STAGES - 1
                 mbarrier.wait(barriers.index(here), step // STAGES & 1)
                 block = add_parts(
-                    a_tiles, b_tiles, here, block, inner == 0, A_BY_DEPTH, B_BY_DEPTH, PARTS
-                )
+                    a_tiles, b_tiles, here, block, inner == 0, A_BY_DEPTH, B_BY_DEPTH, PARTS,
+                    PRODUCTS,
+                )  # fmt: skip
                 if ahead < STEPS:
                     read_parts(
                         a, b, row, column, ahead * BLOCK_K, a_first, b_first, A_PART, B_PART,

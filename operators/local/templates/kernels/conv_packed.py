@@ -166,6 +166,45 @@ def conv_filters_kernel(
 
 
 @triton.jit
+def sum_runs(
+    image_ptrs,
+    filter_ptrs,
+    STEP: tl.constexpr,
+    RUNS: tl.constexpr,
+    RUN: tl.constexpr,
+    IMAGE_STRIDE: tl.constexpr,
+    FILTER_STRIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+):
+    """Products of BLOCK_M positions with BLOCK_N filters, from the first run of each on."""
+    SLICES: tl.constexpr = RUN[3] // BLOCK_K
+    tl.static_assert(RUN[3] % BLOCK_K == 0)
+    inside_run = tl.arange(0, BLOCK_K)
+    value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for at in tl.range(0, RUNS[0] * RUNS[1] * RUNS[2] * SLICES):
+        _, tap_depth, tap_height, tap_width = conv_place(at // SLICES, RUNS)
+        start = at % SLICES * BLOCK_K
+        further = tap_depth * (STEP[0] * IMAGE_STRIDE[3]) + tap_height * (STEP[1] * IMAGE_STRIDE[4])
+        further += tap_width * (STEP[2] * IMAGE_STRIDE[5]) + start
+        inside = (start + inside_run < RUN[0] * RUN[1])[None, :]
+        if RUN[0] * RUN[1] == RUN[3]:
+            inside = tl.full([1, BLOCK_K], True, tl.int1)
+        value = add_product(
+            value,
+            image_ptrs + further,
+            filter_ptrs + at * BLOCK_K,
+            inside,
+            IMAGE_STRIDE[0],
+            FILTER_STRIDE[0],
+            INPUT_PRECISION,
+        )
+    return value
+
+
+@triton.jit
 def conv_packed_kernel(
     images_ptr,
     filters_ptr,
@@ -206,8 +245,6 @@ def conv_packed_kernel(
     POSITIONS: tl.constexpr = BATCH * PLACES[0] * PLACES[1] * PLACES[2]
     ROWS: tl.constexpr = (POSITIONS + BLOCK_M - 1) // BLOCK_M
     COLUMNS: tl.constexpr = (FILTERS + BLOCK_N - 1) // BLOCK_N
-    SLICES: tl.constexpr = RUN[3] // BLOCK_K
-    tl.static_assert(RUN[3] % BLOCK_K == 0)
     tile_row, tile_column = grouped(tl.program_id(0) // COUNT, ROWS, COLUMNS, GROUP_M)
     group, phase = tl.program_id(1).to(tl.int64), tl.program_id(0) % COUNT
     phase_depth, phase_height, phase_width, _, _, _, place_depth, place_height, place_width = (
@@ -223,30 +260,25 @@ def conv_packed_kernel(
         width * WALK[2] + place_width + START[2],
         IMAGE_STRIDE,
     )
-    inside_run = tl.arange(0, BLOCK_K)
+    depths = tl.arange(0, BLOCK_K)
     image_ptrs = images_ptr + batch * IMAGE_STRIDE[1] + group * IMAGE_STRIDE[2] + first
-    image_ptrs = image_ptrs[:, None] + inside_run[None, :]
+    image_ptrs = image_ptrs[:, None] + depths[None, :]
     filter_ptrs = filters_ptr + group * FILTER_STRIDE[1] + phase * FILTER_STRIDE[2]
     column_offsets = tl.minimum(columns, FILTERS - 1) * FILTER_STRIDE[3]  # as with places
-    filter_ptrs = filter_ptrs + column_offsets[None, :] + inside_run[:, None]
-    value = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for at in tl.range(0, RUNS[0] * RUNS[1] * RUNS[2] * SLICES):
-        _, tap_depth, tap_height, tap_width = conv_place(at // SLICES, RUNS)
-        start = at % SLICES * BLOCK_K
-        further = tap_depth * (STEP[0] * IMAGE_STRIDE[3]) + tap_height * (STEP[1] * IMAGE_STRIDE[4])
-        further += tap_width * (STEP[2] * IMAGE_STRIDE[5]) + start
-        inside = (start + inside_run < RUN[0] * RUN[1])[None, :]
-        if RUN[0] * RUN[1] == RUN[3]:
-            inside = tl.full([1, BLOCK_K], True, tl.int1)
-        value = add_product(
-            value,
-            image_ptrs + further,
-            filter_ptrs + at * BLOCK_K,
-            inside,
-            IMAGE_STRIDE[0],
-            FILTER_STRIDE[0],
-            INPUT_PRECISION,
-        )
+    filter_ptrs = filter_ptrs + column_offsets[None, :] + depths[:, None]
+    value = sum_runs(
+        image_ptrs,
+        filter_ptrs,
+        STEP,
+        RUNS,
+        RUN,
+        IMAGE_STRIDE,
+        FILTER_STRIDE,
+        BLOCK_M,
+        BLOCK_N,
+        BLOCK_K,
+        INPUT_PRECISION,
+    )
     depth = depth * PHASES[0] + phase_depth
     height = height * PHASES[1] + phase_height
     width = width * PHASES[2] + phase_width

@@ -41,32 +41,51 @@ def launches(
     settings: Settings,
     precisions: Sequence[str],
     multiprocessors: int,
+    *,
+    stretched: bool = False,
 ) -> tuple[Launch, ...] | None:
     """Alternative to `convolution.launch`; None if that is to be preferred.
 
     That is so for fp16 and bf16, if there is too little to do for this to pay, and if parts would
-    be too many.
+    be too many. `stretched` is that of `packed.known`.
     """
-    sizes = sizes_of(x, weight, out, settings)
+    layout = layout_of(sizes_of(x, weight, out, settings), settings)
+    if not pays(layout) or tuple(precisions) == HALF or not layout.has_room:
+        return None
+    images, filters, image_exponents, filter_exponents = operands = operands_of(out)
+    return (
+        *image_launches(x, layout, images, image_exponents),
+        _filter_launch(weight, layout, filters, filter_exponents),
+        _product_launch(
+            operands,
+            bias,
+            out,
+            layout,
+            known(precisions, layout.depth, stretched=stretched),
+            multiprocessors,
+        ),
+    )
+
+
+def layout_of(sizes: Mapping[str, Any], settings: Settings) -> "Layout":
+    """Where the parts lie."""
     walk = (1, 1, 1) if settings.transposed else settings.stride
-    reuse = math.prod(sizes["KERNEL"]) * sizes["FILTERS"] // math.prod(walk)
-    if sizes["FILTERS"] < _MIN_FILTERS or reuse < _MIN_REUSE or tuple(precisions) == HALF:
-        return None
-    layout = _Layout(sizes, _phases(sizes, settings), walk, settings.groups)
-    most, *_, longest = layout.filter_stride
-    if most > _MAX_OF_FILTERS or longest > _MAX_FILTER:
-        return None
-    if math.prod(layout.room) * layout.tap >= 2**31:
-        return None
-    images, filters, image_exponents, filter_exponents = operands = [
+    return Layout(sizes, _phases(sizes, settings), walk, settings.groups)
+
+
+def pays(layout: "Layout") -> bool:
+    """Whether there is enough to do for an element that is cut."""
+    filters = layout.sizes["FILTERS"]
+    reuse = math.prod(layout.sizes["KERNEL"]) * filters // math.prod(layout.walk)
+    return bool(filters >= _MIN_FILTERS and reuse >= _MIN_REUSE)
+
+
+def operands_of(out: Tensor) -> list[ast.expr]:
+    """Names for the parts of images and of filters, and for the exponents of both."""
+    return [
         ast.Name(f"{ast.unparse(out.pointer)}_{what}", ast.Load())
         for what in ("parts", "filters", "exponents", "filter_exponents")
     ]
-    return (
-        *_image_launches(x, layout, images, image_exponents),
-        _filter_launch(weight, layout, filters, filter_exponents),
-        _product_launch(operands, bias, out, layout, known(precisions), multiprocessors),
-    )
 
 
 def _phases(sizes: Mapping[str, Any], settings: Settings) -> dict[str, Sizes]:
@@ -86,7 +105,7 @@ def _phases(sizes: Mapping[str, Any], settings: Settings) -> dict[str, Sizes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """Where parts lie.
 
     Attributes:
@@ -110,6 +129,18 @@ class _Layout:
         """Constants that describe the inputs of a phase."""
         own = self.only("KERNEL", "PHASES", "PADDING", "DILATION", "COMMON", "INVERSE")
         return own | {"RUNS": self.runs, "RUN": self.run}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether parts are few enough, and a filter small enough for a program to hold it."""
+        most, *_, longest = self.filter_stride
+        are_few = most <= _MAX_OF_FILTERS and math.prod(self.room) * self.tap < 2**31
+        return are_few and longest <= _MAX_FILTER
+
+    @property
+    def depth(self) -> int:
+        """Products that a place adds up, at most."""
+        return math.prod(self.phases["TAPS"]) * int(self.sizes["CHANNELS"])
 
     @property
     def tap(self) -> int:
@@ -187,8 +218,8 @@ class _Layout:
         return min(first) + min(last_tap, 0), max(first) + last_place + max(last_tap, 0)
 
 
-def _image_launches(
-    x: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr
+def image_launches(
+    x: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr
 ) -> tuple[Launch, Launch]:
     """Kernels that find the largest elements of images, and that split images into parts."""
     sizes = layout.sizes
@@ -245,7 +276,7 @@ def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
     return merged, steps
 
 
-def _filter_launch(weight: Tensor, layout: _Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
+def _filter_launch(weight: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
     """Kernels that split filters into parts."""
     filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
     block = 1 << (layout.filter_stride[-1] - 1).bit_length()
@@ -269,7 +300,7 @@ def _product_launch(
     operands: Sequence[ast.expr],
     bias: Tensor | None,
     out: Tensor,
-    layout: _Layout,
+    layout: Layout,
     precisions: Sequence[str],
     multiprocessors: int,
 ) -> Launch:
@@ -283,14 +314,15 @@ def _product_launch(
         | {**layout.only("PLACES"), "WALK": layout.walk, "START": layout.start}
         | {**layout.only("STEP"), "IMAGE_STRIDE": layout.image_stride}
         | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
-        tunables=_tunables(rows, filters, layout, precisions, multiprocessors),
+        tunables=block_tunables(rows, filters, layout, precisions, multiprocessors),
         after=(deletion(*operands),),
     )
 
 
-def _tunables(
-    rows: int, filters: int, layout: _Layout, precisions: Sequence[str], multiprocessors: int
+def block_tunables(
+    rows: int, filters: int, layout: Layout, precisions: Sequence[str], multiprocessors: int
 ) -> dict[str, Blocks]:
+    """Sizes of blocks, and how they are computed, of positions (rows) by filters."""
     room = layout.run[3]
     deepest = math.gcd(room, 64)
     is_short = math.prod(layout.runs) * room <= _FEW_STEPS * deepest

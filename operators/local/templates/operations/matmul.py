@@ -16,8 +16,15 @@ _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-How = Literal["", "even", "packed"] | Callable[[Matrices], tuple[Launch, ...]]
-"""How a product is computed, if it is large enough for that; or a function for any product."""
+PACKED, STRETCHED, WIDE = "packed", "stretched", "wide"
+How = Literal["", "even", "packed", "stretched", "wide"] | Callable[[Matrices], tuple[Launch, ...]]
+"""How a product is computed, if it is large enough for that; or a function for any product.
+
+`even` cuts the work evenly among as many programs as a device takes at once, `packed` the operands
+into parts beforehand, and `stretched` does the same and begins with two products of parts for long
+sums, where `packed` always has three or more. `wide` is `stretched`, and outputs of convolutions of
+few filters are side by side.
+"""
 
 
 def launches(
@@ -39,8 +46,7 @@ def launches(
         out: rows x columns.
         precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
-        how: `even` cuts the work evenly among as many programs as a device takes at once, `packed`
-            the operands into parts beforehand; each if there is enough to do.
+        how: if there is enough to do.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
@@ -66,8 +72,10 @@ def launches(
         return (_vector(product.turned),)
     if how == "even" and depth >= _EVEN_SUM:
         return _stream(product)
-    if how == "packed" and (found := packed.launches(product)):
-        return found
+    if how in (PACKED, STRETCHED, WIDE):
+        found = packed.launches(product, stretched=how != PACKED)
+        if found:
+            return found
     if product.tiles(_TILE) < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(product)
     return (_tiled(product),)

@@ -10,12 +10,19 @@ from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
 
-NUMBER_OF_PARTS = {"fp16": 1, "fp16x3": 2, "bf16x6": 3}
+NUMBER_OF_PARTS = {"fp16": 1, "fp16x2": 2, "fp16x3": 2, "bf16x6": 3}
 """Of a float32, by the precision of products."""
+_PRODUCTS = {"fp16": 1, "fp16x2": 2, "fp16x3": 3, "bf16x6": 6}
+"""Of parts, for one of numbers."""
 EXACT = ("fp16x3", "bf16x6")
 """Parts of a float32, and how many products of parts stand for one."""
 _ROUNDED = "fp16"  # to 11 bits, as tf32
-
+_STRETCHED = "fp16x2"
+# Sums of random signs are off by 5e-6 of the result then, at any depth, and what is allowed grows
+# with the depth (`evolve.worker.correctness.tolerance`): 3.7e-6 for 512, 4.8e-6 for 1024. If one
+# operand may be sparse, a linear layer is right from there on, a product of two such ones from 4096
+# on; with positive operands it is right earlier.
+_MIN_STRETCHED = 1024
 _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
 _BLOCK = 4096  # elements that are cut at once
 _MIN_DEPTH = 64
@@ -26,29 +33,30 @@ _MIN_NARROW_DEPTH = 1024
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
-def launches(product: Matrices) -> tuple[Launch, ...]:
+def launches(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
     """With both operands cut, or one of a narrow product; nothing if neither pays.
 
-    fp16 and bf16 are multiplied as they are.
+    fp16 and bf16 are multiplied as they are. `stretched` is that of `known`.
     """
     if tuple(product.precisions) == HALF:
         return ()
-    if found := both_packed(product):
+    if found := both_packed(product, stretched=stretched):
         return found
     rows, columns, _ = product.shape
     narrow = product.turned if rows < columns else product
     return _one(narrow) if _is_narrow(narrow) else ()
 
 
-def both_packed(product: Matrices) -> tuple[Launch, ...]:
+def both_packed(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
     """Of float32: the kernels that split both operands, and the one that multiplies their parts.
 
-    Empty if that does not pay.
+    Empty if that does not pay. `stretched` is that of `known`.
     """
     if not _pays(product):
         return ()
     *_, bias, out = product.pointers
-    rows, columns, _ = product.shape
+    rows, columns, depth = product.shape
+    precisions = known(product.precisions, depth, stretched=stretched)
     left, right = _Operand.left(product), _Operand.right(product)
     multiply = Launch(
         kernel="matmul_packed_kernel",
@@ -60,27 +68,31 @@ def both_packed(product: Matrices) -> tuple[Launch, ...]:
             "A_STRIDE": left.part_stride,
             "B_STRIDE": right.part_stride,
         },
-        tunables=_tunables(
-            product, known(product.precisions), narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)
-        ),
+        tunables=_tunables(product, precisions, narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)),
         after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
     )
     return left.launch(), right.launch(), multiply
 
 
-def known(precisions: Sequence[str]) -> tuple[str, ...]:
+def known(precisions: Sequence[str], depth: int, *, stretched: bool = False) -> tuple[str, ...]:
     """How products of parts may be made if `tl.dot` may be so precise, the first to begin with.
 
-    A product that begins with tf32 may begin with one part; one with that choice keeps it.
+    A product that begins with tf32 may begin with one part; one with that choice keeps it. Others
+    begin with two products of parts if `stretched` and sums of `depth` products are long enough.
     """
-    if "tf32" not in precisions:
-        return EXACT
-    return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
+    if "tf32" in precisions:
+        return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
+    return (_STRETCHED, *EXACT) if stretched and depth >= _MIN_STRETCHED else EXACT
 
 
 def parts_of(precision: str) -> str:
     """The expression for how many parts a number has, as programs have it."""
     return f"{json.dumps(NUMBER_OF_PARTS)}[{precision}]"
+
+
+def products_of(precision: str) -> str:
+    """The same for how many products of parts stand for one."""
+    return f"{json.dumps(_PRODUCTS)}[{precision}]"
 
 
 def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
@@ -127,7 +139,7 @@ def _one(product: Matrices) -> tuple[Launch, ...]:
     """The kernels that split `b`, which has few columns, and `a` as it is read."""
     a, _, bias, out = product.pointers
     right = _Operand.right(product)
-    offered = [precision for precision in known(product.precisions) if precision != "bf16x6"]
+    offered = [each for each in known(product.precisions, 0) if each != "bf16x6"]
     multiply = Launch(
         kernel="matmul_narrow_kernel",
         grid=f"({product.grid},)",
