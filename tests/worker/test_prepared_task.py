@@ -183,7 +183,7 @@ def test_what_is_too_large_to_be_kept_is_there_until_the_next():
         return [name]
 
     for name in ("a", "a", "b", "b", "a"):
-        assert store.passing((name,), partial(make, name)) == [name]
+        assert store.passing((name,), partial(make, name), lambda _: 60) == [name]
     assert made == ["a", "b", "a"]
 
 
