@@ -188,7 +188,8 @@ def test_how_far_a_program_is_below_the_bar_is_not_looked_at(pliant):
         assert verdict.status is Status.CORRECT, verdict.feedback
         assert (bar > 1) == (EARLY_STOPPED in {label.name for label in verdict.labels})
         pairs[bar] = len(verdict.samples["default"]["ms"]["eager"])
-    assert pairs == {1000.0: 1, 0.001: 14, UNREACHABLE_SPEEDUP: 1}
+    most = PLANS[Fidelity.SEARCH].pairs[-1]
+    assert pairs == {1000.0: 1, 0.001: most, UNREACHABLE_SPEEDUP: 1}
 
 
 @pytest.mark.slow  # `test_blocks_are_more_where_the_reference_is_unsteady...`: the decision alone

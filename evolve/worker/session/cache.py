@@ -19,7 +19,7 @@ from evolve.worker.reference.task_module import task_lock
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
-_PASSING_SHARE = 4  # of the bytes: for what is there for a short while only
+_PASSING_SHARE = 3  # of the bytes: for what is there for a short while only; of blocks five
 _PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
 _ASK_S = 1.0  # between two questions how much is free
 

@@ -145,7 +145,8 @@ class CudaWindow:
         kind = GRAPH if recorded else CALLS
         block = self._block(process, case, layout, number, kind, is_trusted, pause_s)
         idle = tuple(
-            self._block(process, case, layout, -1, NOTHING, is_trusted).run for _ in range(idles)
+            self._block(process, case, layout, number, NOTHING, is_trusted).run
+            for _ in range(idles)
         )
         return replace(block, idle=idle)
 
