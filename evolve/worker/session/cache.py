@@ -101,9 +101,7 @@ class Store:
     def _pass_on(self, size: int) -> None:
         """Let go of things that are passing, the one asked for longest ago first."""
         with self._lock:
-            while self._passing and (
-                self._passing_bytes + size > self._capacity // _PASSING_SHARE
-            ):
+            while self._passing and (self._passing_bytes + size > self._capacity // _PASSING_SHARE):
                 self._passing.popitem(last=False)
 
     @property
