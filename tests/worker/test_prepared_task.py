@@ -175,6 +175,78 @@ def test_what_is_kept_makes_room_before_something_of_known_size_is_made():
     assert Thing.alive == 2
 
 
+def sized(thing):
+    return thing[1]
+
+
+@pytest.mark.parametrize("passes", [True, False], ids=["passing", "kept"])
+def test_what_is_passing_drives_out_nothing_that_took_longer_to_make(passes):
+    """As it would, now and then, if it were kept like all else."""
+    store, made = Store(100), []
+
+    def slowly(name):
+        made.append(name)
+        time.sleep(0.01)
+        return name, 10
+
+    names = "abcdefg"
+    for turn in range(5):
+        for name in names:
+            store.get((name,), partial(slowly, name), sized)
+        for number in range(20):
+            call = store.passing if passes else store.get
+            call((turn, number), lambda: (0, 10), sized, 10)
+    assert (made == list(names)) is passes
+
+
+def test_where_there_is_room_what_is_passing_stays():
+    store = Store(100)
+    found = [store.passing((name,), lambda: ([], 20), sized, 20) for name in "abc"]
+    assert all(store.keeps((name,)) for name in "abc")
+    store.passing(("more",), lambda: ([], 20), sized, 20)  # and a third is left for others
+    again = [store.passing((name,), lambda: ([], 20), sized, 20) for name in "abc"]
+    assert sum(one is other for one, other in zip(found, again, strict=True)) >= 2
+
+
+def test_a_block_is_made_once_for_sides_that_are_timed_on_it_in_turns():
+    """If each goes on where it would have two turns in a row, four of them are there at once."""
+    store, made = Store(1500), []
+
+    def block(number):
+        def make():
+            made.append(number)
+            return number, 100
+
+        return store.passing((number,), make, sized, 100)
+
+    for number in range(5):  # take longer to make than any block
+        store.get(("kept", number), lambda: time.sleep(0.01) or (0, 200), sized)
+    for first in range(-2, 22, 2):  # in turns a side goes on from here
+        for number in range(max(first, 0), first + 4):
+            block(number)
+    assert made == list(range(24))
+
+
+def test_all_that_is_there_has_no_more_bytes_than_are_allowed():
+    store, draws = Store(1000), random.Random(0)
+    alive = weakref.WeakSet()
+
+    class Thing:
+        size = 0
+
+    def make(size):
+        thing = Thing()
+        thing.size = size
+        assert sum(other.size for other in alive) + size <= 1000
+        alive.add(thing)
+        return thing
+
+    for number in range(300):
+        size = draws.randrange(1, 240)
+        call = draws.choice([store.passing, store.get])
+        call((number,), partial(make, size), lambda thing: thing.size, size)
+
+
 def test_what_is_too_large_to_be_kept_is_there_until_the_next():
     store, made = Store(100), []
 
@@ -183,7 +255,7 @@ def test_what_is_too_large_to_be_kept_is_there_until_the_next():
         return [name]
 
     for name in ("a", "a", "b", "b", "a"):
-        assert store.passing((name,), partial(make, name)) == [name]
+        assert store.passing((name,), partial(make, name), lambda _: 60) == [name]
     assert made == ["a", "b", "a"]
 
 

@@ -143,19 +143,15 @@ class RunnerProcess:
         self._ask(command, Reply.ACK, seconds, fd)
 
     def call(
-        self,
-        case: int,
-        inputs: Shared,
-        seconds: float,
-        trap: bool = False,
+        self, case: int, inputs: Shared, seconds: float,
         aside: Callable[[], AbstractContextManager[None]] | None = None,
-    ) -> Output:
+    ) -> Output:  # fmt: skip
         """One forward on the first inputs of a buffer.
 
         Where it compiles kernels, that is done within `aside`, if there is one; the process may be
         frozen there, and such time does not count.
         """
-        command: tuple[Any, ...] = ("call", case, inputs.size, inputs.trees[0], trap, bool(aside))
+        command: tuple[Any, ...] = ("call", case, inputs.size, inputs.trees[0], bool(aside))
         fd, left = inputs.fd, seconds
         try:
             while True:
@@ -182,8 +178,12 @@ class RunnerProcess:
             raise faults.timeout("call", seconds)
         return left
 
+    def trap_torch(self, seconds: float) -> None:
+        """Have it count torch's work, up to the end of its next call."""
+        self._ask(("trap_torch",), Reply.ACK, seconds, may_freeze=True)
+
     def account(self, seconds: float) -> str:
-        """Torch's work in the last call with `trap`, by its own account (`torch_share.read`)."""
+        """Torch's work since `trap_torch`, by its own account (`torch_share.read`)."""
         return self._text(("account",), seconds)
 
     def open_profiler(self, seconds: float) -> None:

@@ -14,10 +14,11 @@ Commands (tuples, the first item names them) and what is answered:
                 `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree, conditions)`
                 -> ACK
-    call        one forward: `("call", case, size, tree, trap, may_leave)` -> OUTPUT; before it, if
+    trap_torch  count what torch computes, up to the end of the next call -> ACK
+    call        one forward: `("call", case, size, tree, may_leave)` -> OUTPUT; before it, if
                 it may leave the device to compile kernels, for each of them ASIDE and BACK, which
                 is answered by a command without a meaning
-    account     what torch computed in the last call with `trap`: `("account",)` -> TEXT
+    account     what torch computed since the last `trap_torch`: `("account",)` -> TEXT
     open_profiler
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
@@ -57,6 +58,7 @@ from typing import Any
 import torch
 
 from evolve.core.protocols import BASELINES
+from evolve.worker.base import operation_cost
 from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
@@ -138,6 +140,7 @@ class Runner:
         self._recording: cuda_graph.Recording | None = None
         self._held: list[Any] = []
         self._computed = probes.Account()
+        self._trap = contextlib.ExitStack()
         self._stubs = contextlib.ExitStack()
         self._compiling = jit.Compiling()
 
@@ -239,13 +242,18 @@ class Runner:
         self._access.finish()
         messages.send_ack(channel)
 
+    def _trap_torch(self, channel: socket.socket) -> None:
+        self._trap.close()
+        operation_cost.prepare()
+        self._computed = self._trap.enter_context(probes.count_aten())
+        messages.send_ack(channel)
+
     def _call(
         self,
         channel: socket.socket,
         case: int,
         size: int,
         tree: bytes,
-        trap: bool,
         may_leave: bool,
         fd: int = -1,
     ) -> None:
@@ -254,9 +262,7 @@ class Runner:
         is_compiled = may_leave and self._compile_ahead(channel, case, inputs)
         # The last output stays alive, so that memory handed out twice shows.
         self._held = self._held[-1:]
-        with torch.no_grad(), contextlib.ExitStack() as around:
-            if trap:
-                self._computed = around.enter_context(probes.count_aten())
+        with torch.no_grad(), self._trap, contextlib.ExitStack() as around:
             if may_leave and not is_compiled:
                 around.enter_context(self._compiled_aside(channel))
             start = time.perf_counter()

@@ -1,8 +1,10 @@
 """A cache of the judge's objects that can be made again, as far as memory goes."""
 
+import math
 import random
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +19,7 @@ from evolve.worker.reference.task_module import task_lock
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
+_PASSING_SHARE = 3  # of the bytes: for what is there for a short while only; of blocks five
 _PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
 _ASK_S = 1.0  # between two questions how much is free
 
@@ -45,6 +48,9 @@ class Store:
     is more than fits, each would find that the others have driven out everything. Those of tasks
     that are no longer asked for go before all others.
 
+    What is made quickly for its bytes, as blocks of large inputs are, would drive out others and be
+    driven out by them before it is asked for again (`passing`).
+
     Args:
         capacity: That number.
         release: Lets go of further memory, where it is short.
@@ -56,17 +62,51 @@ class Store:
         self._held: dict[tuple[Any, ...], _Held] = {}
         self._bytes = 0
         self._ask_again = 0.0
-        self._passing: tuple[tuple[Any, ...], Any] | None = None
+        self._passing: OrderedDict[tuple[Any, ...], _Held] = OrderedDict()
         self._lock = threading.RLock()
 
-    def passing(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        """Something too large to be kept: there until the next such thing is asked for."""
+    def passing(
+        self,
+        key: tuple[Any, ...],
+        make: Callable[[], Made],
+        size: Callable[[Made], int],
+        about: int = 0,
+    ) -> Made:
+        """The thing of this key, which does not drive out what takes longer to make.
+
+        Where there is no room for it otherwise, it is there until some others have been asked for.
+        Arguments are those of `get`.
+        """
+        known: Made | None = self._known(key)
+        if known is not None:
+            return known
         with task_lock:
-            if self._passing is None or self._passing[0] != key:
-                self._passing = None  # or both would be there at once
-                self._passing = key, self.made(make)
-            value: Made = self._passing[1]
-            return value
+            known = self._known(key)
+            if known is not None:  # another thread has made it meanwhile
+                return known
+            self._pass_on(about)
+            self._make_room(about)
+            start = time.monotonic()
+            value = self.made(make)
+            made = _Held(value, size(value), time.monotonic() - start)
+            with self._lock:
+                kept = self._capacity - self._capacity // _PASSING_SHARE
+                if self._make_room(made.size, kept, made.worth):
+                    self._hold(key, made)
+                else:
+                    self._pass_on(made.size)
+                    self._passing[key] = made
+        return value
+
+    def _pass_on(self, size: int) -> None:
+        """Let go of things that are passing, the one asked for longest ago first."""
+        with self._lock:
+            while self._passing and (self._passing_bytes + size > self._capacity // _PASSING_SHARE):
+                self._passing.popitem(last=False)
+
+    @property
+    def _passing_bytes(self) -> int:
+        return sum(held.size for held in self._passing.values())
 
     def get(
         self,
@@ -94,33 +134,52 @@ class Store:
             start = time.monotonic()
             value = self.made(make)
             made = _Held(value, size(value), time.monotonic() - start)
-            if keep and self._make_room(made.size):
-                with self._lock:
-                    self._held[key] = made
-                    self._bytes += made.size
+            with self._lock:
+                if keep and self._make_room(made.size):
+                    self._hold(key, made)
         return value
 
-    def _make_room(self, size: int) -> bool:
-        """Whether so much may be kept: not if it would cost all that others have here."""
+    def _hold(self, key: tuple[Any, ...], made: _Held) -> None:
+        self._held[key] = made
+        self._bytes += made.size
+
+    def _make_room(self, size: int, most: int | None = None, worth: float = math.inf) -> bool:
+        """Whether so much may be kept: not if it would cost all that others have here.
+
+        Args:
+            size: So much.
+            most: Bytes that may be kept then; unless it is given, all but those passing.
+            worth: Nothing is let go of that is worth more.
+        """
         if size > self._capacity // 2:
             return False
         with self._lock:
-            while self._held and self._bytes + size > self._capacity:
+            most = self._capacity - self._passing_bytes if most is None else most
+            while self._held and self._bytes + size > most:
                 drawn = random.sample(list(self._held), min(_DRAWN, len(self._held)))
                 least = min(drawn, key=lambda key: self._held[key].worth)
+                if self._held[least].worth > worth:
+                    return False
                 self._bytes -= self._held.pop(least).size
         return True
 
     def holds(self, key: tuple[Any, ...]) -> bool:
         """Whether the thing of this key is there, to stay or passing."""
         with self._lock:
-            return key in self._held or (self._passing is not None and self._passing[0] == key)
+            return key in self._held or key in self._passing
+
+    def keeps(self, key: tuple[Any, ...]) -> bool:
+        """Whether it is there to stay."""
+        with self._lock:
+            return key in self._held
 
     def _known(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
             held = self._held.get(key)
             if held is None:
-                return None
+                if (held := self._passing.get(key)) is None:
+                    return None
+                self._passing.move_to_end(key)
             held.used = time.monotonic()
             return held.value
 
@@ -164,6 +223,6 @@ class Store:
         with task_lock, self._lock:
             self._held.clear()
             self._bytes = 0
-            self._passing = None
+            self._passing.clear()
         torch.cuda.empty_cache()
         self._release()

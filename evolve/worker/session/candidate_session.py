@@ -405,26 +405,24 @@ class CandidateSession:
         runner: RunnerProcess,
         case: PreparedCase,
         hidden: Check,
-        trap: bool = False,
         limit_s: float | None = None,
         by: Callable[..., Judgement] = judge,
     ) -> Outcome:
         """One call on hidden inputs, its output copied and judged; takes the lock."""
         with self.on_device():
-            return self._outcome(runner, case, hidden, trap, limit_s or self.call_s, by)
+            return self._outcome(runner, case, hidden, limit_s or self.call_s, by)
 
     def _outcome(
         self,
         runner: RunnerProcess,
         case: PreparedCase,
         hidden: Check,
-        trap: bool,
         limit_s: float,
         by: Callable[..., Judgement],
     ) -> Outcome:
         with self.device.share(runner, hidden.inputs) as inputs:
             start = time.perf_counter()
-            output = runner.call(case.index, inputs, limit_s, trap)
+            output = runner.call(case.index, inputs, limit_s)
             seconds = time.perf_counter() - start
             self.device.require_modest(runner)
             aliased = case.effects.aliased

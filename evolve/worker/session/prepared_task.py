@@ -208,15 +208,14 @@ class PreparedCase:
     def block(self, number: int, calls: int) -> TensorBuffer:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
 
-        Those for which memory is too small stay until the next: kept, they would drive out others.
+        Those of large inputs are passing: kept, they would drive out what takes longer to make.
+        Both sides of a comparison are timed on a block one after the other, and so find it.
         """
-        key, make = self._block_key(number, calls), partial(self._make_block, number, calls)
-        if not self._stays(number, calls):
-            return self._store.passing(key, make)
-        return self._store.get(key, make, lambda buffer: buffer.size, self.input_bytes * calls)
-
-    def _stays(self, number: int, calls: int) -> bool:
-        return self.input_bytes * calls * (number + 2) <= self._device.warm_bytes // 2
+        make = partial(self._make_block, number, calls)
+        size = self.input_bytes * calls
+        return self._store.passing(
+            self._block_key(number, calls), make, lambda buffer: buffer.size, size
+        )
 
     def _block_key(self, number: int, calls: int) -> tuple[Any, ...]:
         return (*self._key, "block", number, calls)
@@ -384,11 +383,12 @@ class PreparedCase:
         return usual_number(min(max(wanted, fewest), affordable, most))
 
     def prepare_blocks(self, calls: int) -> None:
-        """Make the blocks now that there is room to keep until they are timed."""
+        """Make the blocks that there is room to keep until they are timed, and no others."""
         pool = self._device.block_pool + (_OTHER_BLOCKS if len(self.families) > 1 else 0)
         for number in (-1, *range(pool), *self.sampled_blocks):
-            if self._stays(number, calls):
-                self.block(number, calls)
+            self.block(number, calls)
+            if not self._store.keeps(self._block_key(number, calls)):
+                return
 
 
 class PreparedTask:

@@ -275,6 +275,7 @@ def _turns(
 
     Those are one of other input families, and one of a single call: work that is merged over the
     calls of a block, or right for the task's own values only, shows there. And stack_samples.
+    Two turns of a side that follow one another are one: to begin one takes as long as a block.
     """
     turns: list[_Turn] = [
         (side, each * [_Entry()]) for side in _interleaved(sides, case.blocks // each, rng)
@@ -288,7 +289,8 @@ def _turns(
         entries = rng.choice(own)
         first = entries.index(_Entry()) + 1 if entries is own[0] else 0  # tells how long a block is
         entries.insert(rng.randrange(first, len(entries) + 1), entry)
-    return turns
+    following = itertools.groupby(turns, key=lambda turn: turn[0])
+    return [(side, [entry for _, some in group for entry in some]) for side, group in following]
 
 
 def _unscored(case: TimedCase, is_late: bool, rng: random.Random) -> list[_Entry]:

@@ -35,7 +35,8 @@ leaky = torch._C._nn.leaky_relu
 def watched():
     frame = LOOK(2)
     while frame is not None:
-        if getattr(frame, NAMES).get("trap"):
+        trap = getattr(getattr(frame, NAMES).get("self"), "_trap", None)
+        if trap is not None and trap._exit_callbacks:
             return True
         frame = getattr(frame, BACK)
     return STUBBED
