@@ -30,10 +30,10 @@ from evolve.worker.base.faults import BusyFault, CandidateFault
 from evolve.worker.base.infra import CrowdedFault, OccupiedFault
 from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.host_locks import HostLock
-from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import close_all
 from evolve.worker.sandbox.supervisor import descendants
 from evolve.worker.session.exclusive_device import DeviceLock
+from tests.worker.launching import Borrowing
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TurnsDevice
@@ -284,7 +284,7 @@ def test_processes_that_no_candidate_has_had_are_no_reason_to_doubt_whose_work_i
         assert states(spare) != {"T"}
 
 
-def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_device(tmp_path):
+def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_device(launcher):
     class SlowToOpen(TwoSeats):
         opening = threading.Event()
 
@@ -294,7 +294,7 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
             time.sleep(0.5)
 
     device, lock = SlowToOpen(), HostLock("cpu")
-    launcher, device_lock = Launcher(device, "none", (), lock=lock), DeviceLock(device, lock)
+    launcher, device_lock = Borrowing(launcher, device, lock=lock), DeviceLock(device, lock)
     launcher.register = device_lock.add
     with ThreadPoolExecutor(1) as threads:
         try:
