@@ -3,7 +3,7 @@
 import pytest
 
 from evolve.capture import processes
-from tests.capture import forking
+from tests import forked_torch
 from tests.library.conftest import judge
 
 __all__ = ["judge"]
@@ -13,5 +13,5 @@ __all__ = ["judge"]
 def quick_start():
     """Real starts of the same process are in `test_faults`, by commands that are processes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "subprocess", forking)
+        patch.setattr(processes, "subprocess", forked_torch)
         yield

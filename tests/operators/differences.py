@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import forked_torch
+from tests.forked import ROOT
 
 
 def collected(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
@@ -31,15 +30,7 @@ def differences_by(
         given: on its standard input.
         environment: of the process, beside our own.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.operators.{script}", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-m", f"tests.operators.{script}", *arguments]
+    done = forked_torch.run(command, env={**os.environ, **environment}, cwd=ROOT, given=given)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(map(json.loads, done.stdout.splitlines()))

@@ -6,10 +6,10 @@ line of JSON: findings about the device and the memory that it shares with `hip_
 """
 
 import json
+import os
 import socket
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -24,18 +24,23 @@ from evolve.worker.devices.hip import device as hip_device
 from evolve.worker.devices.hip import topology
 from evolve.worker.devices.hip.device import HipDevice
 from evolve.worker.processes.runner_process import RunnerProcess
-from tests.worker import rocm_torch
+from tests.worker import hip_runner, rocm_torch
 
 
 class Process:
-    """A runner, as far as memory goes: asked over a socket, in a process of its own."""
+    """A runner, as far as memory goes: asked over a socket, in a process of its own.
+
+    It is forked, before the judge has a driver, from one that has imported torch.
+    """
 
     pid, has_ended = 0, True
 
     def __init__(self, library: str) -> None:
         self._socket, theirs = socket.socketpair()
-        words = [sys.executable, "-m", "tests.worker.hip_runner", library, str(theirs.fileno())]
-        self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+        self._child = os.fork()
+        if self._child == 0:
+            self._socket.close()
+            hip_runner.run(library, theirs)
         theirs.close()
         self._closing: Callable[[], object] = lambda: None
 
@@ -57,8 +62,8 @@ class Process:
         self._closing = call
 
     def end(self) -> None:
-        self._socket.close()
-        self._process.wait()
+        self._socket.shutdown(socket.SHUT_RDWR)  # the next runner has a copy of it
+        assert os.waitpid(self._child, 0)[1] == 0
         self._closing()
 
 
@@ -136,21 +141,20 @@ def facts(device: HipDevice) -> dict[str, Any]:
     }
 
 
-def findings(library: str) -> dict[str, Any]:
+def findings(runners: Sequence[Process]) -> dict[str, Any]:
     try:
         device = HipDevice()
     except EvaluatorUnavailable as error:
         return {"refused": str(error)}
     device.pool_bytes = 16 << 20
     found: dict[str, Any] = {"conformance": conformance(device)}
-    runner = Process(library)
+    runner, following = runners
     device.connect(cast(RunnerProcess, runner))
     found |= inputs(device, runner) | outputs(device, runner)
     runner.end()
-    runner = Process(library)
-    device.connect(cast(RunnerProcess, runner))
-    found["left"] = runner.ask("pool", 4096, 256) == "7b" * 256
-    runner.end()
+    device.connect(cast(RunnerProcess, following))
+    found["left"] = following.ask("pool", 4096, 256) == "7b" * 256
+    following.end()
     device.require_health()
     found["idle"] = device.is_idle()
     found |= facts(device)
@@ -159,6 +163,7 @@ def findings(library: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    runners = [Process(sys.argv[1]) for _ in range(2)]
     rocm_torch.install(sys.argv[1])
     folder = Path(sys.argv[2])
     with (
@@ -166,4 +171,4 @@ if __name__ == "__main__":
         mock.patch.object(hip_device, "_WAIT_S", 0.2),
         mock.patch.multiple(topology, NODES=folder / "nodes", RENDER_NODES=folder / "dri"),
     ):
-        print(json.dumps(findings(sys.argv[1])))
+        print(json.dumps(findings(runners)))

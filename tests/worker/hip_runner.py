@@ -1,4 +1,4 @@
-"""A runner of `hip_judge`, as far as memory goes: `python -m tests.worker.hip_runner LIBRARY FD`.
+"""A runner of `hip_judge`, as far as memory goes, in a process that `run` ends.
 
 Over its socket come the calls of `evolve.worker.runner.memory_cuda`, and words that read and write
 memory.
@@ -9,8 +9,7 @@ import importlib
 import json
 import os
 import socket
-import sys
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 from evolve.worker.runner import memory_cuda
@@ -55,7 +54,13 @@ def serve(channel: socket.socket) -> None:
             os.close(fd)
 
 
-if __name__ == "__main__":
-    rocm_torch.install(sys.argv[1])
-    with mock.patch.object(importlib, "import_module", side_effect=ImportError):  # of compilers
-        serve(socket.socket(fileno=int(sys.argv[2])))
+def run(library: str, channel: socket.socket) -> NoReturn:
+    """Serve over a channel, with a simulated driver, and end."""
+    status = 1
+    try:
+        rocm_torch.install(library)
+        with mock.patch.object(importlib, "import_module", side_effect=ImportError):  # of compilers
+            serve(channel)
+        status = 0
+    finally:
+        os._exit(status)

@@ -147,6 +147,7 @@ HONEST = {
 }
 
 
+@pytest.mark.sample(12)  # each method, width and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("method", HONEST)
@@ -201,6 +202,7 @@ def test_attention_that_computes_less_fails_in_some_family(mistake, width, preci
     assert is_wrong_in_some_family(attention(precision, width), MISTAKES[mistake])
 
 
+@pytest.mark.sample(4)  # each mistake and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("mistake", [flash, shifted_mask, partial(flash, causal=True, keys=192)])
 def test_a_causal_mask_that_is_wrong_fails_in_every_family(mistake, precision):

@@ -110,6 +110,7 @@ CANDIDATES = {
 }
 
 
+@pytest.mark.sample(5)  # each task and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("name", TASKS)
 def test_a_chain_passes_with_and_without_roundings_between_its_products(name, precision):
@@ -118,6 +119,7 @@ def test_a_chain_passes_with_and_without_roundings_between_its_products(name, pr
         assert set(found.values()) == {Status.CORRECT}, (to, found)
 
 
+@pytest.mark.sample(5)  # each task and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("name", TASKS)
 def test_an_outcome_that_is_none_is_far_off(name, precision):
@@ -131,6 +133,7 @@ def test_an_outcome_that_is_none_is_far_off(name, precision):
         assert verdict.margin > 4, verdict
 
 
+@pytest.mark.sample(5)  # each task and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("name", TASKS)
 def test_a_chain_in_8_bits_or_without_one_product_fails_in_some_family(name, precision):
@@ -139,6 +142,7 @@ def test_a_chain_in_8_bits_or_without_one_product_fails_in_some_family(name, pre
     assert is_wrong_in_some_family(case, partial(CANDIDATES[name], skipped=1))
 
 
+@pytest.mark.sample(5)  # each task and precision
 @pytest.mark.parametrize("precision", HALVES)
 @pytest.mark.parametrize("name", TASKS)
 def test_an_audit_finds_a_chain_sound(name, precision):

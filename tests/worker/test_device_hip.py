@@ -14,7 +14,6 @@ Invariants:
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from evolve.worker.devices.cuda.device import CudaDevice
 from evolve.worker.devices.hip import topology
 from evolve.worker.devices.hip.device import HipDevice
 from evolve.worker.judge.judge import Judge
+from tests import forked_torch
 from tests.worker.fake_driver import build_driver
 from tests.worker.serving import RELU_TASK, ROOT, forward
 
@@ -61,11 +61,11 @@ def with_gpus(folder: Path, *nodes: dict) -> Path:
 
 def simulated(folder: Path, *nodes: dict, **driver: str) -> dict:
     library, gpus = build_driver(folder, "hip", **driver), with_gpus(folder / "kernel", *nodes)
-    done = subprocess.run(
+    done = forked_torch.run(
         [sys.executable, "-m", "tests.worker.hip_judge", str(library), str(gpus)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HIP_VISIBLE_DEVICES": "3"},
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        env={**os.environ, "HIP_VISIBLE_DEVICES": "3"},
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -5,6 +5,7 @@ Invariants:
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
 - where others use the device too, that is found out when it is alone, by taking it away;
 - a neighbour who does so changes nobody else's verdict;
+- the end of a turn wakes nothing in the next one, and work after a turn is no work in it;
 - nobody's timing waits for a source to be executed and compiled, nor is disturbed by it; and no
   deadline comes nearer while a process is stopped.
 
@@ -29,10 +30,10 @@ from evolve.worker.base.faults import BusyFault, CandidateFault
 from evolve.worker.base.infra import CrowdedFault, OccupiedFault
 from evolve.worker.judge.judge import Judge
 from evolve.worker.processes.host_locks import HostLock
-from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import close_all
 from evolve.worker.sandbox.supervisor import descendants
 from evolve.worker.session.exclusive_device import DeviceLock
+from tests.worker.launching import Borrowing
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TurnsDevice
@@ -283,7 +284,7 @@ def test_processes_that_no_candidate_has_had_are_no_reason_to_doubt_whose_work_i
         assert states(spare) != {"T"}
 
 
-def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_device(tmp_path):
+def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_device(launcher):
     class SlowToOpen(TwoSeats):
         opening = threading.Event()
 
@@ -293,7 +294,7 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
             time.sleep(0.5)
 
     device, lock = SlowToOpen(), HostLock("cpu")
-    launcher, device_lock = Launcher(device, "none", (), lock=lock), DeviceLock(device, lock)
+    launcher, device_lock = Borrowing(launcher, device, lock=lock), DeviceLock(device, lock)
     launcher.register = device_lock.add
     with ThreadPoolExecutor(1) as threads:
         try:
@@ -346,6 +347,107 @@ def test_what_was_timed_while_a_stopped_process_worked_does_not_count():
     assert not sleeper.is_frozen
     with device_lock.lock.shared():  # which was given back
         pass
+
+
+def waits_for(lock: HostLock) -> None:
+    """Returns when another thread waits to have it alone."""
+    while not lock._waiting:
+        time.sleep(0.001)
+
+
+class Slow(Sleeper):
+    """Each request for what it has used, and each end of its standing, takes its time."""
+
+    def cpu_seconds(self):
+        time.sleep(0.1)
+        return super().cpu_seconds()
+
+    def thaw(self):
+        time.sleep(0.1)
+        super().thaw()
+
+
+def test_work_after_a_turn_is_no_work_in_it():
+    """On a busy host much may happen between the end of a turn and the next line of its thread."""
+    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Slow(0.0)
+    device_lock.add(waiting)
+
+    def work():
+        with device_lock.lock.shared():
+            waiting.used += 0.01
+
+    with ThreadPoolExecutor(1) as threads:
+        with device_lock.alone():
+            working = threads.submit(work)
+            time.sleep(0.1)
+            assert not working.done()
+        working.result(20)
+
+
+def test_the_end_of_a_turn_wakes_nothing_in_the_next():
+    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Slow(0.0)
+    device_lock.add(waiting)
+    stood = []
+
+    def next_turn():
+        with device_lock.alone():
+            stood.append(waiting.is_frozen)
+            time.sleep(0.2)
+            stood.append(waiting.is_frozen)
+
+    with ThreadPoolExecutor(1) as threads:
+        with device_lock.alone():
+            turn = threads.submit(next_turn)
+            waits_for(device_lock.lock)
+        turn.result(20)
+    assert stood == [True, True]
+
+
+def test_work_under_a_lent_lock_stands_still_while_another_judge_has_the_device_alone():
+    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Sleeper(0.0)
+    device_lock.add(waiting)
+    others, entered, ends = HostLock("cpu"), threading.Event(), threading.Event()
+    stood = []
+
+    def of_another_judge():
+        with others.exclusive():
+            stood.append(waiting.is_frozen)
+            entered.set()
+            time.sleep(0.2)
+            stood.append(waiting.is_frozen)
+
+    def lent():
+        with device_lock.lock.lent():
+            entered.set()
+            ends.wait(20)
+
+    with ThreadPoolExecutor(2) as threads:
+        borrowed = threads.submit(lent)
+        assert entered.wait(20)
+        entered.clear()
+        with device_lock.alone():
+            other = threads.submit(of_another_judge)
+            time.sleep(0.2)
+            assert not entered.is_set()
+        assert not waiting.is_frozen
+        ends.set()
+        borrowed.result(20)
+        other.result(20)
+    assert stood == [True, True]
+
+
+def test_the_end_of_a_turn_wakes_nothing_that_is_stopped_by_its_own_judge(launcher):
+    with launcher.start(CPP) as runner:
+        runner.freeze()
+        runner.resume()  # by a thread that has the device again, before the other has thawed it
+        assert "T" not in states(runner)
+        assert runner.pause()
+        runner.thaw()
+        time.sleep(0.05)
+        assert states(runner) == {"T"}
+        runner.freeze()
+        runner.thaw()
+        assert "T" not in states(runner)
 
 
 def test_who_sits_down_while_another_does_is_not_forgotten():

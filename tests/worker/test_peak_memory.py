@@ -25,13 +25,13 @@ from evolve.worker.evidence.peak_memory import MemoryMark, scratch_bytes
 from evolve.worker.judge.judge import Judge
 from evolve.worker.judge.stages import check
 from evolve.worker.processes.host_locks import HostLock
-from evolve.worker.processes.launcher import Launcher
 from evolve.worker.sandbox.policy import Mechanism
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.exclusive_device import DeviceLock
 from evolve.worker.session.plan import PLANS
 from evolve.worker.session.prepared_task import PreparedTasks
 from tests.worker.judging import task_source
+from tests.worker.launching import Borrowing
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 
 MB = 1 << 20
@@ -171,9 +171,9 @@ def test_a_program_that_replaced_itself_has_no_mark():
         other.kill()
 
 
-def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path):
+def test_where_a_program_could_lower_its_mark_there_is_no_number(tmp_path, launcher):
     device = CpuDevice()
-    launcher = Launcher(device, "none", (), int(~Mechanism.LANDLOCK))
+    launcher = Borrowing(launcher, device, ~Mechanism.LANDLOCK)
     launcher.probe()
     device_lock = DeviceLock(device, HostLock("cpu-without-landlock"))
     session = CandidateSession(device, launcher, BuildCache(tmp_path), device_lock, 5.0)

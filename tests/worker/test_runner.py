@@ -37,6 +37,7 @@ from evolve.worker.processes.host_locks import HostLock
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
 from evolve.worker.sandbox.policy import Confinement
+from tests.worker.launching import Borrowing
 from tests.worker.serving import HONEST_CPP, forward
 from tests.worker.sharing import shared
 
@@ -266,14 +267,14 @@ class BusyWithEnds(CpuDevice):
 
 
 @pytest.fixture
-def gpu_launcher(tmp_path, monkeypatch):
+def gpu_launcher(tmp_path, monkeypatch, launcher):
     """With the lock of its device."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     tmp_path.chmod(0o755)
     lock = HostLock("gpu")
-    launcher = Launcher(BusyWithEnds(), "none", (), lock=lock)
-    yield launcher, lock
-    launcher.close()
+    borrowing = Borrowing(launcher, BusyWithEnds(), lock=lock)
+    yield borrowing, lock
+    borrowing.close()
 
 
 @pytest.mark.sample(1)

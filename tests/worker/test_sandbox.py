@@ -24,6 +24,7 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.processes.launcher import Launcher
 from evolve.worker.sandbox import policy
 from evolve.worker.sandbox.policy import Mechanism
+from tests.worker.launching import Borrowing
 from tests.worker.serving import ROOT, Worker, forward
 
 EVERYTHING = ~Mechanism(0)
@@ -42,12 +43,12 @@ TIERS = {
 
 
 @pytest.fixture(params=TIERS, scope="module")
-def tiered(request):
+def tiered(request, launcher):
     """A launcher with some of the mechanisms switched off."""
-    launcher = Launcher(CpuDevice(), "none", (), int(TIERS[request.param]))
-    launcher.probe()
-    yield launcher
-    launcher.close()
+    tiered = Borrowing(launcher, CpuDevice(), TIERS[request.param])
+    tiered.probe()
+    yield tiered
+    tiered.close()
 
 
 def test_a_candidate_cannot_hide_from_who_looks_at_it(worker):
@@ -193,9 +194,11 @@ except OSError as error:
 @pytest.mark.parametrize(
     "without", [Mechanism(0), Mechanism.MOUNT_NAMESPACE], ids=["own", "shared"]
 )
-def test_nodes_of_other_devices_are_absent_or_can_be_opened_but_are_never_refused(without):
+def test_nodes_of_other_devices_are_absent_or_can_be_opened_but_are_never_refused(
+    launcher, without
+):
     """ROCm's runtime leaves out a GPU without a node, and fails at one that it may not open."""
-    launcher = Launcher(OneOfTwoDevice(), "none", (), int(EVERYTHING & ~without))
+    launcher = Borrowing(launcher, OneOfTwoDevice(), EVERYTHING & ~without)
     try:
         launcher.probe()
         is_own = Mechanism.MOUNT_NAMESPACE in Mechanism(launcher.mechanisms)
@@ -236,9 +239,11 @@ for name in {names}:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("without", [Mechanism(0), Mechanism.OWN_UID], ids=["own uid", "root"])
-def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(without, observed):
+def test_with_a_device_threads_can_be_named_and_the_system_cannot_be_changed(
+    launcher, without, observed
+):
     """The driver of a GPU names its threads, also in the process that a tool starts."""
-    launcher = Launcher(NodeDevice(), "none", (), int(EVERYTHING & ~without))
+    launcher = Borrowing(launcher, NodeDevice(), EVERYTHING & ~without)
     try:
         launcher.probe()
         probe(launcher, NAMING + denied(SYSTEM, "wb"), observed)
@@ -257,8 +262,8 @@ def test_what_other_processes_hold_cannot_be_read(tiered, observed):
     probe(tiered, denied(SECRETS, "rb"), observed)
 
 
-def test_only_one_that_a_tool_is_started_in_may_read_of_others_and_of_the_host():
-    launcher = Launcher(CpuDevice(), "none", ())
+def test_only_one_that_a_tool_is_started_in_may_read_of_others_and_of_the_host(launcher):
+    launcher = Borrowing(launcher, CpuDevice())
     try:
         launcher.probe()
         if Mechanism.LANDLOCK in Mechanism(launcher.mechanisms):
@@ -288,9 +293,9 @@ def test_the_tier_is_the_strongest_that_is_complete():
     ]
 
 
-def test_a_tier_that_the_host_does_not_grant_is_refused_by_name():
-    allowed = int(EVERYTHING & ~Mechanism.NET_NAMESPACE)
-    launcher = Launcher(CpuDevice(), "namespaces", (), allowed)
+def test_a_tier_that_the_host_does_not_grant_is_refused_by_name(launcher):
+    allowed = EVERYTHING & ~Mechanism.NET_NAMESPACE
+    launcher = Borrowing(launcher, CpuDevice(), allowed, require="namespaces")
     try:
         with pytest.raises(ValueError, match=r"sandbox\.require=namespaces.*NET_NAMESPACE"):
             launcher.probe()

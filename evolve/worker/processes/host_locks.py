@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from evolve.worker.processes.lock_files import opened, wait_for
@@ -109,8 +109,11 @@ class HostLock:
                 wait_for(lock, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator["Stopwatch"]:
-        """Held alone; the value counts the seconds that it is held."""
+    def exclusive(self, at_end: Callable[[], object] = lambda: None) -> Iterator["Stopwatch"]:
+        """Held alone; the value counts the seconds that it is held.
+
+        `at_end` is called once what was lent is held again, and before another thread has it alone.
+        """
         with self._queue:
             self._waiting += 1
             try:
@@ -139,9 +142,12 @@ class HostLock:
                 if is_last and lent:  # without the queue: another judge may wait for who needs it
                     self._join(lent)
             finally:
-                with self._queue:
-                    self._takes_back = self._is_taken = False
-                    self._queue.notify_all()
+                try:
+                    at_end()
+                finally:
+                    with self._queue:
+                        self._takes_back = self._is_taken = False
+                        self._queue.notify_all()
 
     def _take(self) -> None:
         with contextlib.ExitStack() as on_failure:

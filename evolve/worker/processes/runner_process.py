@@ -80,6 +80,7 @@ class RunnerProcess:
         self._frozen_s = 0.0
         self._sandbox: int | None = None
         self._frozen_at: float | None = None
+        self._thawing = threading.Lock()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(shutil.rmtree, self._work, ignore_errors=True)
             self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
@@ -303,14 +304,13 @@ class RunnerProcess:
         """
         _signal(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + seconds
-        while moves := procfs.is_moving(self.pid):
-            if time.monotonic() > deadline:
-                break
+        while (moves := procfs.is_moving(self.pid)) and time.monotonic() <= deadline:
             time.sleep(_STANDS_POLL_S)
         return not moves
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it go on, also if another's turn has yet to thaw it, which then wakes it no more."""
+        self.thaw()
         _signal(self.pid, signal.SIGCONT)
 
     def freeze(self) -> None:
@@ -328,10 +328,11 @@ class RunnerProcess:
             time.sleep(_STANDS_POLL_S)
 
     def thaw(self) -> None:
-        """Let them go on."""
-        for pid in self._family():
-            _signal(pid, signal.SIGCONT)
-        self._frozen_s, self._frozen_at = self._frozen_until_now(), None
+        """Let them go on if they are frozen."""
+        with self._thawing:
+            for pid in self._family() if self._frozen_at is not None else []:
+                _signal(pid, signal.SIGCONT)
+            self._frozen_s, self._frozen_at = self._frozen_until_now(), None
 
     def _frozen_until_now(self) -> float:
         """Seconds, of its whole life."""

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from evolve.worker.base.faults import BusyFault, CandidateFault, SideFault, candidate_fault_of
@@ -80,11 +80,11 @@ class DeviceLock:
             CrowdedFault: it is busy, and others may be the reason.
             OccupiedFault: they are.
         """
-        with contextlib.ExitStack() as still, self.lock.exclusive() as watch:
+        with contextlib.ExitStack() as thaws, self.lock.exclusive(thaws.close) as watch:
             rest = {process for process in self._processes if process.alive}.difference(mine)
             turn = Turn(self._device, watch, frozenset(mine), self._device.others())
-            still.enter_context(_still(rest))  # until others may have it together again
-            with contextlib.ExitStack() as on_failure:
+            thaws.callback(_thaw, rest)
+            with _standing(rest), contextlib.ExitStack() as on_failure:
                 # Or the next would find their running work.
                 on_failure.callback(_close_now, mine)
                 try:
@@ -170,18 +170,29 @@ def _close_now(processes: Collection[RunnerProcess]) -> None:
 
 @contextlib.contextmanager
 def _still(processes: Collection[RunnerProcess]) -> Iterator[None]:
-    """Inside these stand still.
+    """Inside these stand still; CrowdedFault as by `_standing`."""
+    try:
+        with _standing(processes):
+            yield
+    finally:
+        _thaw(processes)
+
+
+@contextlib.contextmanager
+def _standing(processes: Collection[RunnerProcess]) -> Iterator[None]:
+    """These stand still from now on.
 
     Raises:
         CrowdedFault: one has had itself woken, and may have disturbed timing.
     """
-    try:
-        for process in processes:
-            process.freeze()
-        before = {process: _used(process) for process in processes}
-        yield
-        if any(_used(process) > before[process] + _STANDING_SLACK_S for process in processes):
-            raise CrowdedFault("a process of another candidate worked while it was stopped")
-    finally:
-        for process in processes:
-            process.thaw()
+    for process in processes:
+        process.freeze()
+    before = {process: _used(process) for process in processes}
+    yield
+    if any(_used(process) > before[process] + _STANDING_SLACK_S for process in processes):
+        raise CrowdedFault("a process of another candidate worked while it was stopped")
+
+
+def _thaw(processes: Iterable[RunnerProcess]) -> None:
+    for process in processes:
+        process.thaw()
