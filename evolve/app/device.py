@@ -54,11 +54,6 @@ def kind_of(config: Mapping[str, Any]) -> str:
             return kind_of_class(store.judge(store.run(device["run"]).id)[0])
     if cluster != "none":
         return CUDA.name if device["kind"] == "auto" else device_kind(device["kind"]).name
-    if device["python"] is not None and shutil.which(device["python"]) is None:
-        raise UsageError(
-            f"device.python={device['python']}: there is no such program; give the path of a "
-            "Python interpreter with torch installed"
-        )
     return kind_here(device["kind"], device["python"])
 
 
@@ -86,8 +81,10 @@ def kind_here(kind: str, python: str | None = None) -> str:
     """`auto` resolved: a GPU if the worker's torch sees one, else the CPU.
 
     Raises:
+        UsageError: there is no such interpreter.
         EvaluatorUnavailable: the worker's interpreter does not answer.
     """
+    require_interpreter(python)
     if kind != "auto":
         return device_kind(kind).name
     if not _has_driver_node():
@@ -99,6 +96,15 @@ def kind_here(kind: str, python: str | None = None) -> str:
     if why:
         _LOGGER.warning("device=auto takes the CPU: %s", why)
     return CPU.name if why else CUDA.name
+
+
+def require_interpreter(python: str | None) -> None:
+    """Raise UsageError if the interpreter that is to judge does not exist; None is this one."""
+    if python is not None and shutil.which(python) is None:
+        raise UsageError(
+            f"device.python={python}: there is no such program; give the path of a "
+            "Python interpreter with torch installed"
+        )
 
 
 def _has_driver_node() -> bool:

@@ -85,13 +85,30 @@ def time_text(time_ms: float) -> str:
     return f"{time_ms:.3g} ms" if time_ms < 1000 else f"{time_ms / 1e3:.3g} s"
 
 
+def descriptor_text(name: str, value: float | str) -> str:
+    """The value of a descriptor, with its unit if its name says one.
+
+    >>> descriptor_text("memory_bytes", 10485760.0), descriptor_text("longest_sum", 8193.0)
+    ('10.5 MB', '8,193')
+    >>> descriptor_text("compile_s", 61.0), descriptor_text("error", 0.10173)
+    ('1 min 1 s', '0.1017')
+    """
+    if isinstance(value, str):
+        return value
+    if name.endswith("_bytes"):
+        return f"{value / 1e6:.1f} MB" if value >= 1e5 else f"{value:,.0f} B"
+    if name.endswith("_s"):
+        return duration_text(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
 def duration_text(seconds: float) -> str:
     """A time span as people say it.
 
     >>> duration_text(7.25), duration_text(112), duration_text(7380)
     ('7.2 s', '1 min 52 s', '2 h 3 min')
     """
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

@@ -1,7 +1,7 @@
 """The tasks that a request may name. No path of a request is ever opened."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Catalogue:
 
     Args:
         added: values of `evolve run task=...`, or folders of task files.
-        size: of tasks whose request names none.
+        size: gives the size of tasks whose request names none; called with the first of these.
         any_reference: whether the text of a reference that is none of these is taken too; it is
             executed by the judge, outside of the sandbox.
 
@@ -38,7 +38,9 @@ class Catalogue:
         UsageError: one of the added tasks does not exist, or has the name of another.
     """
 
-    def __init__(self, added: Sequence[str], *, size: str, any_reference: bool = False) -> None:
+    def __init__(
+        self, added: Sequence[str], *, size: Callable[[], str], any_reference: bool = False
+    ) -> None:
         self.any_reference = any_reference
         self._size = size
         self._found: dict[tuple[str, Setup], Task] = {}
@@ -80,7 +82,7 @@ class Catalogue:
         if (name, setup) not in self._found:
             found = find_task(
                 spec,
-                size=setup.size or self._size,
+                size=setup.size or self._size(),
                 precision=setup.precision,
                 accumulation=setup.accumulation,
             )
@@ -104,7 +106,7 @@ class Catalogue:
         return Task(
             name=f"reference-{framed_digest(text)[:12]}",
             source=text,
-            size=setup.size or self._size,
+            size=setup.size or self._size(),
             precision=setup.precision,
             accumulation=setup.accumulation,
         )

@@ -187,8 +187,7 @@ class ModuleText:
         else:
             raise UsageError(
                 f"{field}={user.__name__}: it uses {name}, {_described(value)}, which a task file "
-                "cannot hold; make it a plain constant, or create it inside of the class or "
-                "function"
+                f"cannot hold; {_remedy(value)}"
             )
 
 
@@ -204,6 +203,14 @@ def _described(value: Any) -> str:
     if isinstance(value, FunctionType):
         return "a lambda"
     return nesting_fault(value) or f"a {type(value).__name__}"
+
+
+def _remedy(value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return f"import what it uses by name: from {value.__name__} import ..."
+    if isinstance(value, FunctionType):
+        return "write it with def"
+    return "make it a plain constant, or create it inside of the class or function"
 
 
 def _used_names(found: Definition) -> set[str]:

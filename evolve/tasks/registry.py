@@ -91,6 +91,8 @@ def _locate(spec: str) -> Path:
 
 
 def _unknown(spec: str) -> str:
+    if not spec:
+        return "task is empty. Name a task, e.g. task=softmax, or a file by its path, ./my_task.py."
     names = shipped_names()
     close = difflib.get_close_matches(spec, names, 1)
     if Path(f"{spec}.py").is_file():

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evolve.worker.sandbox.packages import package_folders
+
 _PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
 _CONTAINERS = (tuple, list, dict, set)
 _MAX_NESTED = 50  # containers in containers: Python reads no text with 200
@@ -90,11 +92,14 @@ def is_installed(module: str) -> bool:
     if spec.origin in ("built-in", "frozen"):
         return True
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    return any(Path(place).is_relative_to(folder) for place in places for folder in _folders())
+    folders = _folders(tuple(sys.path))
+    return any(Path(place).is_relative_to(folder) for place in places for folder in folders)
 
 
 @cache
-def _folders() -> tuple[str, ...]:
+def _folders(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders that the judge's process gets too, if `path` is this process's."""
     paths = sysconfig.get_paths()
     standard = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return (*standard, *site.getsitepackages(), site.getusersitepackages())
+    usual = (*standard, *site.getsitepackages(), site.getusersitepackages())
+    return (*usual, *package_folders())

@@ -82,7 +82,7 @@ def test_runs_are_named_by_suite_level_problem_and_search():
         ("suite=kernelbanch", "there is no such suite"),
         ("path=nowhere", "KERNELBENCH_PATH"),
         ("level=[7]", "level=[7]"),
-        ("problems=[1/77]", "problems=[1/77]"),
+        ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),
         ("within=5s", "within=5s"),

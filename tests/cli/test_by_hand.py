@@ -76,6 +76,7 @@ def states(database: Path) -> list[TicketState]:
 def test_a_prompt_is_printed_and_nothing_is_stored(evolve, database):
     before = database.read_bytes()
     result = evolve("prompt", "demo", "--operator", "rewrite_full")
+    assert " 0 tokens" not in result.stdout  # a person answers: there are none
     assert result.returncode == 0, result.stderr
     assert "operator    rewrite_full, for propose; parents #" in result.stdout
     assert "def forward(self, x):" in result.stdout

@@ -4,6 +4,7 @@ Invariants:
 1. Every option of every group composes, is built, and says what it says after a round trip.
 2. Every preset composes; what a user types wins over it.
 3. A wrong key, option, type or class is one `UsageError` that names it.
+4. Every setting of the verbs with a configuration of their own can be given.
 """
 
 from pathlib import Path
@@ -13,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.app import components
+from evolve.app.bench.plan import BenchConfig
 from evolve.app.config.build import build, check_types
-from evolve.app.config.compose import COMPONENTS
+from evolve.app.config.compose import COMPONENTS, compose_other
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
+from evolve.cli.commands.judge.mcp import McpConfig
+from evolve.cli.commands.judge.serve import ServeConfig
+from evolve.cli.commands.judge.work import WorkConfig
 from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -265,3 +270,20 @@ def test_a_resume_may_say_again_what_the_run_is_and_nothing_else():
     for word in ("seed=4", "archive=islands", "search=quick"):
         with pytest.raises(UsageError, match=f"refuses to change.*{word.partition('=')[0]}"):
             overridden(stored, [word])
+
+
+@pytest.mark.parametrize(
+    ("verb", "node", "needed"),
+    [
+        ("bench", BenchConfig, ["suite=shipped"]),
+        ("mcp", McpConfig, []),
+        ("serve", ServeConfig, []),
+        ("work", WorkConfig, []),
+    ],
+)
+def test_every_setting_of_another_verb_can_be_given(verb: str, node: type, needed: list[str]):
+    plain = dict(flatten(compose_other(verb, node, needed)))
+    for name, value in plain.items():
+        given = "[1]" if isinstance(value, list) else "null" if value is None else value
+        found = dict(flatten(compose_other(verb, node, [*needed, f"{name}={given}"])))
+        assert found.keys() == plain.keys(), name

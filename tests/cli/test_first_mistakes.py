@@ -93,6 +93,19 @@ MISTAKES = [
     ("resume nobody", "runs/evolve.db", "start a run"),
     ("compare --search greedy task=softmax", "budget", "termination.evaluations=60"),
     ("serve prot=8000", "prot", "port"),
+    ("serve tasks=[nope.py]", "nope.py", "Check the path"),
+    ("mcp tasks=[nope.py]", "nope.py", "Check the path"),
+    ("mcp knowledge.folders=[nope]", "'nope'", ".md documents"),
+    ("eval kernel.py --task softmax --python nope", "=nope", "a Python interpreter with torch"),
+    ("run task=softmax device.python=nope", "=nope", "a Python interpreter with torch"),
+    ("doctor --python nope", "=nope", "a Python interpreter with torch"),
+    ("export --to trl-sft", "-o is missing", "-o data"),
+    ("export -o data", "--to is missing", "evolve export --list"),
+    ("bench suite=kernelbench path=nope", "no folder nope", "give path="),
+    ("bench suite=shipped problems=[nope]", "'nope'", "evolve tasks list --suite shipped"),
+    ("tasks check --suite shipped --select sofmax", "'sofmax'", "did you mean softmax"),
+    ("tasks chek", "tasks chek", "check"),
+    ("run task=", "task is empty", "task=softmax"),
 ]
 
 

@@ -84,7 +84,7 @@ def test_a_verdict_says_how_exact_and_how_large_a_program_is_where_that_is_known
     assert verdict is not None
     known = replace(verdict, descriptors={"error": 0.0531, "memory_bytes": 25.2e6})
     lines = [*verdict_text(known)]
-    assert "error      0.053 of what a well-conditioned outcome may be off, at worst" in lines
+    assert "error      at most 0.053 of the tolerance for well-conditioned outputs" in lines
     assert "memory     25.2 MB beyond weights, inputs and outputs" in lines
     assert not [line for line in verdict_text(verdict) if line.startswith(("error", "memory"))]
 

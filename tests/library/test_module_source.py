@@ -9,8 +9,10 @@ Invariants:
 """
 
 import functools
+import importlib
 import linecache
 import math
+import re
 import types
 from enum import Enum
 from math import sqrt as root
@@ -274,8 +276,12 @@ BAD = {
     "a tensor": (UsesTensor, make_inputs, ["task=UsesTensor", "TENSOR, a Tensor", "constant"]),
     "a list that holds itself": (UsesRing, make_inputs, ["RING, a list that holds itself"]),
     "a deep tuple": (UsesDeep, make_inputs, ["DEEP, a tuple that is nested too deeply"]),
-    "a lambda": (UsesLambda, make_inputs, ["smaller, a lambda"]),
-    "a module of one's own": (UsesOwnModule, make_inputs, ["helpers, the module tests.library"]),
+    "a lambda": (UsesLambda, make_inputs, ["smaller, a lambda", "with def"]),
+    "a module of one's own": (
+        UsesOwnModule,
+        make_inputs,
+        ["helpers, the module tests.library", "from tests.library.helpers import ..."],
+    ),
     "a name that is not there": (UsesUnknown, make_inputs, ["nowhere, which is defined nowhere"]),
     "two things of one name": (clashing(), make_inputs, ["two different things", "double"]),
     "typed at a prompt": (typed_at_a_prompt(), make_inputs, ["Prompt", "source cannot be read"]),
@@ -296,6 +302,26 @@ def test_what_no_text_can_stand_for_is_refused_in_one_line(given):
     assert "\n" not in str(error.value)
     for words in said:
         assert words in str(error.value)
+
+
+@pytest.mark.parametrize("marks", ["site-packages", "lib/norms-1.0.dist-info", "lib"])
+def test_a_package_of_any_folder_with_packages_is_imported(marks, tmp_path, monkeypatch):
+    """`pip install --target`, a cluster's modules and `.pth` files put packages on the path."""
+    (tmp_path / marks).mkdir(parents=True)
+    name = re.sub(r"\W", "_", f"norms_{marks}")
+    folder = tmp_path / marks.partition("/")[0]
+    (folder / f"{name}.py").write_text("def floor(x):\n    return x.clamp(min=0)\n")
+    monkeypatch.syspath_prepend(folder)
+    norms = importlib.import_module(name)
+
+    def clamped(x):
+        return norms.floor(x)
+
+    if marks == "lib":  # a folder of the user's own, with no package installed in it
+        with pytest.raises(UsageError, match="the module"):
+            task_source(clamped, lambda: [torch.ones(2)])
+    else:
+        assert f"import {name} as norms" in task_source(clamped, make_inputs)
 
 
 def test_a_text_that_has_changed_since_is_refused():

@@ -372,7 +372,6 @@ def test_distill_writes_a_document_that_can_be_read_and_found(tmp_path: Path, ca
     with Store.open(path, create=True) as store:
         record(store, synthetic_task(), SyntheticEvaluator())
     target = tmp_path / "notes" / "skill.md"
-    target.parent.mkdir()
     out(capsys, "distill", "demo", "-o", str(target), "--store", str(path))
     document = parse(target.read_text(), str(target))
     assert document.id == "skill-demo"

@@ -137,6 +137,9 @@ def _case(
     )
 
 
+DESCRIPTORS = {"vector": "avx2", "tiling": 8.0, "memory_bytes": 1048576 * 10.0, "error": 0.1}
+
+
 @dataclass(kw_only=True)
 class Filling:
     """Fills one run step by step and keeps what a test wants to compare with."""
@@ -203,9 +206,7 @@ class Filling:
         verdict = evaluation(
             self.task, Status.CORRECT, Fidelity.VERIFY, best.fitness.value - 0.015, 0.008
         )
-        return self.step(
-            "verify", again, replace(verdict, descriptors={"vector": "avx2", "tiling": 8.0})
-        )
+        return self.step("verify", again, replace(verdict, descriptors=DESCRIPTORS))
 
     def finish(self, reason: str = "400 evaluations") -> None:
         self.store.release(self.run.id, "finished", reason)

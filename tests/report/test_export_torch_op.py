@@ -11,6 +11,8 @@ Invariants:
 """
 
 import ast
+import base64
+import io
 import os
 import platform
 import re
@@ -126,6 +128,10 @@ def test_an_argument_that_is_absent_in_one_case_is_optional(tmp_path: Path):
 
 def test_nothing_in_the_folder_imports_ours(tmp_path: Path):
     folder = exported(tmp_path / "many_kernel", example(MANY), as_kernel(MANY))
+    assert imported_by(folder) <= {"torch", "pytest", *sys.stdlib_module_names}
+
+
+def imported_by(folder: Path) -> set[str]:
     names = set()
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -133,7 +139,57 @@ def test_nothing_in_the_folder_imports_ours(tmp_path: Path):
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names.add((node.module or "").partition(".")[0])
-    assert names <= {"torch", "pytest", *sys.stdlib_module_names}
+    return names
+
+
+CAPTURED = """\
+from evolve.testing.suite_tasks.captured import drawn
+from evolve.testing.suite_tasks import captured as again
+from evolve.testing.checks import close, sampled
+import torch
+from torch import nn
+
+CALL = "8"
+ROWS = {"tensor": (8, 16), "dtype": "float32", "low": -2.0, "high": 2.0, "mean": 0.0, "std": 1.0}
+KEPT = {"tensor": (16,), "dtype": "float32", "file": "kept/scale.pt"}
+CALLS = {"8": [ROWS, KEPT], "4": [ROWS | {"tensor": (4, 16)}, KEPT]}
+
+
+class Model(nn.Module):
+    def forward(self, x, scale):
+        return x.relu() * scale
+
+
+def get_inputs():
+    assert again.drawn is drawn
+    return drawn(globals(), CALLS[CALL])
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def captured_task(**files: bytes) -> Task:
+    kept = io.BytesIO()
+    torch.save(torch.arange(16.0), kept)
+    beside = {"kept/scale.pt": kept.getvalue()} | files
+    texts = {name: base64.b64encode(content).decode() for name, content in beside.items()}
+    cases = (Case(name="8", constants={"CALL": "8"}), Case(name="4", constants={"CALL": "4"}))
+    return Task(name="captured", source=CAPTURED, cases=cases, files=texts)
+
+
+def test_a_captured_task_takes_its_helpers_and_kept_values_along(tmp_path: Path):
+    kernel = elementwise("return x.relu() * scale").replace("self, x", "self, x, scale")
+    folder = exported(tmp_path / "captured_kernel", captured_task(), as_kernel(kernel))
+    assert imported_by(folder) <= {"torch", "pytest", *sys.stdlib_module_names}
+    assert failed_tests([folder], "kernel_is_right or accepts or drop_in or other_shapes") == set()
+
+
+def test_a_task_with_modules_of_its_own_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"imports helper\.py.*--as module"):
+        exported(tmp_path / "refused", captured_task(**{"helper.py": b"X = 1"}), as_kernel(RELU))
+    assert not (tmp_path / "refused").exists()
 
 
 def test_the_readme_says_gain_cases_and_provenance(tmp_path: Path):

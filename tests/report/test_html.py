@@ -96,6 +96,11 @@ def test_a_report_is_whole(page: Page) -> None:
     assert {word for value in references for word in value.split()} <= set(page.ids)
 
 
+def test_numbers_have_their_units_and_one_form(page: Page) -> None:
+    for name, value in (("memory_bytes", "10.5 MB"), ("tiling", "8"), ("error", "0.1")):
+        assert f"{name} {value}" in " ".join(page.text.split())
+
+
 def test_every_drawing_and_table_has_a_name_for_those_who_cannot_see_it(page: Page) -> None:
     for tag, found in page.tags:
         if tag == "svg":

@@ -36,7 +36,7 @@ async def serve(options: dict) -> None:
     quota = DeviceQuota(Store.open(location), "training") if location else None
     service = Service(jobs, start, rewards, Settings(**options["settings"]), print, quota)
     catalogue = Catalogue(
-        options["tasks"], size="tiny", any_reference=options["references"] == "any"
+        options["tasks"], size=lambda: "tiny", any_reference=options["references"] == "any"
     )
     hosts = () if options["token"] else ("127.0.0.1", "localhost")
     with listen("127.0.0.1", options["port"]) as listener:

@@ -29,7 +29,7 @@ async def ends(folder, turns: int) -> bool:
         return evaluator
 
     service = Service(Jobs(folder / "serve.db"), start, {}, Settings(), print)
-    catalogue = Catalogue([], size="tiny", any_reference=False)
+    catalogue = Catalogue([], size=lambda: "tiny", any_reference=False)
     await service.start()
     try:
         running = asyncio.create_task(service.run())

@@ -115,7 +115,7 @@ def test_levels_and_problems_choose(checkout: Path):
         ("min", {}, ["suite=min", "no such suite", "Did you mean mine?"]),
         ("broken", {}, ["mine_suite:Absent of mine", "AttributeError", "Mend or uninstall"]),
         ("mine", {"levels": ["odd"]}, ["level=[odd]", "it has easy, hard"]),
-        ("mine", {"only": ["thre"]}, ["problems=[thre]", "did you mean three?"]),
+        ("mine", {"only": ["thre"]}, ["suite=mine has no problem 'thre'", "did you mean three?"]),
         ("shipped", {"path": "here"}, ["path=here", "leave path out"]),
         ("shipped", {"levels": ["1"]}, ["level=[1]", "leave level out"]),
     ],

@@ -102,7 +102,7 @@ def test_a_kernelbench_problem_is_found_by_level_and_number(tmp_path: Path, monk
         ("./nowhere.py", ["nowhere.py", "Check the path"]),
         ("kernelbench:1-40", ["kernelbench:LEVEL/ID"]),
         ("kernelbench:1/40", ["KERNELBENCH_PATH", "git clone"]),
-        ("", ["Shipped tasks"]),
+        ("", ["task is empty", "task=softmax"]),
     ],
 )
 def test_a_task_that_cannot_be_found_is_answered_with_the_remedy(spec, words, monkeypatch):

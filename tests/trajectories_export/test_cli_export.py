@@ -102,7 +102,7 @@ def test_a_wrong_word_gets_a_message_that_helps(
 
 
 def test_where_to_and_for_whom_are_asked_for(told: Searched):
-    with pytest.raises(UsageError, match="--to and -o are missing"):
+    with pytest.raises(UsageError, match="--to is missing"):
         export.main(["--store", told.store.location])
 
 

@@ -99,9 +99,7 @@ class Submissions:
         budget: limits their number.
     """
 
-    def __init__(
-        self, judge: LazyJudge, catalogue: Callable[[], Catalogue], budget: Budget
-    ) -> None:
+    def __init__(self, judge: LazyJudge, catalogue: Catalogue, budget: Budget) -> None:
         self._judge = judge
         self._catalogue = catalogue
         self._budget = budget
@@ -117,7 +115,7 @@ class Submissions:
             submission = Submission.model_validate(dict(fields))
         except ValidationError as error:
             raise UsageError("; ".join(_fault(each) for each in error.errors())) from None
-        accepted = accept(submission, self._catalogue())
+        accepted = accept(submission, self._catalogue)
         if known := service.jobs.get([accepted.id]):
             [job] = service.submit([accepted])  # refuses an id that stands for something else
             return self._verdict(service, known[job.id])

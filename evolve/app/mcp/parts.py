@@ -19,12 +19,13 @@ from evolve.serve.judge import Start
 from evolve.serve.quota import DeviceQuota
 from evolve.serve.service import Service, Settings
 from evolve.store import Store
+from operators.knowledge import load
 
 
 def parts_of(
     config: Mapping[str, Any], say: Callable[[str], None], start: Start | None = None
 ) -> Parts:
-    """The parts; nothing is started or opened yet.
+    """The parts; no judge and no database is started or opened yet.
 
     Args:
         config: of the server.
@@ -32,7 +33,7 @@ def parts_of(
         start: starts an evaluator (None: the one that `config` describes).
 
     Raises:
-        UsageError: a value that cannot be.
+        UsageError: a value that cannot be, a task or document that cannot be read.
     """
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
@@ -45,15 +46,19 @@ def parts_of(
         return Service(jobs, start or (lambda: start_evaluator(config)), {}, Settings(), say, quota)
 
     @functools.cache
-    def catalogue() -> Catalogue:
-        size = device_kind(kind_of(config)).size
-        return Catalogue(config["tasks"], size=size, any_reference=config["references"] == "any")
+    def size() -> str:  # to ask for the device takes seconds
+        return device_kind(kind_of(config)).size
 
+    any_reference = config["references"] == "any"
+    catalogue = Catalogue(config["tasks"], size=size, any_reference=any_reference)
+    folders = list(config["knowledge"]["folders"])
+    if folders:
+        load(folders)  # what is wrong with them is said now, not in a tool's answer
     judge, settings = LazyJudge(make), _settings(config)
     return Parts(
         location=config["database"],
         catalogue=catalogue,
-        knowledge=list(config["knowledge"]),
+        knowledge=folders,
         settings=settings,
         budget=budget,
         judge=judge,

@@ -4,7 +4,7 @@ No call lasts longer than about 40 s, for clients give up at 60 s: work goes on 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -53,7 +53,7 @@ class Parts:
 
     Attributes:
         location: the database.
-        catalogue: the tasks; made when it is first asked for.
+        catalogue: the tasks that clients may name.
         knowledge: folders of documents beside those that ship.
         settings: of runs that are opened or started, by dotted name.
         budget: of all clients together.
@@ -64,7 +64,7 @@ class Parts:
     """
 
     location: str
-    catalogue: Callable[[], Catalogue]
+    catalogue: Catalogue
     knowledge: list[str]
     settings: Mapping[str, Any]
     budget: Budget
@@ -83,12 +83,12 @@ class JudgingTools:
     @as_tool(READS)
     async def list_tasks(self) -> TaskList:
         """Names of the tasks that can be judged here."""
-        return TaskList(tasks=self._parts.catalogue().names)
+        return TaskList(tasks=self._parts.catalogue.names)
 
     @as_tool(READS)
     async def get_task(self, task: TaskName, size: Size = None) -> TaskText:
         """A task's reference module: the computation and its inputs."""
-        catalogue = self._parts.catalogue()
+        catalogue = self._parts.catalogue
         found = catalogue.find(task, Setup(size=size))
         return TaskText(
             name=found.name,
@@ -168,7 +168,7 @@ class StepTools:
 
         `search` names a preset, whose operators write the requests (null: plain LLM operators).
         """
-        catalogue = self._parts.catalogue()
+        catalogue = self._parts.catalogue
         given = {"task": catalogue.spec(task), "name": name, **self._parts.settings}
         given |= {f"store.{key}": value for key, value in place(self._parts.location).items()}
         given |= {"termination.evaluations": evaluations, "search": search}
@@ -258,7 +258,7 @@ class SearchTools:
 
         Returns once the run has begun. `run_status` tells how far it is; `stop_run` ends it early.
         """
-        spec = None if task is None else self._parts.catalogue().spec(task)
+        spec = None if task is None else self._parts.catalogue.spec(task)
         await self._parts.searches.start(
             name=name,
             task=spec,

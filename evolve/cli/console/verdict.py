@@ -43,7 +43,7 @@ def _exactness(evaluation: Evaluation) -> Iterator[str]:
     """How far off a correct program was at worst, and the memory that it takes for itself."""
     error, memory = (evaluation.descriptors.get(name) for name in ("error", "memory_bytes"))
     if isinstance(error, float):
-        yield f"error      {error:.2g} of what a well-conditioned outcome may be off, at worst"
+        yield f"error      at most {error:.2g} of the tolerance for well-conditioned outputs"
     if isinstance(memory, float):
         yield f"memory     {memory / 1e6:.1f} MB beyond weights, inputs and outputs"
 

@@ -2,6 +2,7 @@
 
 import keyword
 import sys
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ from evolve.core.task import Task
 from evolve.languages.registry import detect_language
 from evolve.report.export.examine import Examined, examine
 from evolve.report.export.operator_text import operator_name, operator_values
+from evolve.report.export.own_modules import with_own_modules
 from evolve.report.export.reference import with_constants
-from evolve.report.export.trees import literal
+from evolve.report.export.trees import literal, refusal
 from evolve.report.text import make_folder, one_line, printable, write_text
 
 NAMESPACE = "evolve"
@@ -46,6 +48,8 @@ def export_torch_op(
 ) -> Path:
     """Write the folder: kernel.py, op.py, reference.py, test_op.py, README.md, __init__.py.
 
+    Beside them are the files that the reference reads, and modules of this package that it imports.
+
     The reference is executed, the kernel is not; `evolve.report.export.check` does that.
 
     Raises:
@@ -53,6 +57,7 @@ def export_torch_op(
             has a name that Python cannot import.
     """
     check_folder(folder)
+    _refuse_modules(task)
     kernel = freeze(source, assignment)
     examined = examine(task)
     name = operator_name(task.name)
@@ -73,9 +78,9 @@ def export_torch_op(
     }
     files = {name: _rendered(name, values) for name in ("op.py", "test_op.py", "README.md")}
     files["kernel.py"] = f"# The kernel behind {values['qualname']}; see README.md.\n\n{kernel}"
-    files["reference.py"] = with_constants(task.source, _size_constants(examined, task))
+    files |= with_own_modules(with_constants(task.source, _size_constants(examined, task)))
     files["__init__.py"] = _PACKAGE.format(name=name)
-    _write(folder, files)
+    _write(folder, files, {name: b64decode(content) for name, content in task.files.items()})
     return folder
 
 
@@ -102,8 +107,20 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"-o {folder} exists and is not empty; name a new folder")
 
 
-def _write(folder: Path, files: Mapping[str, str]) -> None:
+def _refuse_modules(task: Task) -> None:
+    """Raise UsageError for a task of several modules: they import each other by absolute names."""
+    if modules := [name for name in sorted(task.files) if name.endswith(".py")]:
+        raise refusal(
+            f"the reference of {task.name} imports {modules[0]} beside its file, and an operator's "
+            "reference is one file"
+        )
+
+
+def _write(folder: Path, files: Mapping[str, str], beside: Mapping[str, bytes]) -> None:
     make_folder(folder, "-o")
+    for name, content in beside.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     for name, text in files.items():
         write_text(folder / name, text.rstrip() + "\n")
 

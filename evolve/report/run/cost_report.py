@@ -8,6 +8,7 @@ from evolve.core.evaluation import Status
 from evolve.report.lineage import Contribution, operator_contribution
 from evolve.report.run.facts import RunFacts
 from evolve.report.text import count_text, duration_text, ratio_text, span_text
+from evolve.search.termination import parse_duration
 
 _BUDGETS = {
     "evaluations": "full evaluations",
@@ -88,7 +89,9 @@ def budget_lines(facts: RunFacts) -> list[BudgetLine]:
 
 def _limit(config: Mapping[str, Any], name: str) -> str:
     value = (config.get("termination") or {}).get(name)
-    return "" if value is None else str(value)
+    if value is None:
+        return ""
+    return duration_text(parse_duration(value)) if name.endswith("_time") else f"{value:,}"
 
 
 def key_facts(facts: RunFacts) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from evolve.report.run.facts import RunFacts, gather
 from evolve.report.run.lineage_picture import lineage_picture
 from evolve.report.run.progress_chart import progress_chart
 from evolve.report.run.whole_change import whole_change
-from evolve.report.text import baseline_name, count_text, printable, write_text
+from evolve.report.text import baseline_name, count_text, descriptor_text, printable, write_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -132,7 +132,7 @@ def _kernel(facts: RunFacts) -> Kernel | None:
         cut=max(len(source) - MAX_SOURCE_CHARS, 0),
         assignment=[(name, str(value)) for name, value in facts.champion.assignment.items()],
         descriptors=[
-            (name, f"{value:g}" if isinstance(value, float) else str(value))
+            (name, descriptor_text(name, value))
             for name, value in sorted(facts.champion.evaluation.descriptors.items())
         ],
     )

@@ -11,6 +11,7 @@ from evolve.store.location import DEFAULT_STORE
 
 MAX_CONFIG_LINES = 400
 MAX_VALUE = 400
+_AGAIN = "Search this task again; add what else is not a default in the configuration below"
 _DEFAULTS = {"precision": "task", "accumulation": "ieee"}
 _SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|password|credentials?)$", re.IGNORECASE)
 
@@ -28,7 +29,7 @@ def commands(facts: RunFacts) -> list[tuple[str, str]]:
             ("A folder to judge elsewhere", f"evolve eval {step} --repro repro/{store}"),
         ]
     search = " ".join(["evolve run", *map(shlex.quote, _overrides(facts))])
-    return [*found, ("Search again", search), ("Look at the run", f"evolve show {run}{store}")]
+    return [*found, (_AGAIN, search), ("Look at the run", f"evolve show {run}{store}")]
 
 
 def _store_flag(config: Mapping[str, Any]) -> str:
@@ -93,4 +94,4 @@ def environment_lines(facts: RunFacts) -> list[tuple[str, str]]:
             "device_class": facts.evaluation.device_class,
             "evaluator_version": facts.evaluation.evaluator_version,
         }
-    return sorted(found.items())
+    return sorted((name, value) for name, value in found.items() if value)

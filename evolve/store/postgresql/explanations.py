@@ -73,7 +73,7 @@ def explain(location: str, error: Exception) -> Exception:
     if is_cut(error):
         return StoreError(
             f"{location}: no connection to the server ({text}); check that it runs and can be "
-            "reached, then resume: everything stored so far is kept"
+            "reached; `evolve resume` continues a search that this ended"
         )
     for start, remedy in _REMEDIES.items():
         if state.startswith(start):

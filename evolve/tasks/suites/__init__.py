@@ -116,6 +116,9 @@ def _only(name: str, found: Sequence[Problem], only: Sequence[str]) -> list[Prob
     for label in only:
         if label not in known:
             close = difflib.get_close_matches(label, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"e.g. {next(iter(known))}"
-            raise UsageError(f"problems=[{label}]: suite={name} has no such problem; {hint}")
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UsageError(
+                f"suite={name} has no problem {label!r}; {hint}"
+                f"`evolve tasks list --suite {name}` prints them"
+            )
     return [problem for problem in found if problem.label in only]

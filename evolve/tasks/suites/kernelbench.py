@@ -13,6 +13,10 @@ from evolve.tasks.files import read_text
 NAME = "kernelbench"
 PREFIX = f"{NAME}:"
 VARIABLE = "KERNELBENCH_PATH"
+_REMEDY = (
+    "Run `git clone https://github.com/ScalingIntelligence/KernelBench` and set "
+    f"{VARIABLE} to its folder"
+)
 
 
 class KernelBench:
@@ -92,16 +96,16 @@ def list_problems(checkout: Path | None = None) -> list[tuple[int, int, str]]:
 
 
 def _levels_folder(spec: str, checkout: Path | None) -> Path:
+    is_suite = spec == NAME
+    asked = f"suite={NAME}" if is_suite else f"task {spec}"
+    remedy = f"{_REMEDY}{', or give path=' if is_suite else ''}."
     chosen = checkout or os.environ.get(VARIABLE)
     if not chosen:
-        raise UsageError(
-            f"task {spec}: no KernelBench checkout is named. Run `git clone "
-            f"https://github.com/ScalingIntelligence/KernelBench` and set {VARIABLE} to its folder."
-        )
+        raise UsageError(f"{asked}: no KernelBench checkout is named. {remedy}")
     root = Path(chosen).expanduser()
     for folder in (root / "KernelBench", root):
         if any(folder.glob("level*")):
             return folder
-    raise UsageError(
-        f"task {spec}: {root} holds no KernelBench/level1. Set {VARIABLE} to a checkout of it."
-    )
+    if not root.is_dir():
+        raise UsageError(f"{asked}: there is no folder {root}. {remedy}")
+    raise UsageError(f"{asked}: {root} has no KernelBench/level1. {remedy}")

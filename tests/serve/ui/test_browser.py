@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from evolve.report.text import TIMES
+from evolve.report.text import TIMES, duration_text
 from evolve.store import Store
 from tests.report.filling import Filling
 from tests.serve.browsing import BROWSER, Tab, browsing
@@ -81,6 +81,18 @@ def test_parts_off_the_screen_follow_too(tab: Tab, url: str, filled: Filling) ->
     assert top > 1000, "the table lay on the screen"
     tab.wait(f"Number({proposals}) === {sequence + 1}")
     assert tab.complaints == []
+
+
+@pytest.mark.browser
+def test_a_duration_has_one_form_on_the_page_and_in_a_report(tab: Tab, url: str) -> None:
+    tab.open(f"{url}#token={TOKEN}/run/done")
+    tab.wait_for_text("41 of 41 steps")
+    seconds = [0.4, 59.4, 59.97, 60, 80, 95, 3599.7, 3600, 7380, 90000]
+    tab.ask(f"""import("./page/dom.js").then(dom => {{
+        window.spans = {seconds}.map(dom.duration); }}); 0""")
+    tab.wait("window.spans")
+    shown = [span.replace("\N{NO-BREAK SPACE}", " ") for span in tab.ask("spans")]
+    assert shown == [duration_text(each) for each in seconds]
 
 
 @pytest.mark.slow  # 30,000 bars; they need no server

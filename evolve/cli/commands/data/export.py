@@ -33,8 +33,10 @@ def main(words: Sequence[str]) -> int:
     if options.list:
         print("\n".join(_listed()))
         return 0
-    if not options.to or not options.output:
-        raise UsageError("--to and -o are missing: which trainer is it for, and where to? --list")
+    if not options.to:
+        raise UsageError("--to is missing: name a format; `evolve export --list` prints them")
+    if not options.output:
+        raise UsageError("-o is missing: name a folder to write, e.g. -o data")
     plan = _plan(options)
     with open_store(options.store) as store:
         runs = _runs(store, options.runs)

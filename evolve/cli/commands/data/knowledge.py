@@ -10,7 +10,7 @@ from evolve.app.database import open_store
 from evolve.app.text import table
 from evolve.cli.args import add_run, add_store, parser
 from evolve.core.errors import UsageError
-from evolve.report.text import printable, write_text
+from evolve.report.text import make_folder, printable, write_text
 
 if TYPE_CHECKING:
     from evolve.core.run_store import RunStore
@@ -175,6 +175,7 @@ def _distill(options: argparse.Namespace) -> int:
     with open_store(options.store) as store:
         text = skeleton(_recorded(store, store.run(options.run)))
     parse(text, options.output)  # unreadable output is not written
+    make_folder(Path(options.output).parent, "-o")  # of documents, which a first one begins
     path = write_text(Path(options.output), text)
     print(f"{path}\nEdit it, and let prompts quote it: knowledge.folders=[{path.parent}]")
     return 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import evolve
-from evolve.app.device import device_words
+from evolve.app.device import device_words, require_interpreter
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.cli import signals
 from evolve.cli.args import parser
@@ -72,6 +72,7 @@ def main(words: Sequence[str]) -> int:
     options = arguments.parse_args(words)
     if options.report and options.json:
         raise UsageError("--report with --json: the report is Markdown; leave one of them out")
+    require_interpreter(options.python)
     if options.report:
         return _report(options.device, options.python)
     on_device = [*device(options.device, options.python)]

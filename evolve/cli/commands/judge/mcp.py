@@ -40,6 +40,13 @@ class BudgetConfig:
 
 
 @dataclass
+class KnowledgeConfig:
+    """Documents beside those that ship."""
+
+    folders: list[str] = field(default_factory=list)
+
+
+@dataclass
 class McpConfig:
     """The types of conf/mcp.yaml, which describes each field."""
 
@@ -52,7 +59,7 @@ class McpConfig:
     jobs: str = MISSING
     tasks: list[str] = field(default_factory=list)
     references: References = References.known
-    knowledge: list[str] = field(default_factory=list)
+    knowledge: KnowledgeConfig = field(default_factory=KnowledgeConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     device: Device = field(default_factory=Device)
     sandbox: Sandbox = field(default_factory=Sandbox)

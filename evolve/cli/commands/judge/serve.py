@@ -99,10 +99,9 @@ async def _serve(config: Mapping[str, Any], token: str | None) -> None:
 
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay judges nothing new; take device=auto, cpu or cuda")
+    size = device_kind(kind_of(config)).size
     catalogue = Catalogue(
-        config["tasks"],
-        size=device_kind(kind_of(config)).size,
-        any_reference=config["references"] == "any",
+        config["tasks"], size=lambda: size, any_reference=config["references"] == "any"
     )
     service = _service(config)
     try:

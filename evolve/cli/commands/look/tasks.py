@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from evolve.app.text import table
 from evolve.cli.args import parser
+from evolve.core.errors import UsageError
 from evolve.tasks import list_tasks
 
 
@@ -31,6 +32,9 @@ def main(words: Sequence[str]) -> int:
         "modules into prompts to train on.",
     )
     arguments.add_argument("--json", action="store_true", help="for machines")
+    if words and not words[0].startswith("-"):
+        actions = "list, check, capture, import"
+        raise UsageError(f"tasks {words[0]}: there is no such action; there are {actions}")
     options = arguments.parse_args(words)
     tasks = list_tasks()
     if options.json:

@@ -131,10 +131,9 @@ def _print(asked: "Asked", request: "ModelRequest", model: "LanguageModel") -> N
     print(f"operator    {asked.choice.operator}, for {request.purpose}; parents {parents}")
     print(f"model       {request.model}{'; ' if sampling else ''}{sampling}")
     worst = model.reserve(request)
-    cost = "cost unknown" if worst.usd is None else f"at most {worst.usd:.4f} USD"
-    characters = sum(len(message.content) for message in request.messages)
-    print(
-        f"size        {characters:,} characters; at most {worst.tokens:,} tokens with the answer, "
-        f"{cost}\n"
-    )
+    size = [f"{sum(len(message.content) for message in request.messages):,} characters"]
+    if worst.tokens:  # none if a person answers
+        cost = "cost unknown" if worst.usd is None else f"at most {worst.usd:.4f} USD"
+        size.append(f"at most {worst.tokens:,} tokens with the answer, {cost}")
+    print(f"size        {'; '.join(size)}\n")
     print(printable(conversation(request)), end="")

@@ -68,7 +68,7 @@ def _teller(path: Path) -> Teller:
         is_requests: tell_replies,
     }
     if not path.exists():
-        raise UsageError(f"there is no file or folder {path}")
+        raise UsageError(f"there is no file or folder {path}; check the path")
     for is_it, teller in tellers.items():
         if is_it(path):
             return teller

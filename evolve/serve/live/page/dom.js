@@ -30,8 +30,9 @@ export const ratio = r => r ? `${times(r[0])}` : "";
 export const span = r => r ? `${times(r[1])} to ${times(r[2])}` : "";
 export const words = text => String(text ?? "").replaceAll("_", " ");
 export const unit = name => name === "usd" ? "USD" : words(name);  // of a limit or an axis
+// As `evolve.report.text.duration_text`: 80 s of 80 s are not "1 min".
 export function duration(seconds) {
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)}\u00a0s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes}\u00a0min` : `${Math.floor(minutes / 60)}\u00a0h ${minutes % 60}\u00a0min`;
+  if (seconds < 59.95) return `${seconds.toFixed(1)}\u00a0s`;
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  return minutes < 60 ? `${minutes}\u00a0min ${whole % 60}\u00a0s` : `${Math.floor(minutes / 60)}\u00a0h ${minutes % 60}\u00a0min`;
 }
