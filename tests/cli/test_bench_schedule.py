@@ -1,7 +1,8 @@
 """The order of a suite's work: what was begun is finished before more is begun.
 
 Invariants:
-1. A winner is measured again beside the searches of the next tasks, and no search waits for it.
+1. A winner is measured again beside the searches of the next tasks, and no search waits for it. Two
+   finalists of a task are measured at the same time.
 2. While as many winners are measured as may be at once, no other task is begun.
 3. Tasks that an earlier call left behind come first, those nearest to their end before others.
 4. A final begins only if it is expected to end in time, by how long earlier ones took; what is left
@@ -11,6 +12,7 @@ Invariants:
 import asyncio
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +22,9 @@ from evolve.core.errors import EvaluatorUnavailable
 from evolve.core.evaluation import Evaluation
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import EvaluationRequest
+from evolve.report.suite.results import read_suite
 from evolve.store import Store
-from evolve.testing.synthetic import SyntheticEvaluator
+from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator
 from tests.cli.benching import DB, bench, planned
 
 pytestmark = pytest.mark.usefixtures("bench_checkout")
@@ -65,6 +68,30 @@ def test_a_winner_is_measured_beside_the_searches_of_the_next_tasks():
     assert kinds.count("final ended") == 3
     last_search = max(at for at, kind in enumerate(kinds) if kind == "search")
     assert last_search < kinds.index("final ended")
+
+
+def test_two_finalists_of_a_task_are_measured_at_the_same_time():
+    class Mixed(Recording):
+        """A judge that finds vendors' work in the faster of two programs."""
+
+        most = 0
+
+        def judge(self, request: EvaluationRequest) -> Evaluation:
+            self.most = max(self.most, self.finals)
+            verdict = super().judge(request)
+            return replace(verdict, custom="BLOCK = 64" not in request.source)
+
+    Path("other.py").write_text(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 64") + "\nx = 1\n")
+    judge = Mixed(final_s=0.3)
+    plan = planned("initial=[mine.py,other.py]", "problems=[1/1]", "baselines=[compile]")
+    assert bench(plan, judge) == ""
+    assert judge.most == 2
+    with Store.open(DB, read_only=True) as store:
+        (result,) = read_suite(store, [entry.task for entry in plan.entries])
+    assert result.custom is not None
+    assert result.mixed is not None
+    assert set(result.custom.ratios) == set(result.mixed.ratios) == {"eager", "compile"}
+    assert result.custom.sequence != result.mixed.sequence
 
 
 def test_no_task_is_begun_while_so_many_winners_are_measured():

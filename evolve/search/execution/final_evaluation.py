@@ -124,6 +124,8 @@ async def play_finals(
 ) -> bool:
     """Measure the finalists beside all baselines, unless they have been; the next if one falls.
 
+    Two finalists are measured at the same time.
+
     The run is claimed meanwhile, and counts as finished afterwards.
 
     Args:
@@ -139,18 +141,21 @@ async def play_finals(
     failed = False
     async with taken_up(search, evaluator, stop) as final:
         for ticket in search.open_tickets():  # of a call that was stopped
-            await final.measure(ticket, beside(baselines))
+            final.start(ticket, beside(baselines))
+        await final.end()
         tried: set[str] = set()
         for _ in range(MAX_CONTENDERS):
+            asked: list[Ticket] = []
             for elite in finalists(search):
                 missing = lacking(search.store, search.run.id, elite, baselines)
                 instance = instance_digest(elite.program, elite.assignment)
                 if missing and instance not in tried and not stop.is_set():
                     tried.add(instance)
-                    ticket = search.reevaluate(elite, operator=VERIFY, fidelity=fidelity)
-                    await final.measure(ticket, beside(missing))
-                    verdict = search.store.evaluation(search.run.id, ticket.sequence)
-                    failed |= verdict is not None and verdict.status is Status.INFRA
+                    asked.append(search.reevaluate(elite, operator=VERIFY, fidelity=fidelity))
+                    final.start(asked[-1], beside(missing))
+            await final.end()
+            verdicts = [search.store.evaluation(search.run.id, one.sequence) for one in asked]
+            failed |= any(one is not None and one.status is Status.INFRA for one in verdicts)
     return failed
 
 
@@ -211,7 +216,7 @@ def stand_in(step: Step, fitness: Interval) -> Elite:
 
 
 class Final:
-    """Evaluates one ticket at a time, and keeps the run's lease."""
+    """Evaluates tickets, and keeps the run's lease."""
 
     def __init__(self, search: Search, evaluator: Evaluator, stop: asyncio.Event) -> None:
         self._search = search
@@ -220,7 +225,15 @@ class Final:
 
     async def measure(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
         """Until its verdict is told, or a stop is asked; beside opponents, by name."""
+        self.start(ticket, opponents)
+        await self.end()
+
+    def start(self, ticket: Ticket, opponents: Mapping[str, str]) -> None:
+        """Begin with a ticket, beside those that are under way."""
         self._judging.start(ticket, opponents)
+
+    async def end(self) -> None:
+        """Wait until all verdicts are told, or a stop is asked."""
         while (tasks := list(self._judging.tasks)) and not self._stop.is_set():
             await self._wait(tasks)
             _, failures = self._judging.collect()
