@@ -27,7 +27,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     _TWO: {"fused": True, "how": "stretched"},
     _WIDE: {"fused": True, "how": "wide"},
     _CUT: {"fused": True, "how": "packed"},
-    _CUT_BEFORE_TAILS: {"how": "packed"},
+    _CUT_BEFORE_TAILS: {"how": "stretched"},
     _TAILS: {"fused": True},
     _PLAIN: {},
     _EVEN: {"fused": True, "how": "even"},
