@@ -22,12 +22,12 @@ _TAILS = " with tails"
 _PLAIN = ""
 _EVEN = ", work cut evenly"
 _SAME_LAYOUT = "same_layout"
-_CUTS = "pack_kernel"  # in the text of a program that cuts anything; others are of another kind
+_CUTS = "store_parts"  # in the text of a program that cuts anything; others are of another kind
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     _TWO: {"fused": True, "how": "stretched"},
     _WIDE: {"fused": True, "how": "wide"},
     _CUT: {"fused": True, "how": "packed"},
-    _CUT_BEFORE_TAILS: {"how": "packed"},
+    _CUT_BEFORE_TAILS: {"how": "stretched"},
     _TAILS: {"fused": True},
     _PLAIN: {},
     _EVEN: {"fused": True, "how": "even"},

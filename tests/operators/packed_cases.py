@@ -23,6 +23,10 @@ def product_cases():
     few = matrix(40, 1027), matrix(1027, 300, turned=True)
     yield product("few rows", *few, matrix(300), **NARROW)
     yield product("few columns", matrix(300, 1024), matrix(1024, 33), **NARROW)
+    across = matrix(516, 1100, turned=True), matrix(1100, 512)
+    yield product("long lines across", *across, **PACKED)
+    across = matrix(2, 512, 1024), matrix(2, 1024, 516)
+    yield product("long lines across of a batch", *across, **PACKED)
     yield product("with a tail", *whole, **PACKED) | {
         "source": with_tail(),
         "reference": "torch.relu(a @ b)",

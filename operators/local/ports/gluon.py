@@ -293,7 +293,7 @@ def _shared(*names: str) -> dict[str, str]:
 
 def _packed_launches(product: Matrices, *, stretched: bool) -> tuple[Launch, ...]:
     """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
-    found = packed.both_packed(product, stretched=stretched)
+    found = packed.both_packed(product, stretched=stretched, in_chunks=False)
     if not found:
         return ()
     *cuts, multiply = found

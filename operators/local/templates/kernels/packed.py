@@ -116,6 +116,71 @@ def pack_kernel(
 
 
 @triton.jit
+def largest_chunk_kernel(
+    x_ptr,
+    largest_ptr,
+    SHAPE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    LINES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """The largest of CHUNK elements of each line; the grid is (lines, chunks, matrices).
+
+    SHAPE and STRIDE are as in `pack_kernel`. They are stored in the order matrix, chunk, line.
+    """
+    lines, depth = tl.program_id(0) * LINES + tl.arange(0, LINES), tl.arange(0, DEPTH)[None, :]
+    batch, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * CHUNK
+    x_ptrs = x_ptr + batch * STRIDE[0] + lines.to(tl.int64)[:, None] * STRIDE[1]
+    largest = tl.zeros([LINES, DEPTH], tl.float32)
+    for start in tl.range(first, first + CHUNK, DEPTH):
+        places = (start + depth).to(tl.int64)
+        inside = (lines < SHAPE[0])[:, None] & (places < SHAPE[1])
+        x = tl.load(x_ptrs + places * STRIDE[2], mask=inside, other=0.0)
+        largest = tl.maximum(largest, finite(x))
+    place = (batch * tl.num_programs(1) + tl.program_id(1)) * SHAPE[0] + lines
+    tl.store(largest_ptr + place, tl.max(largest, 1), mask=lines < SHAPE[0])
+
+
+@triton.jit
+def pack_chunk_kernel(
+    x_ptr,
+    largest_ptr,
+    parts_ptr,
+    exponents_ptr,
+    SHAPE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PART_STRIDE: tl.constexpr,
+    INPUT_PRECISION: tl.constexpr,
+    LINES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """`pack_kernel` with a program for each chunk of lines whose largest elements are known.
+
+    The grid is that of `largest_chunk_kernel`; its last chunks come first, for the cache has them.
+    """
+    CHUNKS: tl.constexpr = (SHAPE[1] + CHUNK - 1) // CHUNK
+    lines, depth = tl.program_id(0) * LINES + tl.arange(0, LINES), tl.arange(0, DEPTH)[None, :]
+    batch, first = tl.program_id(2).to(tl.int64), (CHUNKS - 1 - tl.program_id(1)) * CHUNK
+    x_ptrs = x_ptr + batch * STRIDE[0] + lines.to(tl.int64)[:, None] * STRIDE[1]
+    part_ptrs = parts_ptr + batch * PART_STRIDE[1] + lines.to(tl.int64)[:, None] * PART_STRIDE[2]
+    chunks = tl.arange(0, triton.next_power_of_2(CHUNKS))[:, None]
+    known = (chunks < CHUNKS) & (lines < SHAPE[0])[None, :]
+    place = (batch * CHUNKS + chunks) * SHAPE[0] + lines[None, :]
+    exponent = exponent_for(tl.max(tl.load(largest_ptr + place, mask=known, other=0.0), 0))
+    if first == 0:
+        tl.store(exponents_ptr + batch * SHAPE[0] + lines, exponent, mask=lines < SHAPE[0])
+    for start in tl.range(first, first + CHUNK, DEPTH):
+        places = (start + depth).to(tl.int64)
+        inside = (lines < SHAPE[0])[:, None] & (places < SHAPE[1])
+        x = tl.load(x_ptrs + places * STRIDE[2], mask=inside, other=0.0)
+        x *= power_of_two(exponent)[:, None]
+        ptrs = part_ptrs + places * PART_STRIDE[3]  # there is room for all LINES
+        store_parts(x, ptrs, places < SHAPE[2], PART_STRIDE[0], INPUT_PRECISION)
+
+
+@triton.jit
 def add_product(
     sums,
     a_ptrs,

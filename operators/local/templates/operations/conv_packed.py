@@ -30,7 +30,7 @@ _BLOCK = 2048
 _MAX_CHUNKS = 256  # of an image, for each of which a program finds the largest element
 _LINES = 4096  # elements of a block of images to be cut
 _UNDER_WAY = 1024  # programs that cut images; with fewer, each has fewer channels
-_BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
+BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
 
 
 def launches(
@@ -155,7 +155,7 @@ class Layout:
         taps = self.phases["TAPS"][2] if abs(step) == 1 else 1
         size = taps * self.tap
         rooms = {block: -(-size // block) * block for block in (64, 32, 16)}
-        block = min(rooms, key=lambda block: rooms[block] * (1 + _BLOCK_COST / block))
+        block = min(rooms, key=lambda block: rooms[block] * (1 + BLOCK_COST / block))
         return taps, self.tap, taps > 1 and step < 0, rooms[block]
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 from operators.local.templates.launch import Launch
 from operators.local.templates.operations import conv_packed
-from operators.local.templates.operations.conv_packed import Layout
+from operators.local.templates.operations.conv_packed import BLOCK_COST, Layout
 from operators.local.templates.operations.convolution import Settings, Sizes, sizes_of, tiles
 from operators.local.templates.operations.matmul import NOTHING
 from operators.local.templates.operations.packed import deletion, known, room, room_for_parts
@@ -78,8 +78,8 @@ class _Window:
 
 def _cost(layout: Layout) -> float:
     """Of a column, which is an output of a filter: the depth, times what is read or multiplied."""
-    columns = layout.sizes["FILTERS"]
-    depth = math.prod(layout.runs) * layout.run[3]
+    columns, room = layout.sizes["FILTERS"], layout.run[3]
+    depth = math.prod(layout.runs) * room * (1 + BLOCK_COST / math.gcd(room, 64))
     filled: float = max(-(-columns // 16) * 16, _FULL) + _READING
     return depth * filled / columns
 

@@ -30,6 +30,10 @@ _MIN_REUSE = 256
 _TILE = 128  # that programs begin with
 _MAX_NARROW = 256  # columns
 _MIN_NARROW_DEPTH = 1024
+_ACROSS = 64  # lines of a program if they lie across: 128 bytes of parts are stored at a time
+_CHUNK = 512  # elements of such a line, for each of which there is a program if lines are few
+_MAX_CHUNKS = 32
+_PROGRAMS_EACH = 8  # for each multiprocessor; with fewer it waits for memory
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
@@ -47,10 +51,13 @@ def launches(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...
     return _one(narrow) if _is_narrow(narrow) else ()
 
 
-def both_packed(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
+def both_packed(
+    product: Matrices, *, stretched: bool = False, in_chunks: bool = True
+) -> tuple[Launch, ...]:
     """Of float32: the kernels that split both operands, and the one that multiplies their parts.
 
-    Empty if that does not pay. `stretched` is that of `known`.
+    Empty if that does not pay. `stretched` is that of `known`; `in_chunks` says that several
+    programs may share a line.
     """
     if not _pays(product):
         return ()
@@ -71,7 +78,8 @@ def both_packed(product: Matrices, *, stretched: bool = False) -> tuple[Launch, 
         tunables=_tunables(product, precisions, narrowest=64, GROUP_M=one_of(1, 4, 8, first=8)),
         after=(deletion(left.parts, right.parts, left.exponents, right.exponents),),
     )
-    return left.launch(), right.launch(), multiply
+    count = product.multiprocessors if in_chunks else 0
+    return *left.launches(count), *right.launches(count), multiply
 
 
 def known(precisions: Sequence[str], depth: int, *, stretched: bool = False) -> tuple[str, ...]:
@@ -148,7 +156,7 @@ def _one(product: Matrices) -> tuple[Launch, ...]:
         tunables=_tunables(product, offered, narrowest=16),
         after=(deletion(right.parts, right.exponents),),
     )
-    return right.launch(), multiply
+    return *right.launches(product.multiprocessors), multiply
 
 
 def _tunables(
@@ -231,13 +239,60 @@ class _Operand:
     def exponents(self) -> ast.expr:
         return ast.Name(f"{self.name}_exponents", ast.Load())
 
-    def launch(self) -> Launch:
+    def launches(self, multiprocessors: int) -> tuple[Launch, ...]:
+        """Of the kernels that cut it, for so many multiprocessors.
+
+        Lines that lie across are read some side by side, by few programs if there are few.
+        """
+        programs = -(-self.shape[0] // _ACROSS) * self.matrices
+        is_long = self.shape[1] >= 2 * _CHUNK
+        if self._by_depth or not is_long or programs >= _PROGRAMS_EACH * multiprocessors:
+            return (self._at_once(),)
+        return self._in_chunks()
+
+    def _in_chunks(self) -> tuple[Launch, Launch]:
+        """Of a kernel that finds the largest elements of chunks, and one that cuts these."""
+        lines, depth = self.shape
+        chunk = max(_CHUNK, 1 << (-(-depth // _MAX_CHUNKS) - 1).bit_length())
+        chunks = -(-depth // chunk)
+        largest = ast.Name(f"{self.name}_largest", ast.Load())
+        grid = f"({-(-lines // _ACROSS)}, {chunks}, {self.matrices})"
+        shape = {"SHAPE": (*self.shape, self.room[1]), "STRIDE": self.stride}
+        block = {"LINES": _ACROSS, "DEPTH": _BLOCK // _ACROSS, "CHUNK": chunk, "num_warps": 8}
+        find = Launch(
+            kernel="largest_chunk_kernel",
+            grid=grid,
+            pointers=(self.pointer, largest),
+            constants=shape | block,
+            tunables={},
+            before=(room(largest, self.matrices * chunks * lines, self.pointer, "float32"),),
+        )
+        pack = Launch(
+            kernel="pack_chunk_kernel",
+            grid=grid,
+            pointers=(self.pointer, largest, self.parts, self.exponents),
+            constants=shape | {"PART_STRIDE": self.part_stride} | block,
+            tunables={},
+            before=self._rooms,
+            after=(deletion(largest),),
+            shared=("INPUT_PRECISION",),
+        )
+        return find, pack
+
+    @property
+    def _rooms(self) -> tuple[str, ...]:
+        """Statements that make room for parts and exponents."""
+        return (
+            room_for_parts(self.parts, self.part_stride[0], self.pointer),
+            room(self.exponents, self.matrices * self.shape[0], self.pointer, "int32"),
+        )
+
+    def _at_once(self) -> Launch:
         """Of the kernel that cuts it; lines or the depth are read 128 bytes at a time or more."""
         depth = min(1024, 1 << (self.room[1] - 1).bit_length())
         block = {"LINES": _BLOCK // depth, "DEPTH": depth}
         if not self._by_depth:
             block = {"LINES": 32, "DEPTH": _BLOCK // 32}
-        exponents = self.matrices * self.shape[0]
         return Launch(
             kernel="pack_kernel",
             grid=f"(triton.cdiv({self.shape[0]}, {block['LINES']}), {self.matrices})",
@@ -250,10 +305,7 @@ class _Operand:
                 "num_warps": 8,
             },
             tunables={},
-            before=(
-                room_for_parts(self.parts, self.part_stride[0], self.pointer),
-                room(self.exponents, exponents, self.pointer, "int32"),
-            ),
+            before=self._rooms,
             shared=("INPUT_PRECISION",),
         )
 
