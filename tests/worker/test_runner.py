@@ -9,6 +9,7 @@ Invariants:
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -201,6 +202,24 @@ class ModelNew(torch.nn.Module):
     with loaded(launcher, source, arguments) as runner:
         runner.call(0, shared([torch.ones(4)]), 20.0)
         runner.construct(0, 1, arguments, 20.0)
+
+
+def test_torchs_work_is_counted_in_one_call_and_not_that_on_its_inputs(launcher, arguments):
+    """To make a sparse one takes work. Everything is ready before the call, which has the device."""
+    source = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, sparse, x):
+        return torch.relu(x)
+"""
+    inputs = [torch.eye(4).to_sparse().coalesce(), torch.ones(4)]
+    with loaded(launcher, source, arguments) as runner:
+        runner.trap_torch(20.0)
+        runner.call(0, shared(inputs), 20.0)
+        assert [name for name, *_ in json.loads(runner.account(20.0))] == ["aten::relu"]
+        runner.call(0, shared(inputs), 20.0)
+        assert json.loads(runner.account(20.0)) == []
 
 
 def test_what_a_process_writes_after_its_build_was_kept_is_not_in_the_copy(launcher, tmp_path):

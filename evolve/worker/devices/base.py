@@ -38,7 +38,7 @@ class Device(Protocol):
         block_s: How long a block is to last.
         calls: Fewest and most calls in a block.
         blocks: Timed blocks of each side in one round.
-        turn_blocks: Of them, one after the other before another side has its turn.
+        turn_blocks: Of them, one after the other in a turn; a side may have two in a row.
         block_pool: How many different ones there are for a round to draw from.
         judged_s: To compute the expected outputs of blocks whose outputs are all judged.
         has_profiler: Whether a runner can say which kernels of the device ran (`profiling`).

@@ -180,11 +180,11 @@ class RunnerProcess:
         return left
 
     def trap_torch(self, seconds: float) -> None:
-        """Have it count torch's work, up to the end of its next call."""
+        """Have it ready to count torch's work in the next call."""
         self._ask(("trap_torch",), Reply.ACK, seconds, may_freeze=True)
 
     def account(self, seconds: float) -> str:
-        """Torch's work since `trap_torch`, by its own account (`torch_share.read`)."""
+        """Torch's work in the last call after `trap_torch`, by its own account (`torch_share.read`)."""
         return self._text(("account",), seconds)
 
     def open_profiler(self, seconds: float) -> None:

@@ -52,8 +52,12 @@ class Account:
     """Torch's computations, call by call."""
 
     def __init__(self) -> None:
-        self._calls: list[tuple[str, Work | None]] = []  # only ever appended to, by any thread
+        self._calls: list[tuple[str, Work | None]] = []  # appended to by any thread
         self._of_thread = threading.local()
+
+    def forget(self) -> None:
+        """Let go of all that was noted."""
+        self._calls.clear()
 
     def add(self, name: str, work: Work | None) -> None:
         """Note a call of an operation; None if its work cannot be counted."""

@@ -14,11 +14,11 @@ Commands (tuples, the first item names them) and what is answered:
                 `("load", kind, text, build, may_build, stub)` -> ACK
     construct   build the model of a case: `("construct", case, seed, size, tree, conditions)`
                 -> ACK
-    trap_torch  count what torch computes, up to the end of the next call -> ACK
+    trap_torch  be ready to count what torch computes in the next call -> ACK
     call        one forward: `("call", case, size, tree, may_leave)` -> OUTPUT; before it, if
                 it may leave the device to compile kernels, for each of them ASIDE and BACK, which
                 is answered by a command without a meaning
-    account     what torch computed since the last `trap_torch`: `("account",)` -> TEXT
+    account     what torch computed in the last call, after `trap_torch`: `("account",)` -> TEXT
     open_profiler
                 get ready for the next -> ACK
     observe     a forward under a profiler: `("observe", case, size, tree)` -> TEXT
@@ -265,6 +265,7 @@ class Runner:
         with torch.no_grad(), self._trap, contextlib.ExitStack() as around:
             if may_leave and not is_compiled:
                 around.enter_context(self._compiled_aside(channel))
+            self._computed.forget()  # what made the inputs, as sparse ones are
             start = time.perf_counter()
             output = self._models[case](*inputs)
             self._access.finish()
