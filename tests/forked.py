@@ -9,11 +9,13 @@ compare two processes: forked ones hash alike.
 import atexit
 import multiprocessing
 import os
+import re
 import runpy
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +30,7 @@ class Forked:
     def __init__(self, module: str, words: tuple[str, ...], cwd: Path, env: Mapping[str, str]):
         self._out = tempfile.NamedTemporaryFile("r", errors="replace")  # noqa: SIM115
         self._err = tempfile.NamedTemporaryFile("r", errors="replace")  # noqa: SIM115
+        self.errors = Path(self._err.name)
         outputs = (self._out.name, self._err.name)
         arguments = (module, words, str(cwd), dict(env), outputs)
         self._process = _context.Process(target=_become, args=arguments)
@@ -57,6 +60,17 @@ class Forked:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self.wait(timeout)
         return self.printed()
+
+    def line(self, start: str, timeout: float = 60) -> str:
+        """The first line of standard output that begins so, once it is there."""
+        deadline = time.monotonic() + timeout
+        while True:
+            ended = self.poll() is not None
+            out, err = self.printed()
+            if found := re.search(rf"^{re.escape(start)}.*(?=\n)", out, re.M):
+                return found[0]
+            assert not ended and time.monotonic() < deadline, f"no line {start}...: {out}{err}"
+            time.sleep(0.01)
 
     def printed(self) -> tuple[str, str]:
         """Standard output and standard error so far."""

@@ -6,7 +6,9 @@ import pkgutil
 import sys
 import threading
 
-PACKAGES = "evolve.cli evolve.app evolve.search evolve.store evolve.report operators archives"
+PACKAGES = (
+    "evolve.cli evolve.app evolve.serve evolve.search evolve.store evolve.report operators archives"
+)
 LEFT_OUT = (
     "evolve.app.dispatch.selection",  # imports torch, as the next do
     "evolve.app.dispatch.signatures",

@@ -5,14 +5,14 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "rmsnorm"
@@ -34,7 +34,7 @@ def submission(*words: str, **fields: Any) -> dict[str, Any]:
 class Server:
     """A running server; `ask` is a client of it."""
 
-    process: subprocess.Popen[str]
+    process: forked.Forked
     folder: Path
     port: int
     token: str | None = None
@@ -85,12 +85,11 @@ def serving(
     tasks: tuple[str, ...] = (),
     version: str = "stub-1",
     open_files: int | None = None,
-    log: Path | None = None,
     **settings: Any,
 ) -> Iterator[Server]:
     """A server over stub workers, whose files lie in `folder`.
 
-    `open_files` bounds what its process may have open, and what it says goes to the file `log`.
+    `open_files` bounds what its process may have open.
     """
     options = {
         "port": port,
@@ -102,30 +101,14 @@ def serving(
         "tasks": tasks,
         "settings": settings,
     }
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "STUB_VERSION": version}
-    command = [sys.executable, "-m", "tests.serve.stub_server", json.dumps(options)]
-
-    def limit() -> None:
-        if open_files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
-
-    with log.open("wb") if log else contextlib.nullcontext() as errors:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            preexec_fn=limit,
-        )
+    environment = {**os.environ, "STUB_VERSION": version}
+    process = forked.start(
+        "tests.serve.stub_server", json.dumps(options), cwd=folder, env=environment
+    )
     try:
-        assert process.stdout is not None
-        for line in process.stdout:  # what the service says to its operator comes before
-            if line.startswith("serving"):
-                break
-        else:
-            raise AssertionError("the server did not come up")
+        if open_files is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files, open_files))
+        line = process.line("serving")  # what the service says to its operator comes before
         yield Server(process, folder, int(line.split()[1]), token)
     finally:
         process.kill()

@@ -64,6 +64,20 @@ def test_a_step_says_what_it_cost_and_where_it_was_judged(store: Store) -> None:
     assert unknown.usd is None
 
 
+def test_the_whole_evaluation_of_a_step_is_that_of_its_own_run(store: Store) -> None:
+    runs = [new_run(store, name).id for name in ("one", "two")]
+    for number, run in enumerate(runs):
+        judged = replace(evaluation(1.5 + number), feedback=f"of run {number}")
+        take_step(store, run, SmallArchive(), number, judged=judged)
+        store.ask(run, "tune", ())
+    for number, run in enumerate(runs):
+        whole = store.evaluation(run, 0)
+        assert (whole.feedback, whole.ratios["eager"]) == (f"of run {number}", ratio(1.5 + number))
+        assert store.evaluation(run, 1) is None  # not yet
+        with pytest.raises(UsageError, match="no step 2; it has 0 to 1"):
+            store.evaluation(run, 2)
+
+
 def test_steps_under_way_are_steps_too(store: Store) -> None:
     run = new_run(store).id
     take_step(store, run, SmallArchive(), 1)

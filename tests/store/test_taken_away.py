@@ -4,6 +4,7 @@ Invariants:
 1. The search notices within 10 s, ends with status 2 or 75, and pays for no more calls.
 2. It says where its last state is; where SQLite still has it, it is a database to go on with.
 3. What other commands do to a database, and what is done to other files, ends no search.
+4. A process has a file open as long as it has a database on it, and no longer.
 """
 
 import os
@@ -212,6 +213,33 @@ def test_a_file_that_shrinks_by_a_vacuum_is_whole(
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         assert database.stat().st_size < before
         store.heartbeat(run, 2.0)
+
+
+def descriptors_of(database: Path) -> int:
+    """How many this process has of the database, of which some may have no name any more."""
+    names = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    return sum(name.startswith(str(database)) for name in names)
+
+
+def beat(store: Store, name: str) -> int:
+    """A run that the store watches the file for."""
+    run = store.create_run(name=name, task=synthetic_task(), config=CONFIG, seed=1).id
+    store.claim(run)
+    store.heartbeat(run, 0.0)
+    store.heartbeat(run, 1.0)  # the first begins to watch the file
+    return run
+
+
+def test_a_watched_file_is_closed_with_the_last_database_of_the_process_on_it(tmp_path: Path):
+    """Not earlier: a process that closes a file loses all of its locks on it."""
+    database = tmp_path / "evolve.db"
+    for number in range(2):  # once more after all have been closed
+        with Store.open(database, create=True) as first:
+            run = beat(first, f"first {number}")
+            with Store.open(database) as second:
+                beat(second, f"second {number}")
+            first.heartbeat(run, 2.0)  # it still reads the file
+        assert not descriptors_of(database)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`evolve ui` as a process, and steps that come while it serves."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.program import Program
 from evolve.core.protocols import Proposal
+from tests import forked
 from tests.report.filling import TASK, Filling, evaluation, source
 from tests.serve.serving import ROOT
 
@@ -28,13 +30,12 @@ def start(*words: str, token: str = TOKEN) -> subprocess.Popen[str]:
 
 @contextmanager
 def serving(*words: str) -> Iterator[str]:
-    server = start(*words, "--port", "0")
-    assert server.stdout is not None
-    line = server.stdout.readline()
+    environment = {**os.environ, "EVOLVE_UI_TOKEN": TOKEN}
+    server = forked.start("evolve", "ui", *words, "--port", "0", env=environment)
     try:
-        yield line.removeprefix("open ").strip()
+        yield server.line("open ").removeprefix("open ")
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
 
 
