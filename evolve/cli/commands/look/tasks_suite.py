@@ -18,7 +18,7 @@ from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
 from evolve.core.task import SIZES
 from evolve.languages.registry import languages_on
-from evolve.report.text import one_line
+from evolve.report.text import count_text, one_line
 from evolve.tasks import find_task
 from evolve.tasks.suites import suite_commit, suite_problems, suites
 
@@ -134,4 +134,4 @@ def _commit(options: argparse.Namespace) -> str:
 def _heading(options: argparse.Namespace, problems: Sequence[Problem]) -> str:
     commit = _commit(options)
     at = f" at commit {commit[:12]}" if commit else ""
-    return f"{options.suite}{at}, {len(problems):,} tasks"
+    return f"{options.suite}{at}, {count_text(len(problems), 'task')}"
