@@ -98,10 +98,17 @@ def _parse_check(words: Sequence[str]) -> argparse.Namespace:
         "work. Says which tasks are sound, weak, not judged or need a GPU.",
     )
     arguments.add_argument("--size", choices=SIZES, help="default: that of the device")
-    arguments.add_argument("--device", choices=device_words(), default="auto", help="the device of the check")
-    arguments.add_argument("--jobs", metavar="N", type=int, default=1, help="tasks checked at once (default: 1)")
     arguments.add_argument(
-        "-o", "--output", metavar="FILE", help="append a line of JSON for each task; an existing file is continued"
+        "--device", choices=device_words(), default="auto", help="the device of the check"
+    )
+    arguments.add_argument(
+        "--jobs", metavar="N", type=int, default=1, help="tasks checked at once (default: 1)"
+    )
+    arguments.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="append a line of JSON for each task; an existing file is continued",
     )
     options = arguments.parse_args(words)
     if options.jobs < 1:
