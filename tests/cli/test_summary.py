@@ -82,6 +82,12 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         assert any(line.startswith("  No model has answered") for line in said(opened))
 
 
+def test_a_run_that_its_time_ended_can_go_on_with_more(store):
+    wanted = "  go on     evolve resume demo termination."
+    assert any(line.startswith(wanted) for line in said(store))
+    assert not any("go on" in line for line in said(store, "target of 2.0 reached"))
+
+
 @pytest.mark.parametrize("words", [(), ("operators=llm", "llm.model=openai/x")])
 def test_more_time_is_advised_only_if_time_was_short(tmp_path, words):
     with Store.open(tmp_path / "other.db", create=True) as opened:

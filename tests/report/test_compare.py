@@ -175,8 +175,8 @@ def test_a_verdict_names_no_winner_that_the_seeds_do_not_show(store: Store):
     curves = comparison.groups[0].curves
     level = replace(comparison, groups=[replace(comparison.groups[0], label="other"),
                                         comparison.groups[0]])  # fmt: skip
-    assert verdict(level).startswith("No winner: these seeds do not tell other ")
-    assert "the speed of PyTorch eager) apart" in verdict(level)
+    assert verdict(level).startswith("No winner: these seeds do not separate other ")
+    assert "(speedup over PyTorch eager)" in verdict(level)
     assert "highest" not in verdict(level)
     assert len(curves) == 2
 

@@ -28,6 +28,7 @@ from evolve.core.task import Case, Task
 from evolve.report.export.check import Checks, run_tests
 from evolve.report.export.examine import examine
 from evolve.report.export.torch_op import Facts, export_torch_op
+from evolve.worker.correctness import tolerance
 from tests.report.kernels import (
     BATCH_NORM,
     HEADER,
@@ -190,6 +191,14 @@ def test_a_task_with_modules_of_its_own_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match=r"imports helper\.py.*--as module"):
         exported(tmp_path / "refused", captured_task(**{"helper.py": b"X = 1"}), as_kernel(RELU))
     assert not (tmp_path / "refused").exists()
+
+
+def test_the_written_tests_have_the_judges_tolerances(tmp_path: Path, monkeypatch):
+    names = ("KAPPA", "PEAK", "BASE_ROUNDINGS", "WALK_ROUNDINGS", "OPERAND_ROUNDINGS")
+    for number, name in enumerate(names):
+        monkeypatch.setattr(tolerance, name, 101.5 + number)
+    text = (exported(tmp_path / "relu", example(RELU), as_kernel(RELU)) / "test_op.py").read_text()
+    assert [f"{101.5 + n}" in text for n, _ in enumerate(names)] == [True] * len(names)
 
 
 def test_the_readme_says_gain_cases_and_provenance(tmp_path: Path):

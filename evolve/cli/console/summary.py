@@ -146,7 +146,7 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> I
     yield f"  details   evolve show {name}{flag}"
     if goes_on:
         yield f"  go on     evolve resume {name}{setting}"
-    elif is_slower:
+    elif is_slower or time_limit_of(outcome.reason) == "wall_time":
         yield f"  go on     evolve resume {name} {_more(facts)}{setting}"
 
 

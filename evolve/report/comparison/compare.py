@@ -182,7 +182,7 @@ def verdict(comparison: Comparison) -> str:
     level = [group for group in ranked if group is best or not _apart(best, group)]
     if len(level) > 1:
         figures = ", ".join(f"{group.label} {_bound(group.final.value)}" for group in level)
-        return f"No winner: these seeds do not tell {figures} (the speed of {against}) apart."
+        return f"No winner: these seeds do not separate {figures} (speedup over {against})."
     said = f"{best.label} came out highest: {ratio_text(best.final.value)} the speed of {against}"
     said += " in the middle of its seeds." if len(best.curves) > 1 else "."
     if len(ranked) < 2:

@@ -22,6 +22,7 @@ from evolve.report.export.own_modules import with_own_modules
 from evolve.report.export.reference import with_constants
 from evolve.report.export.trees import literal, refusal
 from evolve.report.text import make_folder, one_line, printable, write_text
+from evolve.worker.correctness import tolerance
 
 NAMESPACE = "evolve"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -148,6 +149,11 @@ def _test_values(examined: Examined) -> dict[str, Any]:
         "terms": max(case.terms for case in examined.cases),
         "accumulation": accumulation,
         "operand_rounding": repr(rounding),
+        "kappa": tolerance.KAPPA,
+        "peak": tolerance.PEAK,
+        "base_roundings": tolerance.BASE_ROUNDINGS,
+        "walk_roundings": tolerance.WALK_ROUNDINGS,
+        "operand_roundings": tolerance.OPERAND_ROUNDINGS,
         "adding": "OPERAND_ROUNDING / 16" if accumulation == "half" else "STEP",
     }
 

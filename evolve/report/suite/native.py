@@ -23,12 +23,18 @@ Tasks = Sequence[Attempts]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One column of a suite's own table; `meaning` is its definition."""
+    """One column of a suite's own table; `meaning` is the definition of its `term`."""
 
     name: str
     meaning: str
     value: Callable[[Tasks], float | None]
     is_share: bool = False
+    family: str = ""
+
+    @property
+    def term(self) -> str:
+        """The name that is defined: of columns that differ in a number, the common one."""
+        return self.family or self.name
 
     def text(self, tasks: Tasks) -> str:
         found = self.value(tasks) if tasks else None
@@ -44,9 +50,10 @@ def _share(of: Callable[[Attempts], bool]) -> Callable[[Tasks], float]:
 def _fast(p: float) -> Score:
     return Score(
         f"fast_{p:g}",
-        f"share of tasks with a right program and a speedup above {p:g}",
+        "share of tasks with a right program and a speedup above p",
         _share(lambda task: task.speedup is not None and task.speedup > p),
         is_share=True,
+        family="fast_p",
     )
 
 

@@ -182,8 +182,8 @@ def caveats(results: Sequence[TaskResult]) -> list[str]:
     programs = [each for result in results if result.ended and (each := result.best)]
     if unverified := sum(not each.verified for each in programs):
         found.append(
-            f"{unverified} of {count_text(len(programs), 'program')} were not verified with ten or "
-            "more pairs of fresh processes after they had won."
+            f"Programs not verified with ten or more pairs of fresh processes: {unverified} of "
+            f"{len(programs)}."
         )
     if len(devices := _devices(results)) > 1:
         found.append(f"Judged on several devices: {', '.join(devices)}.")

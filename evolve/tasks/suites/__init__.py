@@ -107,7 +107,10 @@ def suite_problems(
     wanted = tuple(levels) or (() if only else suite.levels)
     found = [problem for problem in found if not wanted or problem.level in wanted]
     if not found:
-        raise UsageError(f"suite={name}: no problem at level {', '.join(wanted)} there")
+        raise UsageError(
+            f"suite={name}: no problem at level {', '.join(wanted)} in {path or 'its checkout'}; "
+            "check the path"
+        )
     return _only(name, found, only) if only else found
 
 

@@ -80,7 +80,7 @@ def _add_rules(arguments: argparse.ArgumentParser) -> None:
         action="append",
         metavar="WHAT",
         help="tasks never to train on: kernelbench (the default), a file or folder of tasks, or "
-        "none; again for more",
+        "none; repeat for more",
     )
     arguments.add_argument(
         "--models-allowed",
@@ -88,8 +88,8 @@ def _add_rules(arguments: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="keep steps of these models only (patterns as in openai/*), and only if what they "
-        "were made from, and what their prompts show, is theirs too; programs of yours (initial) "
-        "and those that ship count as no model's",
+        "were made from, and what their prompts show, is theirs too; your programs (initial) and "
+        "those that ship belong to no model",
     )
     arguments.add_argument(
         "--licences-allowed",

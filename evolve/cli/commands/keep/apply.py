@@ -50,17 +50,14 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
     arguments = parser(
         "apply",
-        "Put winners in place of the calls that their tasks were captured from (`evolve tasks "
-        "capture`), and measure your script end to end. A winner makes only calls of the "
-        "module, shapes, dtypes, strides, values and device that it was judged on, without "
-        "gradients and autocast; all others are made by the original. The winner of a backward "
-        "task makes the backward pass of calls with gradients; the forward pass is the original's. "
-        "First a pass in which both "
-        "make every call and outcomes are compared, then original and patched in turn, each in "
-        "fresh processes, in which the original makes some of the winner's calls too, outside of "
-        "the time. The script and the winners run in your processes with your rights. "
-        "Nothing of the script is changed. Exit status 0: measured; 1: a winner differs, or none "
-        "made a call that could be compared.",
+        "Use winners for the calls that their tasks were captured from (`evolve tasks capture`), "
+        "and measure your script end to end. A winner is used only for calls of the module, "
+        "shapes, dtypes, strides, values and device that it was judged on, without gradients and "
+        "autocast; the original makes all others. The winner of a backward task computes the "
+        "backward pass of calls with gradients. First, both make every call and their outputs are "
+        "compared. Then the original and the patched script are timed in turn, in fresh processes. "
+        "The script and the winners run with your rights; no file is changed. Exit status 0: "
+        "measured; 1: the outputs of a winner differ, or it was never used.",
     )
     add_script(arguments)
     arguments.add_argument(
@@ -69,7 +66,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         action="append",
         required=True,
         help="the file of a captured task, and the run that searched it (its winner has to be "
-        "verified) or a file with ModelNew; again for more tasks",
+        "verified) or a file with ModelNew; repeat for more tasks",
     )
     arguments.add_argument(
         "--pairs",

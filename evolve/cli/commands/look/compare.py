@@ -142,7 +142,7 @@ def _table(comparison: "Comparison") -> str:
     from evolve.report.comparison.compare import method_lines
 
     first = comparison.groups[0].label
-    header = ("METHOD", "SEEDS", "SPEEDUP", "INTERVAL", "COVERS", f"HIGHER THAN {first}", "TIME")
+    header = ("METHOD", "SEEDS", "SPEEDUP", "INTERVAL", "COVERAGE", f"HIGHER THAN {first}", "TIME")
     rows: list[Sequence[Any]] = [
         (
             *(line.label, str(line.seeds), line.speedup, line.span or "-"),

@@ -45,9 +45,9 @@ def main(words: Sequence[str]) -> int:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "cost",
-        "Sum up the costs. Evaluations are counted at every fidelity. Calls without an "
-        "outcome (unknown) count as reserved; the cost of unpriced calls is not known, and in no "
-        "sum. What a replay repeats of a record was paid for once, and is left out.",
+        "Sum up the costs. Evaluations of every fidelity count. Calls with an unknown outcome "
+        "count at their reserved cost; calls of models without a price are counted apart and add "
+        "no cost. Replays cost nothing.",
     )
     arguments.add_argument("run", nargs="?", metavar="RUN", help="one run only (default: all)")
     arguments.add_argument(

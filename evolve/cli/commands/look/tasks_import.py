@@ -117,7 +117,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "--held-out",
         action="append",
         metavar="WHAT",
-        help="kernelbench (the default), a file or folder of tasks, or none; again for more",
+        help="kernelbench (the default), a file or folder of tasks, or none; repeat for more",
     )
     arguments.add_argument(
         "--licences-allowed",

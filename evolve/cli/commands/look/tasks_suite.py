@@ -18,7 +18,7 @@ from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
 from evolve.core.task import SIZES
 from evolve.languages.registry import languages_on
-from evolve.report.text import one_line
+from evolve.report.text import count_text, one_line
 from evolve.tasks import find_task
 from evolve.tasks.suites import suite_commit, suite_problems, suites
 
@@ -98,10 +98,17 @@ def _parse_check(words: Sequence[str]) -> argparse.Namespace:
         "work. Says which tasks are sound, weak, not judged or need a GPU.",
     )
     arguments.add_argument("--size", choices=SIZES, help="default: that of the device")
-    arguments.add_argument("--device", choices=device_words(), default="auto", help="that checks")
-    arguments.add_argument("--jobs", metavar="N", type=int, default=1, help="at once (default: 1)")
     arguments.add_argument(
-        "-o", "--output", metavar="FILE", help="add a line for each task, and go on where it ends"
+        "--device", choices=device_words(), default="auto", help="the device of the check"
+    )
+    arguments.add_argument(
+        "--jobs", metavar="N", type=int, default=1, help="tasks checked at once (default: 1)"
+    )
+    arguments.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="append a line of JSON for each task; an existing file is continued",
     )
     options = arguments.parse_args(words)
     if options.jobs < 1:
@@ -112,10 +119,10 @@ def _parse_check(words: Sequence[str]) -> argparse.Namespace:
 def _parser(verb: str, description: str) -> argparse.ArgumentParser:
     arguments = parser(f"tasks {verb}", description)
     arguments.add_argument("--suite", required=True, metavar="NAME", help=", ".join(suites()))
-    arguments.add_argument("--path", metavar="DIR", help="its checkout")
-    arguments.add_argument("--level", action="append", default=[], help="again for more")
+    arguments.add_argument("--path", metavar="DIR", help="the suite's checkout")
+    arguments.add_argument("--level", action="append", default=[], help="a level; repeat for more")
     arguments.add_argument(
-        "--select", action="append", default=[], metavar="LABEL", help="one task; again for more"
+        "--select", action="append", default=[], metavar="LABEL", help="one task; repeat for more"
     )
     arguments.add_argument("--json", action="store_true", help="for machines")
     return arguments
@@ -134,4 +141,4 @@ def _commit(options: argparse.Namespace) -> str:
 def _heading(options: argparse.Namespace, problems: Sequence[Problem]) -> str:
     commit = _commit(options)
     at = f" at commit {commit[:12]}" if commit else ""
-    return f"{options.suite}{at}, {len(problems):,} tasks"
+    return f"{options.suite}{at}, {count_text(len(problems), 'task')}"

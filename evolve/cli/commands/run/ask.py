@@ -54,9 +54,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser(
         "ask",
         "Write a run's next prompts as files, for a person, a coding agent or a model "
-        "on another host. `evolve tell RUN DIR` takes the replies in; "
-        "`evolve resume` judges what came of them. Asking again writes what is still open, "
-        "composed anew where verdicts have come since, and new requests until there are N.",
+        "on another host. `evolve tell RUN DIR` reads the replies, and `evolve resume` judges the "
+        "programs in them. The same command again writes the open requests, with verdicts that "
+        "have arrived since, and adds new ones up to N.",
     )
     add_run(arguments)
     arguments.add_argument(

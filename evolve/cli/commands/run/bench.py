@@ -22,10 +22,9 @@ Search every task of a suite, several at once before one judge, and report on al
   evolve bench suite=kernelbench path=KernelBench level=[1,2] search=seeds
   evolve bench suite=kernelbench path=KernelBench problems=[1/19,1/40] termination.evaluations=60
 
-Each task is an ordinary run of the database, named SUITE-LEVEL-PROBLEM-SEARCH, so the same command
-goes on where it stands: what is finished is left alone, unless it is given a larger budget or other
-baselines. All settings of `evolve run` hold for every run (search=..., device=..., termination.*,
-store.path=...); these are the suite's own:
+Each task is an ordinary run of the database, named SUITE-LEVEL-PROBLEM-SEARCH. The same command
+continues: finished tasks are skipped, unless you give a larger budget or other baselines. All
+settings of `evolve run` apply to every run (search=..., device=..., termination.*, store.path=...).
 
 """
 

@@ -14,25 +14,25 @@ HELP = """\
 usage: evolve resume [RUN] [key=value ...]
 
 Continue a run of the database (default: the newest) after any end, kill -9
-included. Without words it goes on as it was; these settings may differ from the
-stored ones, and those of termination, llm and trackers hold from then on:
+included. Without settings it continues as before. These settings may differ from
+the stored ones; changes of termination, llm, agent and trackers are kept:
 
-  termination.*   more or less budget:  termination.wall_time=2h
-  llm.*           who answers operators:  llm.model=provider/name
+  termination.*   the budget:           termination.wall_time=2h
+  llm.*           the model:            llm.model=provider/name
   agent.*         the coding agent:     agent.verdicts=12
-  device.*        where it is judged:   device.ids=[0,1]  device.python=/path/to/python
-  cluster.*       who judges it:        cluster=pull cluster.token_file=F
-  sandbox.*       how it is confined:   sandbox.require=namespaces
-  trackers.*      where curves go:      trackers=tensorboard
+  device.*        the judge's device:   device.ids=[0,1]  device.python=/path/to/python
+  cluster.*       hosts that judge:     cluster=pull cluster.token_file=F
+  sandbox.*       the confinement:      sandbox.require=namespaces
+  trackers.*      curves:               trackers=tensorboard
   store.path      the database file (default: %s)
   store.url       or a PostgreSQL server
 
-Anything else is refused, with the difference. With the limits used up it ends
-the remaining work: cancelled programs, the verification of the winner.
+Any other difference is refused and printed. If the limits are used up, only the
+remaining work is done: cancelled programs, and the verification of the winner.
 
-Exit status 0: finished; 75: stopped, the judge failed under way, or the wall
-time was over before the winner was verified: run it again; 130: Ctrl-C before
-the search began, or twice; 1: no judge comes up; 2: refused.
+Exit status 0: finished; 75: run the command again (stopped, the judge failed, or
+no time was left to verify the winner); 130: Ctrl-C before the search began, or
+twice; 1: the judge does not start; 2: refused.
 """
 
 _PLACES = ("store.path=", "store.url=")

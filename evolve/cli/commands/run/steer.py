@@ -17,7 +17,7 @@ its run keeps it.
   pin STEP         the program of a step is the parent from now on; several take turns
   ban STEP         it is no parent from now on
   release STEP     it is neither pinned nor banned any more
-  program FILE     judge a program of yours as a step of the run
+  program FILE     judge your program as a step of the run
   budget NAME=N    add to a limit: evaluations=100, usd=5, wall_time=30m
   pause, continue  stop for a while; that costs no wall time of the run
   end              verify the best program and finish

@@ -112,7 +112,7 @@ export const newest = (run, shown) => !shown.length ? h("p", { class: "note" }, 
 const ROLES = { system: "System prompt", user: "Prompt", assistant: "Earlier reply" };
 const askedOf = round => [`Model: ${round.model}`, round.tokens && `${round.tokens.toLocaleString("en")} tokens`, typeof round.usd === "number" && `$${round.usd.toFixed(4)}`].filter(Boolean).join(", ");
 export function stepPage(step) {
-  const about = [step.op, words(step.status ?? (step.failure ? "no program" : "under way")), step.fidelity !== "search" && words(step.fidelity), step.ratio && `${ratio(step.ratio)} (${span(step.ratio)})`].filter(Boolean).join(", ");
+  const about = [step.op, words(step.status ?? (step.failure ? "no program" : "under way")), !["search", step.op].includes(step.fidelity) && words(step.fidelity), step.ratio && `${ratio(step.ratio)} (${span(step.ratio)})`].filter(Boolean).join(", ");
   const text = (title, content) => content ? h("details", { open: "" }, h("summary", {}, title), h("pre", { class: "text", tabindex: 0 }, content)) : null;
   return [h("h1", {}, `Step ${step.n} of `, h("a", { href: link(step.run) }, step.run)),
     h("p", { class: "meaning" }, about),
