@@ -335,13 +335,13 @@ def test_a_verification_has_many_pairs_for_sides_that_are_close_only(tmp_path, m
     slow = RELU_TASK.source.replace("return ", "time.sleep(0.002)\n        return ", 1)
     far = replace(RELU_TASK, source=f"import time\n{slow}")
     try:
-        found = {
-            task: judge.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
+        found = [
+            judge.evaluate(task, forward("return right(x)"), Fidelity.VERIFY, {})
             for task in (RELU_TASK, far)
-        }
+        ]
         slow_one = forward("time.sleep(0.002)\nreturn right(x)", "import time")
         behind = judge.evaluate(RELU_TASK, slow_one, Fidelity.VERIFY, {})
     finally:
         judge.close()
-    pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found.values(), behind)]
+    pairs = [len(each.samples["default"]["ms"]["eager"]) for each in (*found, behind)]
     assert pairs == [32, 14, 8]

@@ -205,7 +205,7 @@ class ModelNew(torch.nn.Module):
 
 
 def test_torchs_work_is_counted_in_one_call_and_not_that_on_its_inputs(launcher, arguments):
-    """To make a sparse one takes work. All is ready before the call, which has the device."""
+    """To make a sparse one takes work. The counters are there before the call has the device."""
     source = """
 import torch
 
