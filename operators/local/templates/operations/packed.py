@@ -257,13 +257,19 @@ class _Operand:
         chunks = -(-depth // chunk)
         largest = ast.Name(f"{self.name}_largest", ast.Load())
         grid = f"({-(-lines // _ACROSS)}, {chunks}, {self.matrices})"
-        shape = {"SHAPE": (*self.shape, self.room[1]), "STRIDE": self.stride}
-        block = {"LINES": _ACROSS, "DEPTH": _BLOCK // _ACROSS, "CHUNK": chunk, "num_warps": 8}
+        constants: dict[str, object] = {
+            "SHAPE": (*self.shape, self.room[1]),
+            "STRIDE": self.stride,
+            "LINES": _ACROSS,
+            "DEPTH": _BLOCK // _ACROSS,
+            "CHUNK": chunk,
+            "num_warps": 8,
+        }
         find = Launch(
             kernel="largest_chunk_kernel",
             grid=grid,
             pointers=(self.pointer, largest),
-            constants=shape | block,
+            constants=constants,
             tunables={},
             before=(room(largest, self.matrices * chunks * lines, self.pointer, "float32"),),
         )
@@ -271,7 +277,7 @@ class _Operand:
             kernel="pack_chunk_kernel",
             grid=grid,
             pointers=(self.pointer, largest, self.parts, self.exponents),
-            constants=shape | {"PART_STRIDE": self.part_stride} | block,
+            constants=constants | {"PART_STRIDE": self.part_stride},
             tunables={},
             before=self._rooms,
             after=(deletion(largest),),
