@@ -184,7 +184,7 @@ class RunnerProcess:
         self._ask(("trap_torch",), Reply.ACK, seconds, may_freeze=True)
 
     def account(self, seconds: float) -> str:
-        """Torch's work in the last call after `trap_torch`, as `torch_share.read` takes it."""
+        """Torch's work in that call, by its own account (`torch_share.read`)."""
         return self._text(("account",), seconds)
 
     def open_profiler(self, seconds: float) -> None:
