@@ -43,9 +43,11 @@ def drawn(case):
 
 
 @pytest.mark.slow
-def test_parts_make_up_float32():
-    found = answers([drawn(case) for case in CASES], "cpu", TRITON_INTERPRET="1")
-    assert len(found) == len(CASES)
+@pytest.mark.parametrize("are_long", [False, True])  # in two processes, which have 300 s each
+def test_parts_make_up_float32(are_long):
+    cases = [case for case in CASES if ("long lines" in case["name"]) == are_long]
+    found = answers([drawn(case) for case in cases], "cpu", TRITON_INTERPRET="1")
+    assert len(found) == len(cases) > 0
     # Differences of up to three products add up.
     assert {name: far for name, far in found.items() if not far < 2e-6} == {}
 
