@@ -157,7 +157,7 @@ class Bench:
         """The results of all that was begun, and of what that began."""
         ends: list[EvolveError | BaseException | None] = []
         while len(ends) < len(self._tasks):
-            ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+            ends = [*await asyncio.gather(*self._tasks, return_exceptions=True)]
         return ends
 
     async def _search_all(self) -> None:
