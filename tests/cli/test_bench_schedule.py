@@ -3,7 +3,7 @@
 Invariants:
 1. A winner is measured again beside the searches of the next tasks, and no search waits for it. Two
    finalists of a task are measured at the same time.
-2. While as many winners are measured as may be at once, no other task is begun.
+2. So many winners are measured at once that searches have slots; of a single slot they take turns.
 3. Tasks that an earlier call left behind come first, those nearest to their end before others.
 4. A final begins only if it is expected to end in time, by how long earlier ones took; what is left
    behind is finished by the next call, which repeats nothing.
@@ -94,19 +94,25 @@ def test_two_finalists_of_a_task_are_measured_at_the_same_time():
     assert result.custom.sequence != result.mixed.sequence
 
 
-def test_no_task_is_begun_while_so_many_winners_are_measured():
-    class Counting(Recording):
-        most = 0
+class Counting(Recording):
+    """Notes how many finals there were at most, and at most beside a search."""
 
-        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-            if not request.repeat:
-                self.most = max(self.most, self.finals)
-            return await super().evaluate(request)
+    most = beside = 0
 
-    judge = Counting(slots=1, final_s=0.2)
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        if request.repeat:
+            self.most = max(self.most, self.finals + 1)
+        else:
+            self.beside = max(self.beside, self.finals)
+        return await super().evaluate(request)
+
+
+@pytest.mark.parametrize(("slots", "most", "beside"), [(1, 1, 0), (2, 1, 1)])
+def test_finals_leave_slots_to_searches_if_there_are_several(slots, most, beside):
+    judge = Counting(slots=slots, final_s=0.5)
     assert bench(planned("baselines=[compile]"), judge) == ""
-    assert finals_at_once(1) == 1
-    assert judge.most == 0
+    assert (judge.most, judge.beside) == (most, beside)
+    assert finals_at_once(slots) == most
     assert finals_at_once(8) == 6
 
 

@@ -88,6 +88,8 @@ class Bench:
         self._pipelines: set[Pipeline] = set()
         self._tasks: list[asyncio.Task[EvolveError | None]] = []
         self._finals: set[asyncio.Task[EvolveError | None]] = set()
+        self._places = asyncio.Semaphore(finals_at_once(evaluator.slots))
+        self._measuring = 0  # finals that have a place
         self._stop = asyncio.Event()
         self._request_stop: Callable[[str], None] = lambda reason: None
         self._ended = 0
@@ -157,7 +159,7 @@ class Bench:
         """The results of all that was begun, and of what that began."""
         ends: list[EvolveError | BaseException | None] = []
         while len(ends) < len(self._tasks):
-            ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+            ends = [*await asyncio.gather(*self._tasks, return_exceptions=True)]
         return ends
 
     async def _search_all(self) -> None:
@@ -175,8 +177,9 @@ class Bench:
                 await final
 
     async def _next(self) -> Entry | None:
-        """The first task there is time for; no other is begun while many winners are measured."""
-        while len(self._finals) >= finals_at_once(self._evaluator.slots):
+        """The first task there is time for; none while finals have all slots of the judge."""
+        await asyncio.sleep(0)  # for a final that has been started to take its place
+        while self._measuring >= self._evaluator.slots:
             await asyncio.wait(self._finals, return_when=asyncio.FIRST_COMPLETED)
         if self._stop.is_set():
             return None
@@ -330,7 +333,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, self._sharing, lambda: len(self._finals)),
+            Share(self._evaluator, self._sharing, lambda: self._measuring),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
@@ -360,12 +363,17 @@ class Bench:
         engine = self._engine(run, config)
         if is_measured(engine, self._plan.baselines):
             return False
-        if self._left_s() < self._final_times.expected_s:
-            raise _TooLate
-        began = time.monotonic()
-        failed = await play_finals(
-            engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
-        )
+        async with self._places:
+            if self._left_s() < self._final_times.expected_s:
+                raise _TooLate
+            began = time.monotonic()
+            self._measuring += 1
+            try:
+                failed = await play_finals(
+                    engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
+                )
+            finally:
+                self._measuring -= 1
         self._final_times.add(time.monotonic() - began)
         return failed
 
