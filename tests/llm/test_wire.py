@@ -6,15 +6,17 @@ Invariants:
 3. A call whose reply LiteLLM cannot read ends in a status, not in an exception.
 """
 
+import asyncio
 import json
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evolve.core.model import CallStatus, Usage
 from evolve.llm.bodies import error_of, message_of, said, status_of, with_plain_text
-from evolve.llm.wire import Sending, as_meant, sending
+from evolve.llm.wire import Sending, _Transport, as_meant, sending
 from evolve.testing.model_server import Answer, Raw
 from tests.llm.conftest import ask, endpoint
 from tests.llm.endpoint_replies.shapes import answer
@@ -109,6 +111,21 @@ def test_a_reply_that_cannot_be_read_ends_in_a_status(serve, monkeypatch, body, 
     reply = ask(endpoint(server, model=model, key_variable="ANY_KEY"))
     assert reply.status in (CallStatus.UNKNOWN, CallStatus.EMPTY), reply
     assert len(server.log.requests) == 1
+
+
+@pytest.mark.parametrize("body", ["text", 5, True])
+def test_a_body_that_is_no_object_reaches_the_client_as_it_came(body):
+    async def reply(request):
+        return httpx.Response(200, json=body, headers={"x-request-id": "7"})
+
+    async def ask_once():
+        transport = _Transport(httpx.MockTransport(reply))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await client.get("http://endpoint/v1")
+
+    response = asyncio.run(ask_once())
+    assert (response.status_code, response.json()) == (200, body)
+    assert response.headers["x-request-id"] == "7"
 
 
 def test_a_key_that_a_refusal_quotes_is_neither_logged_nor_kept(serve, monkeypatch, caplog):

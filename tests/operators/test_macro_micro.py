@@ -104,6 +104,11 @@ def test_regions_of_a_cpp_program():
     assert not [r for r in regions if r[1] == "no_loop"]
 
 
+def test_a_loop_that_nothing_closes_ends_with_the_last_line_of_its_text():
+    text = "void f(int n) {\n  for (int i = 0; i < n; ++i) {\n    x[i] += 1;\n"
+    assert ("loop", "f", 2, 3) in found(f'SOURCE = """{text}"""\n')
+
+
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_regions_of_every_seed_lie_within_it(path):
     source = path.read_text()

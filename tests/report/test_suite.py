@@ -13,6 +13,7 @@ Invariants:
 """
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -134,6 +135,15 @@ def test_a_page_names_the_devices_that_verdicts_name():
     assert "judged on <b>a CPU</b>" in render_suite("mine", "kernelbench", [failed, judged])
     assert not [line for line in caveats([failed, judged]) if "several devices" in line]
     assert "Judged on several devices: a CPU, another CPU." in caveats([failed, other, judged])
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.25, "25 %"), (1.0, "100 %"), (None, "-")])
+def test_a_share_of_the_speed_of_light_is_said_in_percent(share, said):
+    found = solved(2.0)
+    light = replace(found, custom=replace(found.custom, speed_of_light=share))
+    page = render_suite("mine", "kernelbench", [light])
+    (row,) = re.findall(r"<tr>(?:(?!</tr>).)*<td>custom</td><td>eager</td>.*?</tr>", page, re.S)
+    assert f"<td>{said}</td>" in row
 
 
 def test_the_table_has_every_task_whose_run_has_begun():

@@ -21,22 +21,29 @@ from tests.worker.fake_driver import build_driver
 from tests.worker.serving import ROOT
 
 BOTH = """
-import ctypes, json, os, subprocess, sys
+import ctypes, json, os, socket, sys
 import torch
 torch.version.hip = "7.1" if sys.argv[1] == "hip" else None
 torch.cuda.current_device = lambda: 0
 torch.cuda.mem_get_info = lambda: (64 << 30, 64 << 30)
 from evolve.worker.base import gpu_driver
+
+ours, theirs = socket.socketpair()
+other = os.fork()  # before either has the driver: to import torch takes longer than all of this
+if other == 0:
+    exec(sys.argv[2])
+    os._exit(0)
+theirs.close()
+said = ours.makefile()
 """
 MAKER = """
 mapping, fd = gpu_driver.allocate(3 << 20)
 ctypes.memset(mapping.address, 7, 100)
-other = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1], str(fd),
-                          str(mapping.size)], pass_fds=[fd], stdout=subprocess.PIPE, text=True)
-assert other.stdout.readline() == "mapped\\n"
+socket.send_fds(ours, [str(mapping.size).encode()], [fd])
+assert said.readline() == "mapped\\n"
 ctypes.memset(mapping.address + 4096, 5, 4)  # the value that the other's stream waits for
-said = json.loads(other.stdout.readline())
-assert other.wait() == 0
+said = json.loads(said.readline())
+assert os.waitpid(other, 0)[1] == 0
 found = {**said, "size": mapping.size, "written": ctypes.string_at(mapping.address + 100, 3).hex()}
 mapping.close()
 mapping.close()  # once is enough
@@ -48,14 +55,14 @@ except gpu_driver.DriverError as error:
 print(json.dumps(found))
 """
 USER = """
-fd, size = map(int, sys.argv[2:])
-mapping = gpu_driver.attach(fd, size)
+size, (fd,), _, _ = socket.recv_fds(theirs, 64, 1)
+mapping = gpu_driver.attach(fd, int(size))
 os.close(fd)
 read = ctypes.string_at(mapping.address, 101).hex()
 ctypes.memset(mapping.address + 100, 9, 3)
-print("mapped", flush=True)
+theirs.send(b"mapped\\n")
 gpu_driver.wait_value(mapping.address + 4096, 0x05050505)
-print(json.dumps({"read": read, "waited": True}), flush=True)
+theirs.send(json.dumps({"read": read, "waited": True}).encode() + b"\\n")
 mapping.close()
 """
 REFUSED = {
@@ -73,7 +80,7 @@ REFUSED = {
 def test_two_processes_share_memory_that_one_has_made(tmp_path: Path, name, by_address):
     build_driver(tmp_path, name, by_address=by_address)
     done = subprocess.run(
-        [sys.executable, "-c", BOTH + MAKER, name, BOTH + USER],
+        [sys.executable, "-c", BOTH + MAKER, name, USER],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip

@@ -44,7 +44,7 @@ def finalists(search: Search) -> list[Elite]:
     """
     custom, mixed = search.contenders()[:1], _best_mixed(search)
     found = [*custom]
-    challenger, _ = next_contender(search, champion(search.store, search.run))
+    challenger = next_contender(search, champion(search.store, search.run))
     if challenger is not None and challenger not in custom:
         found.append(challenger)
     if mixed is not None and not (custom and mixed.fitness.value <= custom[0].fitness.value):

@@ -67,16 +67,14 @@ async def verify_champion(
             await _verify(search, run_alone, ticket, champion(search.store, search.run))
     for _ in range(MAX_CONTENDERS):
         reigning = champion(search.store, search.run)
-        contender, _ = next_contender(search, reigning)
+        contender = next_contender(search, reigning)
         if contender is None or stopped():
             return
         await _verify(search, run_alone, _ticket(search, contender), reigning)
 
 
-def next_contender(
-    search: Search, reigning: Champion | None
-) -> tuple[Elite | None, Sequence[Elite]]:
-    """The program to be verified now, if any, and the contenders behind.
+def next_contender(search: Search, reigning: Champion | None) -> Elite | None:
+    """The program to be verified now, if any.
 
     The leader, if it has not been; with a champion, also one whose interval lies above the
     champion's verification, which may be much lower than the search's estimate.
@@ -87,8 +85,8 @@ def next_contender(
     for place, elite in enumerate(contenders):
         is_open = instance_digest(elite.program, elite.assignment) not in done
         if is_open and (place == 0 or elite.fitness.low > bar):
-            return elite, contenders[place + 1 :]
-    return None, ()
+            return elite
+    return None
 
 
 async def _verify(
