@@ -270,7 +270,7 @@ def _check(device: Mapping[str, Any]) -> None:
             "e.g. device.ids=[0,1]"
         )
     if kind == "replay" and not device["run"]:
-        raise UsageError("device=replay needs device.run=RUN: whose recorded verdicts to give")
+        raise UsageError("device=replay needs device.run=RUN, the run with the verdicts")
     for name in IDLE.get(kind) or _idle(device_kind(kind)):
         if device[name] is not None:
             instead = {"run": ", or take device=replay", "ids": ", or take device=cuda"}

@@ -105,6 +105,8 @@ MISTAKES = [
     ("bench suite=shipped problems=[nope]", "'nope'", "evolve tasks list --suite shipped"),
     ("tasks check --suite shipped --select sofmax", "'sofmax'", "did you mean softmax"),
     ("tasks chek", "tasks chek", "check"),
+    ("tasks import nope -o prompts", "no folder nope", "name a folder"),
+    ("run task=softmax device=replay", "device=replay", "device.run=RUN"),
     ("run task=", "task is empty", "task=softmax"),
 ]
 

@@ -206,6 +206,7 @@ def test_a_callers_own_hydra_application_keeps_its_state(judge):
 
 
 BAD = {
+    "settings that are a list": ({"settings": ["seed=1"]}, ["settings=['seed=1']", "a dict"]),
     "a task of another kind": ({"task": 3}, ["task=3", "torch.nn.Module class"]),
     "a function of C": ({"task": torch.relu}, ["relu", "written with def"]),
     "a function without inputs": ({"task": scaled}, ["inputs is not given", "scaled"]),

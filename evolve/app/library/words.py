@@ -54,6 +54,8 @@ def together(given: Mapping[str, Any], settings: Mapping[str, Any] | None) -> di
         UsageError: a setting that a parameter has set already.
     """
     found = dict(given)
+    if not isinstance(settings, Mapping | None):
+        raise UsageError(f"settings={settings!r}: write a dict, settings={{'seed': 1}}")
     for name, value in (settings or {}).items():
         if name in found:
             raise UsageError(

@@ -73,7 +73,8 @@ def explain(location: str, error: Exception) -> Exception:
     if is_cut(error):
         return StoreError(
             f"{location}: no connection to the server ({text}); check that it runs and can be "
-            "reached; `evolve resume` continues a search that this ended"
+            "reached; `evolve resume` continues a search that this ended: everything stored so "
+            "far is kept"
         )
     for start, remedy in _REMEDIES.items():
         if state.startswith(start):

@@ -68,6 +68,8 @@ def read_folder(
     Raises:
         UsageError: there is no such folder, or no Python file in it.
     """
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}; name a folder of task modules")
     files = sorted(path for path in folder.rglob("*.py") if not _hidden(path.relative_to(folder)))
     if not files:
         raise UsageError(f"{folder} holds no Python file; name a folder of task modules")
