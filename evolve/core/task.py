@@ -3,6 +3,7 @@
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from evolve.core.compiled import Compiled
@@ -56,6 +57,12 @@ class Task:
     seeds: tuple[str, ...] = ()
     compiled: tuple[Compiled, ...] = ()
     category: str = ""
+
+    def __post_init__(self) -> None:
+        for name in self.files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.name:
+                raise ValueError(f"files: {name!r} is not a path beside the task; name it by one")
 
     @property
     def revision(self) -> str:

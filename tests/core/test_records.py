@@ -2,6 +2,7 @@
 
 Invariants:
 1. What a record writes is JSON, and what is read back is equal, whatever its fields hold.
+2. No record names a file outside of its task's folder: judges and exports write these files.
 """
 
 import dataclasses
@@ -159,3 +160,10 @@ def test_the_records_of_this_file_leave_no_field_at_its_default(name):
         value = getattr(RECORDS[name], field.name)
         assert value != field.default
         assert field.default_factory is dataclasses.MISSING or value != field.default_factory()
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "..", ""])
+def test_files_of_a_task_lie_beside_it(name: str):
+    data = Task(name="t", source="").to_json() | {"files": {name: ""}}
+    with pytest.raises(ValueError, match="not a path beside the task"):
+        Task.from_json(data)

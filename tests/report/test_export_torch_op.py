@@ -193,6 +193,12 @@ def test_a_task_with_modules_of_its_own_is_refused(tmp_path: Path):
     assert not (tmp_path / "refused").exists()
 
 
+def test_a_file_beside_the_task_that_would_be_replaced_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"README\.md"):
+        exported(tmp_path / "refused", captured_task(**{"README.md": b"mine"}), as_kernel(RELU))
+    assert not (tmp_path / "refused").exists()
+
+
 def test_the_written_tests_have_the_judges_tolerances(tmp_path: Path, monkeypatch):
     names = ("KAPPA", "PEAK", "BASE_ROUNDINGS", "WALK_ROUNDINGS", "OPERAND_ROUNDINGS")
     for number, name in enumerate(names):

@@ -118,6 +118,8 @@ def _refuse_modules(task: Task) -> None:
 
 
 def _write(folder: Path, files: Mapping[str, str], beside: Mapping[str, bytes]) -> None:
+    if both := sorted(files.keys() & beside.keys()):
+        raise refusal(f"the task has a file {both[0]} beside it, and so has an operator's folder")
     make_folder(folder, "-o")
     for name, content in beside.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
