@@ -268,6 +268,12 @@ def test_a_product_in_a_packages_language_computes_what_torch_does(language, nam
     assert off < tolerance(name, 1e-6)
 
 
+@pytest.mark.parametrize("a", [matrix(1, 40).expand(33, 40), matrix(33, 1).expand(33, 40)])
+def test_an_operand_that_repeats_its_rows_or_columns_is_not_ported_to_tilelang(a):
+    with pytest.raises(NotConvertible, match="repeats its rows or columns"):
+        assert port_cases.product("repeated", "tilelang", a, matrix(40, 24))["source"]
+
+
 def test_no_loop_in_tilelang_reads_again_what_it_has_changed():
     # TileLang's vectorizer keeps the value that it read before the change.
     program = ast.parse(products("tilelang")[0]["source"])

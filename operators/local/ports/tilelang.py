@@ -247,6 +247,11 @@ def _launch_text(
 
 def _of_product(call: KernelCall, kind: str) -> tuple[list[str], list[str]]:
     options, has_bias = product_options(call)
+    for name in ("A_STRIDE", "B_STRIDE"):
+        if 0 in ast.literal_eval(options[name])[1:]:
+            raise NotConvertible(
+                "an operand that repeats its rows or columns: TMA takes no stride of 0"
+            )
     fixed = ("SHAPE", "BATCH", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE")
     tuned = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS")
     constants = [options[name] for name in fixed] + [repr(kind), str(has_bias)]
