@@ -199,6 +199,18 @@ def test_what_is_passing_drives_out_nothing_that_took_longer_to_make(passes):
     assert (made == list(names)) is passes
 
 
+def test_a_full_store_loses_no_more_than_a_third_to_what_is_passing():
+    store = Store(900)
+    names = [("slow", number) for number in range(9)]
+    for name in names:
+        store.get(name, lambda: time.sleep(0.01) or (0, 100), sized)
+    assert all(store.keeps(name) for name in names)
+    for number, size in enumerate((200, *20 * (100,))):
+        passing = (number, size)
+        store.passing(("quick", number), lambda passing=passing: passing, sized, size)
+        assert sum(store.keeps(name) for name in names) >= 6
+
+
 def test_where_there_is_room_what_is_passing_stays():
     store = Store(100)
     found = [store.passing((name,), lambda: ([], 20), sized, 20) for name in "abc"]
@@ -255,7 +267,7 @@ def test_what_is_too_large_to_be_kept_is_there_until_the_next():
         return [name]
 
     for name in ("a", "a", "b", "b", "a"):
-        assert store.passing((name,), partial(make, name), lambda _: 60) == [name]
+        assert store.passing((name,), partial(make, name), lambda _: 60, 60) == [name]
     assert made == ["a", "b", "a"]
 
 

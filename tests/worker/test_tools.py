@@ -7,6 +7,7 @@ without a tool no room is asked for.
 """
 
 import json
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -82,18 +83,19 @@ def test_each_is_asked_once_and_beside_others_only_where_there_is_room(cores, ro
 @pytest.mark.parametrize(
     ("own", "said", "asked", "label"),
     [
-        ([PLAIN, KERNEL], {}, True, "racecheck"),
-        ([PLAIN, UNKNOWN], {}, True, "racecheck"),
-        ([], {}, True, "racecheck"),
-        ([PLAIN], {}, False, "racecheck"),
-        ([PLAIN, KERNEL], {"memcheck": "it hangs"}, False, "no_racecheck"),
+        ([PLAIN, KERNEL], {}, True, ("racecheck", "no error in one call")),
+        ([PLAIN, UNKNOWN], {}, True, ("racecheck", "no error in one call")),
+        ([], {}, True, ("racecheck", "no error in one call")),
+        ([PLAIN], {}, False, ("racecheck", "its kernels have no shared memory")),
+        ([PLAIN, KERNEL], {"memcheck": "it hangs"}, False,
+         ("no_racecheck", "not tried: memcheck gave no result")),
     ],
-)
+)  # fmt: skip
 def test_racecheck_is_asked_only_where_it_can_say_something(own, said, asked, label):
     session = CandidateSession(**said)
     labels = list(observing.observe(session, None, TASK, own))
     assert ("racecheck" in session.asked) is asked
-    assert labels[-1].name == label
+    assert (labels[-1].name, labels[-1].evidence) == label
 
 
 def test_racecheck_is_not_tried_after_a_long_memcheck(monkeypatch):
@@ -101,6 +103,7 @@ def test_racecheck_is_not_tried_after_a_long_memcheck(monkeypatch):
     session = CandidateSession()
     labels = list(observing.observe(session, None, TASK, [KERNEL]))
     assert [label.name for label in labels] == ["memcheck", "no_racecheck"]
+    assert re.fullmatch(r"not tried: memcheck took [0-9]+\.[0-9] s", labels[-1].evidence)
     assert "racecheck" not in session.asked
 
 

@@ -74,7 +74,7 @@ def test_random_numbers_are_drawn_by_no_other_device():
 
 @pytest.mark.parametrize("keep", [
     lambda store: store.get(("small",), object, lambda _: 1),
-    lambda store: store.passing(("large",), object, lambda _: 60),
+    lambda store: store.passing(("large",), object, lambda _: 60, 60),
 ], ids=["kept", "passing"])  # fmt: skip
 def test_what_is_kept_for_later_is_let_go_of_before_another_device_does_the_work(keep):
     """Where the truth has room then, it is worked out at once, and not half a minute later."""

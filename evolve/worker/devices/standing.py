@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from evolve.worker.base.faults import MovedFault
 from evolve.worker.devices.window import require_no_company
-from evolve.worker.processes.runner_process import STANDS_S, RunnerProcess
+from evolve.worker.processes.runner_process import RunnerProcess
+from evolve.worker.processes.stopping import STANDS_S
 
 _SETTLING_S = 100e-6  # of a thread that counts as stopped and is still on its way out
 _GLIMPSE_S = 0.0005

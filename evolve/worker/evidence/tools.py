@@ -65,7 +65,7 @@ class Tools:
         Args:
             candidate: That has passed the checks.
             task: Of which one call is looked at.
-            own: Of the candidate's kernels.
+            own: Facts of the candidate's own kernels.
         """
         key = framed_digest("tools", candidate.source, task.task.revision)
         with self._changing:
@@ -118,7 +118,7 @@ def observe(
         session: Where processes come from.
         candidate: That has passed the checks.
         task: Of which one call is looked at.
-        own: Of the candidate's kernels.
+        own: Facts of the candidate's own kernels.
 
     Raises:
         CandidateFault: a tool has found an error that counts.
@@ -140,8 +140,10 @@ def _sanitised(
         return []
     if own and all(fact.shared_bytes == 0 for fact in own):
         return [*found, Label("racecheck", "its kernels have no shared memory")]
-    if took_s > _SOON_S or found[0].name.startswith(NO_RESULT):
-        return [*found, Label(f"{NO_RESULT}racecheck", f"not tried: memcheck took {took_s:.0f} s")]
+    if found[0].name.startswith(NO_RESULT):
+        return [*found, Label(f"{NO_RESULT}racecheck", "not tried: memcheck gave no result")]
+    if took_s > _SOON_S:
+        return [*found, Label(f"{NO_RESULT}racecheck", f"not tried: memcheck took {took_s:.1f} s")]
     return [*found, *sanitise_call(session, candidate, task, "racecheck")]
 
 

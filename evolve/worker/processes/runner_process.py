@@ -4,7 +4,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import socket
 import struct
 import tempfile
@@ -31,17 +30,15 @@ from evolve.worker.ipc.messages import (
     Reply,
 )
 from evolve.worker.ipc.tensor_buffer import Outline, Shared
+from evolve.worker.processes.stopping import StoppableProcess
 from evolve.worker.reference.conditions import USUAL, Conditions
 from evolve.worker.runner.zygote import Zygote
-from evolve.worker.sandbox import procfs
 from evolve.worker.sandbox.policy import Confinement
 from evolve.worker.sandbox.supervisor import Fate, descendants, receive_fate
 
 START_S = 20.0
 _FATE_S = 10.0
 _REST_S = 1.0  # at the least, for the rest of an answer that has begun
-STANDS_S = 0.5  # until a stopped process stands; longer only where a thread is deep in the kernel
-_STANDS_POLL_S = 0.0002
 _CREDENTIALS, _DESCRIPTOR = struct.Struct("iii"), struct.Struct("i")
 
 
@@ -62,7 +59,7 @@ class Needs(NamedTuple):
 UNTIMED = Needs()
 
 
-class RunnerProcess:
+class RunnerProcess(StoppableProcess):
     """One forked, confined process that runs a candidate or the reference.
 
     Every method that talks to it raises `CandidateFault` with a status from trusted facts: the
@@ -71,16 +68,13 @@ class RunnerProcess:
     """
 
     def __init__(self, zygote: Zygote, confinement: Confinement, base: Path) -> None:
+        super().__init__()
         self._work = tempfile.mkdtemp(dir=base)
         self._fate: Fate | None = None
         self._at_end: list[Callable[[], None]] = []
         self._ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self.has_candidate = False  # whether foreign code may run there
         self.is_observed = confinement.observed
-        self._frozen_s = 0.0
-        self._sandbox: int | None = None
-        self._frozen_at: float | None = None
-        self._thawing = threading.Lock()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(shutil.rmtree, self._work, ignore_errors=True)
             self._channel, self._control = zygote.fork(replace(confinement, work=self._work))
@@ -116,9 +110,14 @@ class RunnerProcess:
         return int(_CREDENTIALS.unpack(sent[socket.SCM_CREDENTIALS])[0]), int(folder)
 
     def load(
-        self, kind: str, text: str, seconds: float,
-        build: str | None = None, may_build: bool = False, stub: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        text: str,
+        seconds: float,
+        build: str | None = None,
+        may_build: bool = False,
+        stub: bool = False,
+    ) -> None:
         """Execute a source: `kind` is `candidate` or `reference` (then `text` is the task)."""
         self.has_candidate = self.has_candidate or kind == "candidate"
         command = ("load", kind, text, build, may_build, stub)
@@ -135,18 +134,25 @@ class RunnerProcess:
         return int(address)
 
     def construct(
-        self, case: int, seed: int, arguments: Shared | None, seconds: float,
+        self,
+        case: int,
+        seed: int,
+        arguments: Shared | None,
+        seconds: float,
         conditions: Conditions = USUAL,
-    ) -> None:  # fmt: skip
+    ) -> None:
         size, tree = (arguments.size, arguments.trees[0]) if arguments else (0, b"")
         fd = arguments.fd if arguments else -1
         command = ("construct", case, seed, size, tree, conditions)
         self._ask(command, Reply.ACK, seconds, fd)
 
     def call(
-        self, case: int, inputs: Shared, seconds: float,
+        self,
+        case: int,
+        inputs: Shared,
+        seconds: float,
         aside: Callable[[], AbstractContextManager[None]] | None = None,
-    ) -> Output:  # fmt: skip
+    ) -> Output:
         """One forward on the first inputs of a buffer.
 
         Where it compiles kernels, that is done within `aside`, if there is one; the process may be
@@ -295,62 +301,6 @@ class RunnerProcess:
         except OSError as error:
             raise self._ended() from error
 
-    def pause(self, seconds: float = STANDS_S) -> bool:
-        """Stop the process where it is; those it has started go on.
-
-        Returns:
-            Whether it stands by then. Longer than a moment it takes if a thread is deep in the
-            kernel, or if it evades signals.
-        """
-        _signal(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + seconds
-        while (moves := procfs.is_moving(self.pid)) and time.monotonic() <= deadline:
-            time.sleep(_STANDS_POLL_S)
-        return not moves
-
-    def resume(self) -> None:
-        """Let it go on, also if another's turn has yet to thaw it, which then wakes it no more."""
-        self.thaw()
-        _signal(self.pid, signal.SIGCONT)
-
-    def freeze(self) -> None:
-        """Stop it and all that it has started, and wait until they stand, `STANDS_S` at most.
-
-        Until `thaw`, no deadline comes nearer: it executes or compiles a source, or waits.
-        """
-        self._frozen_at = time.monotonic()
-        deadline = self._frozen_at + STANDS_S
-        while moving := [pid for pid in self._family() if procfs.is_moving(pid)]:
-            for pid in moving:
-                _signal(pid, signal.SIGSTOP)
-            if time.monotonic() > deadline:
-                return
-            time.sleep(_STANDS_POLL_S)
-
-    def thaw(self) -> None:
-        """Let them go on if they are frozen."""
-        with self._thawing:
-            for pid in self._family() if self._frozen_at is not None else []:
-                _signal(pid, signal.SIGCONT)
-            self._frozen_s, self._frozen_at = self._frozen_until_now(), None
-
-    def _frozen_until_now(self) -> float:
-        """Seconds, of its whole life."""
-        since = self._frozen_at
-        return self._frozen_s + (time.monotonic() - since if since is not None else 0.0)
-
-    def _family(self) -> list[int]:
-        """The process and those of the candidate beside it; none once it has ended."""
-        with contextlib.suppress(OSError):
-            return descendants(self._parent()) if self.alive else []
-        return []
-
-    def _parent(self) -> int:
-        """The parent in the sandbox, which adopts orphans of the candidate."""
-        if self._sandbox is None:
-            self._sandbox = int(procfs.stat(self.pid)[1])
-        return self._sandbox
-
     def reserve(self, size: int, seconds: float) -> None:
         """Have the process touch heap memory, so that a timed block need not."""
         self._ask(("reserve", size), Reply.ACK, seconds)
@@ -492,8 +442,3 @@ def close_all(processes: Iterable[RunnerProcess]) -> None:
         thread.start()
     for thread in closing:
         thread.join()
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # the next request learns how it ended
-        os.kill(pid, number)

@@ -19,7 +19,7 @@ from evolve.worker.reference.task_module import task_lock
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
-_PASSING_SHARE = 3  # of the bytes: for what is there for a short while only; of blocks five
+_PASSING_SHARE = 3  # of the bytes, at most, for what is passing: on an H200 five blocks of 1 GiB
 _PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
 _ASK_S = 1.0  # between two questions how much is free
 
@@ -70,32 +70,27 @@ class Store:
         key: tuple[Any, ...],
         make: Callable[[], Made],
         size: Callable[[Made], int],
-        about: int = 0,
+        about: int,
     ) -> Made:
-        """The thing of this key, which does not drive out what takes longer to make.
+        """The thing of this key, which leaves two thirds of the bytes to what takes longer to make.
 
         Where there is no room for it otherwise, it is there until some others have been asked for.
         Arguments are those of `get`.
         """
-        known: Made | None = self._known(key)
-        if known is not None:
-            return known
-        with task_lock:
-            known = self._known(key)
-            if known is not None:  # another thread has made it meanwhile
-                return known
+
+        def make_room() -> None:
             self._pass_on(about)
             self._make_room(about)
-            start = time.monotonic()
-            value = self.made(make)
-            made = _Held(value, size(value), time.monotonic() - start)
-            with self._lock:
-                kept = self._capacity - self._capacity // _PASSING_SHARE
-                if self._make_room(made.size, kept, made.worth):
-                    self._hold(key, made)
-                else:
-                    self._pass_on(made.size)
-                    self._passing[key] = made
+
+        def keep(made: _Held) -> None:
+            most = self._capacity - self._capacity // _PASSING_SHARE - made.size
+            if self._may_stay(made.size) and self._shrink(most, made.worth):
+                self._hold(key, made)
+            else:
+                self._pass_on(made.size)
+                self._passing[key] = made
+
+        value: Made = self._found(key, make, size, make_room, keep)
         return value
 
     def _pass_on(self, size: int) -> None:
@@ -125,37 +120,55 @@ class Store:
             about: These as far as they are known before: so much is let go of first.
             keep: Whether it may be asked for again.
         """
+
+        def keep_if_wanted(made: _Held) -> None:
+            if keep and self._make_room(made.size):
+                self._hold(key, made)
+
+        return self._found(key, make, size, lambda: self._make_room(about), keep_if_wanted)
+
+    def _found(
+        self,
+        key: tuple[Any, ...],
+        make: Callable[[], Any],
+        size: Callable[[Any], int],
+        make_room: Callable[[], object],
+        keep: Callable[[_Held], None],
+    ) -> Any:
+        """The thing of this key; `make_room` precedes its making, and `keep` follows it."""
         if (known := self._known(key)) is not None:
             return known
         with task_lock:
             if (known := self._known(key)) is not None:  # another thread has made it meanwhile
                 return known
-            self._make_room(about)
+            make_room()
             start = time.monotonic()
             value = self.made(make)
             made = _Held(value, size(value), time.monotonic() - start)
             with self._lock:
-                if keep and self._make_room(made.size):
-                    self._hold(key, made)
+                keep(made)
         return value
 
     def _hold(self, key: tuple[Any, ...], made: _Held) -> None:
         self._held[key] = made
         self._bytes += made.size
 
-    def _make_room(self, size: int, most: int | None = None, worth: float = math.inf) -> bool:
-        """Whether so much may be kept: not if it would cost all that others have here.
+    def _may_stay(self, size: int) -> bool:
+        """Whether so much may be kept: not if it would cost all that others have here."""
+        return size <= self._capacity // 2
 
-        Args:
-            size: So much.
-            most: Bytes that may be kept then; unless it is given, all but those passing.
-            worth: Nothing is let go of that is worth more.
-        """
-        if size > self._capacity // 2:
+    def _make_room(self, size: int) -> bool:
+        """Let go of as much as is needed to keep so much; False if that may not be kept."""
+        if not self._may_stay(size):
             return False
         with self._lock:
-            most = self._capacity - self._passing_bytes if most is None else most
-            while self._held and self._bytes + size > most:
+            self._shrink(self._capacity - self._passing_bytes - size)
+        return True
+
+    def _shrink(self, most: int, worth: float = math.inf) -> bool:
+        """Keep at most so many bytes; False if that would cost something worth more than this."""
+        with self._lock:
+            while self._held and self._bytes > most:
                 drawn = random.sample(list(self._held), min(_DRAWN, len(self._held)))
                 least = min(drawn, key=lambda key: self._held[key].worth)
                 if self._held[least].worth > worth:
