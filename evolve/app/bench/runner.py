@@ -1,7 +1,7 @@
 """The runs of a bench: several under way before one judge, until all are done or time is up.
 
 Each run is an ordinary one of the database. While one task is timed, others are checked, and the
-references of the next are compiled. What was begun is finished first: a winner is measured beside
+references of the next are compiled. Begun tasks are finished first: a winner is measured beside
 the searches of the next tasks, runs that an earlier call began come before new ones.
 """
 
