@@ -98,11 +98,14 @@ def kind_here(kind: str, python: str | None = None) -> str:
     return CPU.name if why else CUDA.name
 
 
-def require_interpreter(python: str | None) -> None:
-    """Raise UsageError if the interpreter that is to judge does not exist; None is this one."""
+def require_interpreter(python: str | None, setting: str = "device.python=") -> None:
+    """Raise UsageError if the interpreter that is to judge does not exist; None is this one.
+
+    `setting` is the word before it, as typed.
+    """
     if python is not None and shutil.which(python) is None:
         raise UsageError(
-            f"device.python={python}: there is no such program; give the path of a "
+            f"{setting}{python}: there is no such program; give the path of a "
             "Python interpreter with torch installed"
         )
 

@@ -17,7 +17,7 @@ class Share:
     Args:
         judge: of all of them.
         searches: how many have something for it now; those that only wait for models do not count.
-        taken: slots that something else than searches has now.
+        taken: slots that the measurements of winners have now.
     """
 
     judge: Evaluator

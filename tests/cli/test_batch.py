@@ -126,7 +126,9 @@ def test_a_gpu_that_is_elsewhere_compiles_what_a_run_without_seeds_starts_from(
     assert done.returncode == 0, done.stderr
     done = evolve("batch", "far", "-o", "in.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "no more yet: the file asks for what seeds are made of" in done.stdout
+    assert (
+        "requests compiled references: run `evolve tell`, then `evolve batch` again" in done.stdout
+    )
     assert set(compile_elsewhere(tmp_path)) == set(VARIANTS)
     done = evolve("tell", "far", "out")
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,8 @@ Invariants:
 3. A configured model that was never asked, or never answered, is said.
 4. The winner is named by its program and the step that made it.
 5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
-6. More time is advised only if a limit on it has ended the run; else the failed steps are named.
+6. A limit on time that ended a run is raised by the command that continues it.
+7. More time is advised only if a limit on it has ended the run; else the failed steps are named.
 """
 
 from dataclasses import replace
@@ -82,10 +83,26 @@ def test_a_model_that_was_never_asked_is_said(tmp_path):
         assert any(line.startswith("  No model has answered") for line in said(opened))
 
 
-def test_a_run_that_its_time_ended_can_go_on_with_more(store):
-    wanted = "  go on     evolve resume demo termination."
-    assert any(line.startswith(wanted) for line in said(store))
-    assert not any("go on" in line for line in said(store, "target of 2.0 reached"))
+@pytest.mark.parametrize(
+    ("words", "reason", "more"),
+    [
+        (["wall_time=2m"], "2m of 2m wall time used", "wall_time=10m"),
+        (["wall_time=2h"], "1h of 2h wall time used, too little is left", "wall_time=4h"),
+        (["device_time=1h"], "1h of 1h device time used", "device_time=2h"),
+        (
+            ["device_time=1h", "all_of.device_time=10m", "all_of.evaluations=3"],
+            "10m of 10m device time used and 3 of 3 evaluations used",
+            "all_of.device_time=20m",
+        ),
+    ],
+)
+def test_a_run_that_a_limit_on_time_ended_can_go_on_with_more_of_it(tmp_path, words, reason, more):
+    with Store.open(tmp_path / "other.db", create=True) as opened:
+        config = settings(*(f"termination.{word}" for word in words))
+        opened.create_run(name="demo", task=synthetic_task(), config=config, seed=0)
+        lines = said(opened, reason)
+        assert f"  go on     evolve resume demo termination.{more}" in lines
+        assert not any("go on" in line for line in said(opened, "target of 2.0 reached"))
 
 
 @pytest.mark.parametrize("words", [(), ("operators=llm", "llm.model=openai/x")])
@@ -145,7 +162,8 @@ def test_the_limit_on_time_that_ended_a_run_is_known_by_its_reason(reason, limit
 
 @pytest.mark.slow
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
-    assert not [line for line in said(store) if "not judged yet" in line or "go on" in line]
+    lines = said(store, "target of 2.0 reached")
+    assert not [line for line in lines if "not judged yet" in line or "go on" in line]
 
 
 def test_the_winner_is_named_by_its_program_and_the_step_that_made_it(store):
@@ -167,7 +185,7 @@ def test_a_kernel_below_the_baseline_is_not_offered_and_best_warns(tmp_path, cap
     assert not [line for line in lines if line.startswith("  kernel ")]
     assert any("slower than PyTorch eager" in line for line in lines)
     [more] = [line for line in lines if line.startswith("  go on ")]
-    assert "evolve resume demo termination." in more
+    assert more == "  go on     evolve resume demo termination.wall_time=20m"
     assert main(["best", "demo", "--store", str(path)]) == 0
     shown = capsys.readouterr()
     assert "class ModelNew" in shown.out

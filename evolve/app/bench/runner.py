@@ -1,7 +1,7 @@
 """The runs of a bench: several under way before one judge, until all are done or time is up.
 
 Each run is an ordinary one of the database. While one task is timed, others are checked, and the
-references of the next are compiled. What was begun is finished first: a winner is measured beside
+references of the next are compiled. Begun tasks are finished first: a winner is measured beside
 the searches of the next tasks, runs that an earlier call began come before new ones.
 """
 
@@ -30,7 +30,7 @@ from evolve.evaluation import PooledEvaluator
 from evolve.evaluation.share import Share
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
-from evolve.report.text import one_line
+from evolve.report.text import count_text, one_line
 from evolve.search.engine import Search
 from evolve.search.execution.final_evaluation import (
     is_measured,
@@ -130,8 +130,11 @@ class Bench:
                 alarm.cancel()
         if errors := [end for end in ends if _is_failure(end, is_stopped=bool(reasons))]:
             raise errors[0]
-        if not reasons and (self._waiting or self._alone or self._unmeasured):
+        if not reasons and (self._waiting or self._alone):
             return "too little time is left for another task"
+        if not reasons and self._unmeasured:
+            winners = count_text(self._unmeasured, "winner")
+            return f"too little time is left for the measurement of {winners}"
         if not reasons and self._skipped:
             return "the judge failed under some tasks"
         return reasons[0] if reasons else ""

@@ -32,7 +32,7 @@ def searches_at_once(slots: int) -> int:
 
 
 def finals_at_once(slots: int) -> int:
-    """Most of the slots; searches have those that are left, and so none idles."""
+    """Most of the slots of the judge; searches have the others, and so none idles."""
     return max(1, slots * 3 // 4)
 
 

@@ -14,7 +14,7 @@ from evolve.report.run.winner import winner_text
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
 from evolve.search.execution.nothing_left import NOTHING_LEFT
 from evolve.search.execution.pipeline import Outcome
-from evolve.search.termination import format_duration, parse_duration, time_limit_of
+from evolve.search.termination import ALL_OF, format_duration, parse_duration, time_limit_of
 from evolve.store.champion import Champion
 from evolve.store.location import DEFAULT_STORE
 
@@ -146,17 +146,25 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> I
     yield f"  details   evolve show {name}{flag}"
     if goes_on:
         yield f"  go on     evolve resume {name}{setting}"
-    elif is_slower or time_limit_of(outcome.reason) == "wall_time":
-        yield f"  go on     evolve resume {name} {_more(facts)}{setting}"
+    elif is_slower or time_limit_of(outcome.reason):
+        yield f"  go on     evolve resume {name} {_more(facts, outcome.reason)}{setting}"
 
 
 def _flag(store: str) -> str:
     return f" --store {shlex.quote(store)}" if store != DEFAULT_STORE else ""
 
 
-def _more(facts: RunFacts) -> str:
-    """A word that raises the limit that ended the run."""
+def _more(facts: RunFacts, reason: str) -> str:
+    """A word that raises the limit on time that ended the run; else that on evaluations."""
     limits, progress = facts.run.config["termination"], facts.progress
-    if limits["wall_time"] and parse_duration(limits["wall_time"]) <= 2 * progress.wall_time_s:
-        return f"termination.wall_time={format_duration(max(4 * progress.wall_time_s, 600))}"
-    return f"termination.evaluations={max(4 * progress.evaluations, 60)}"
+    name = time_limit_of(reason)
+    if not name:
+        return f"termination.evaluations={max(4 * progress.evaluations, 60)}"
+    used_s = progress.wall_time_s if name == "wall_time" else progress.device_time_s
+    place, together = "termination", limits.get(ALL_OF) or {}
+    own = together.get(name)
+    if own and f" of {format_duration(parse_duration(own))} " in reason:
+        place, limits = f"{place}.{ALL_OF}", together
+    old_s = parse_duration(limits[name]) if limits.get(name) else 0.0
+    raised_s = max(4 * used_s, 2 * old_s, 600)
+    return f"{place}.{name}={format_duration(raised_s)}"

@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int:
     options = arguments.parse_args(words)
     if options.report and options.json:
         raise UsageError("--report with --json: the report is Markdown; leave one of them out")
-    require_interpreter(options.python)
+    require_interpreter(options.python, "--python ")
     if options.report:
         return _report(options.device, options.python)
     on_device = [*device(options.device, options.python)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import device_words, kind_here, require_runnable
+from evolve.app.device import device_words, kind_here, require_interpreter, require_runnable
 from evolve.app.library.evaluation import Place, judge, recorded, request_for
 from evolve.cli import signals
 from evolve.cli.args import add_store, parser, split_step
@@ -29,6 +29,7 @@ MUTANTS = 60  # that an audit tries where the user names no number
 def main(words: Sequence[str]) -> int:
     """Judge the program that the words name, or write it as a folder."""
     options = _parse(words)
+    require_interpreter(options.python, "--python ")
     chosen, options.device = options.device, kind_here(options.device, options.python)
     request, on_record = _request(options)
     if on_record is not None and chosen == "auto":

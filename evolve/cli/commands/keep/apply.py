@@ -57,7 +57,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Script]:
         "backward pass of calls with gradients. First, both make every call and their outputs are "
         "compared. Then the original and the patched script are timed in turn, in fresh processes. "
         "The script and the winners run with your rights; no file is changed. Exit status 0: "
-        "measured; 1: the outputs of a winner differ, or it was never used.",
+        "measured; 1: the outputs of a winner differ, or no winner was used.",
     )
     add_script(arguments)
     arguments.add_argument(

@@ -99,7 +99,7 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
     if not asked.tickets and not is_start:
         raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
     if asked.reason and is_start:
-        yield "no more yet: the file asks for what seeds are made of; tell its answers, then go on"
+        yield "this file requests compiled references: run `evolve tell`, then `evolve batch` again"
     elif asked.reason:
         yield f"no more than these: {asked.reason}"
     requests = [
