@@ -57,7 +57,7 @@ class Calls:
         exact: keys of those with the operands' full precision (`convolution_key`).
         multiprocessors: of the device.
         losses: numbers of the texts of losses, to which new ones are added.
-        how: products are computed.
+        how: Products are computed so, if they are large enough.
     """
 
     def __init__(

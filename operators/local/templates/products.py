@@ -41,8 +41,8 @@ class Products:
         convolutions: the same for convolutions, if it is something else.
         exact: keys of convolutions for which it is not (`convolution_key`).
         fused: whether pointwise kernels go into the tails of our kernels if possible.
-        how: products are computed, if they are large enough (`How`); or a function that makes their
-            launches.
+        how: Products are computed so, if they are large enough (`How`); or a function that makes
+            their launches.
         multiprocessors: of the device.
     """
 

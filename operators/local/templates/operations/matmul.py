@@ -46,7 +46,7 @@ def launches(
         out: rows x columns.
         precisions: of `tl.dot`, the default first.
         multiprocessors: of the device.
-        how: if there is enough to do.
+        how: The product is computed so, if there is enough to do for that.
     """
     (batch, rows, depth), a_stride = merged(a, 3)
     (_, _, columns), b_stride = merged(b, 3)
