@@ -450,6 +450,14 @@ def test_the_end_of_a_turn_wakes_nothing_that_is_stopped_by_its_own_judge(launch
         assert "T" not in states(runner)
 
 
+def test_a_thread_that_has_the_device_waits_for_no_end_of_another_turn(launcher):
+    """The other's turn waits for lent locks, a judge that waits to be alone for this thread."""
+    with launcher.start(CPP) as runner:
+        runner.freeze()
+        assert isinstance(runner.account(20), str)
+        assert "T" not in states(runner)
+
+
 def test_who_sits_down_while_another_does_is_not_forgotten():
     class Person:
         """Who looks whether he is alive lets others go on."""

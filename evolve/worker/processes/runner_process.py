@@ -163,6 +163,7 @@ class RunnerProcess(StoppableProcess):
         try:
             while True:
                 start = time.monotonic()
+                self.thaw()  # as in `_ask`
                 self._send(command, left, fd)
                 reply, body = self._receive(left, "call")
                 if aside is None or reply is not Reply.ASIDE:
@@ -324,6 +325,8 @@ class RunnerProcess(StoppableProcess):
         fd: int = -1,
         may_freeze: bool = False,
     ) -> bytes:
+        if not may_freeze:  # who has the device asks; the turn before may have yet to thaw it
+            self.thaw()
         self._send(command, seconds, fd)
         left = self._left_at_answer(command[0], seconds) if may_freeze else seconds
         return self._expect(answer, left, command[0])
