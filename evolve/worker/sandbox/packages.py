@@ -1,15 +1,16 @@
 """Folders of this interpreter's packages."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def package_folders() -> list[str]:
-    """Folders of this interpreter's path into which packages were installed.
+def package_folders(path: Iterable[str] | None = None) -> list[str]:
+    """Folders of a path, by default this interpreter's, into which packages were installed.
 
     Those of PYTHONPATH and of the user too, which an isolated interpreter leaves out.
     """
-    return list(filter(_has_packages, sys.path))
+    return list(filter(_has_packages, sys.path if path is None else path))
 
 
 def _has_packages(path: str) -> bool:
