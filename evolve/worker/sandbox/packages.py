@@ -16,5 +16,5 @@ def package_folders(path: Iterable[str] | None = None) -> list[str]:
 def _has_packages(path: str) -> bool:
     if path.endswith(("site-packages", "dist-packages")):
         return True
-    holds_us = Path.cwd().resolve().is_relative_to(Path(path).resolve())  # and what is not packages
+    holds_us = Path.cwd().resolve().is_relative_to(Path(path).resolve())  # and other modules
     return Path(path).is_absolute() and not holds_us and any(Path(path).glob("*.dist-info"))
