@@ -98,8 +98,8 @@ def is_installed(module: str) -> bool:
 
 @cache
 def _folders(path: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders that the judge's process gets too, if `path` is this process's."""
+    """The folders that the judge's process gets too, if `path` is `sys.path` of this process."""
     paths = sysconfig.get_paths()
     standard = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     usual = (*standard, *site.getsitepackages(), site.getusersitepackages())
-    return (*usual, *package_folders())
+    return (*usual, *package_folders(path))

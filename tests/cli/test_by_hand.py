@@ -122,10 +122,11 @@ def test_an_operator_that_is_not_there_is_named_with_those_that_are(evolve, data
     assert "rewrite_full" in result.stderr
 
 
-def test_a_run_without_such_operators_says_how_to_have_them(evolve, recorded):
+def test_a_run_without_such_operators_says_how_to_have_them(evolve, recorded, tmp_path):
     result = evolve("ask", "demo", "--out", "out")
     assert result.returncode == 2
     assert "operators=llm" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_asking_writes_prompts_and_tickets(asked, database):
@@ -166,6 +167,7 @@ def test_a_run_whose_budget_is_used_says_how_to_go_on(evolve, tmp_path):
     assert result.returncode == 2
     assert "2 of 2 evaluations used" in result.stderr
     assert "warm_start=demo" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_asking_again_writes_what_is_open_and_asks_nothing_new(evolve, asked, database):

@@ -283,7 +283,22 @@ def test_a_resume_may_say_again_what_the_run_is_and_nothing_else():
 )
 def test_every_setting_of_another_verb_can_be_given(verb: str, node: type, needed: list[str]):
     plain = dict(flatten(compose_other(verb, node, needed)))
-    for name, value in plain.items():
-        given = "[1]" if isinstance(value, list) else "null" if value is None else value
-        found = dict(flatten(compose_other(verb, node, [*needed, f"{name}={given}"])))
-        assert found.keys() == plain.keys(), name
+    other = {name: _another(name, value) for name, value in plain.items()}
+    other |= dict(word.split("=") for word in needed)
+    found = flatten(compose_other(verb, node, [f"{name}={word}" for name, word in other.items()]))
+    assert {name: str(value).strip("[']") for name, value in found} == {
+        name: word.strip("[]") for name, word in other.items()
+    }
+
+
+CHOICES = {
+    "final": "none", "transport": "http", "references": "any", "sandbox.require": "uid",
+    "device.half_width": "0.5", "budget.usd": "0.5",
+}  # fmt: skip
+
+
+def _another(name: str, value: object) -> str:
+    """Another value than the setting has, as it is typed."""
+    if isinstance(value, list) or name in ("baselines", "device.ids"):
+        return "[7]"
+    return CHOICES.get(name) or (str(not value) if isinstance(value, bool) else "7")

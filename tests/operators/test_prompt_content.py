@@ -2,11 +2,11 @@
 
 Invariants:
 1. The rule on precision is said once, is the judge's, and has the task's own numbers.
-2. What may be rewritten, called and imported, and which sizes vary, stands in every prompt.
-3. The device block holds what a kernel's design depends on, also what was measured.
+2. Permitted rewrites, calls and imports, and the sizes that vary, stand in every prompt.
+3. The device block holds what a kernel's design depends on, also measured rates.
 4. The baseline's time and the ceiling are there once a program was judged, and before if the
-   reference was measured; then also what takes eager's time, and rates by arithmetic.
-5. What was tried in vain is told with its numbers, and no line is cut inside of one.
+   reference was measured; then also the operations that take eager's time, and rates by arithmetic.
+5. Failed attempts are told with their numbers, and no line is cut inside of one.
 6. Notes are quoted, few, last, about this kind of operation, and were measured on such a device.
 7. Answers to the same state are given different directions, and designs that are under way.
 8. Amounts of memory are named by words with their unit, on every kind of device.
@@ -15,6 +15,7 @@ Invariants:
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,7 @@ from tests.operators.prompt_states import (
 )
 from tests.operators.state_prompts import MATMUL, RMSNORM, SOFTMAX, STATES, prompt
 
+ROOT = Path(__file__).parents[2]
 COST = ReferenceCost(
     cases=(
         CaseCost(
@@ -88,6 +90,24 @@ def test_the_factors_of_the_rule_are_the_judges():
 
     assert (precision.OWN_ERROR, precision.MAX_PEAK) == (tolerance.KAPPA, tolerance.PEAK)
     assert precision.MAX_TERMS == tolerance.MAX_TERMS
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("examples/guides/judge.md", "error ≤ {} \u00d7 error of the reference"),
+        (
+            "operators/knowledge/constraints/judge-correctness.md",
+            "error may be {} times the error that the reference itself has",
+        ),
+    ],
+)
+def test_pages_have_the_judges_factor(page: str, said: str):
+    from evolve.worker.correctness import tolerance
+
+    words = {4.0: ("4", "four")}[tolerance.KAPPA]  # another factor: rewrite the pages
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert any(said.format(word) in text for word in words)
 
 
 def test_the_precision_rule_has_the_tasks_own_numbers():

@@ -187,6 +187,26 @@ def test_a_captured_task_takes_its_helpers_and_kept_values_along(tmp_path: Path)
     assert failed_tests([folder], "kernel_is_right or accepts or drop_in or other_shapes") == set()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import evolve.testing.checks",
+        "import evolve.testing.checks as checks",
+        "import os, evolve",
+        "from evolve.testing.checks import *",
+        "from evolve import testing",
+        "import importlib; importlib.import_module('evolve.testing.checks')",
+        "__import__('evolve.testing.checks')",
+        "try:\n    import evolve\nexcept ImportError:\n    pass",
+    ],
+)
+def test_an_import_that_the_folder_cannot_take_along_is_refused(tmp_path: Path, statement: str):
+    task = example(f"import torch\n{statement}\n{RELU.removeprefix('import torch')}")
+    with pytest.raises(UsageError, match=r"^.*line \d.*evolve.*; write `from evolve\.MODULE .*$"):
+        exported(tmp_path / "refused", task, as_kernel(RELU))
+    assert not (tmp_path / "refused").exists()
+
+
 def test_a_task_with_modules_of_its_own_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match=r"imports helper\.py.*--as module"):
         exported(tmp_path / "refused", captured_task(**{"helper.py": b"X = 1"}), as_kernel(RELU))

@@ -11,12 +11,18 @@ from pathlib import Path
 
 import evolve
 from evolve.core.source.pytext import Edit, apply, read
+from evolve.report.export.trees import refusal
 
 PACKAGE = "evolve"
+_IMPORTERS = ("import_module", "__import__")
 
 
 def with_own_modules(source: str) -> dict[str, str]:
     """The text of `reference.py`, which imports from its folder, and of all modules it then needs.
+
+    Raises:
+        UsageError: an import of this package names no module or value of one (`import evolve.x`,
+            `from evolve.x import *`, a whole package, a name in a string).
 
     >>> sorted(with_own_modules("from evolve.testing.checks import sampled"))
     ['_evolve_testing_checks.py', 'reference.py']
@@ -37,19 +43,50 @@ def with_own_modules(source: str) -> dict[str, str]:
 
 def _statements(source: str) -> Iterator[ast.ImportFrom]:
     for node in ast.walk(read(source).tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and _is_own(node.module or ""):
-            yield node
+        if not any(_is_own(name) for name in _imports(node)):
+            continue
+        if not isinstance(node, ast.ImportFrom) or any(map(_is_whole, _names(node))):
+            assert isinstance(node, ast.stmt | ast.expr)
+            raise refusal(
+                f"line {node.lineno}, `{ast.unparse(node)}`, may need all of this package; write "
+                "`from evolve.MODULE import NAME`"
+            )
+        yield node
+
+
+def _imports(node: ast.AST) -> list[str]:
+    """Modules that a statement or a call imports, as far as it names them."""
+    match node:
+        case ast.ImportFrom(level=0, module=str(module)):
+            return [module]
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.Call(
+            func=ast.Name(id=name) | ast.Attribute(attr=name), args=[ast.Constant(str(module)), *_]
+        ) if name in _IMPORTERS:
+            return [module]
+    return []
 
 
 def _is_own(module: str) -> bool:
     return module.partition(".")[0] == PACKAGE
 
 
+def _names(node: ast.ImportFrom) -> list[str]:
+    return [f"{node.module}.{alias.name}" for alias in node.names]
+
+
+def _is_whole(name: str) -> bool:
+    """Whether more than one file may be needed: a package, or all names of a module."""
+    if name.endswith(".*"):
+        return True
+    return _is_module(name) and _is_package(name)
+
+
 def _imported(source: str) -> Iterator[str]:
     for node in _statements(source):
         assert node.module is not None
-        for alias in node.names:
-            inner = f"{node.module}.{alias.name}"
+        for inner in _names(node):
             yield inner if _is_module(inner) else node.module
 
 
@@ -75,9 +112,12 @@ def _local(module: str) -> str:
 
 
 def _is_module(name: str) -> bool:
-    parent = importlib.util.find_spec(name.rpartition(".")[0])
-    is_package = parent is not None and parent.submodule_search_locations is not None
-    return is_package and importlib.util.find_spec(name) is not None
+    return _is_package(name.rpartition(".")[0]) and importlib.util.find_spec(name) is not None
+
+
+def _is_package(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 def _text(module: str) -> str:

@@ -160,7 +160,7 @@ def _entry(task: Task) -> tuple[str, str, str]:
         for node in ast.walk(_method(task, "forward").body[-1])
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     )
-    if entry not in functions:  # it is assigned: what it takes is not in the text
+    if entry not in functions:  # it is assigned: its arguments are not in the text
         return entry, "*args, **kwargs", "args, kwargs"
     return entry, _signature(functions[entry]), ", ".join(_names(functions[entry]))
 
@@ -209,7 +209,7 @@ def _names(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _signature(arguments: ast.arguments) -> str:
-    """The text of parameters; annotations may name what a winner does not import."""
+    """The text of parameters; annotations may have names that a winner does not import."""
     for one in ast.walk(arguments):
         if isinstance(one, ast.arg):
             one.annotation = None

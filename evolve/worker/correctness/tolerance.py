@@ -22,12 +22,12 @@ MAX_TERMS = 1 << 16  # that are added one after the other: longer sums are made 
 OPERAND_ROUNDINGS = 2.5  # of operands, if the task allows a shorter type for them
 PEAK = 8.0  # largest single error over the root mean square of errors
 MIN_SCALE = 1 / 64  # of a block, relative to its row and to the median block in use
-HALVES = (torch.float16, torch.bfloat16)  # types that products round what they take to
+HALVES = (torch.float16, torch.bfloat16)  # types that products round operands to
 _NEIGHBOURS = 64  # blocks on either side that tell about one that is nearly all cut off
 _CUT_OFF = 0.75  # of a block, from where on its own motion is one of a few elements
 _USUAL = 1.25  # times a coarse reference's typical error: with operands in bf16 it is 1.5
 _CUT = 2.0**-9 / OPERAND_ROUNDINGS  # of an operand that is cut to TF32, not rounded
-# Elements looked at together, which bounds the memory of a comparison: on the CPU what its caches
+# Elements looked at together, which bounds the memory of a comparison: on the CPU as many as caches
 # hold. With as few a GPU waits for launches: outcomes of 6 GB took an H200 1.6 s to expect, nearly
 # all of it here.
 _SLAB = 1 << 20

@@ -90,9 +90,8 @@ def audit_text(made: Mutants, found: Sequence[Judged], places: Sequence[str]) ->
 
 
 def _places(name: str, rows: Sequence[PlaceRow]) -> str:
-    return table(
-        [name, "KILLS", "ALONE"], [[row.name, str(row.kills), str(row.alone)] for row in rows]
-    )
+    header = [name, "KILLED", "KILLED ONLY HERE"]
+    return table(header, [[row.name, str(row.kills), str(row.alone)] for row in rows])
 
 
 def _survivor(one: Judged) -> Iterator[str]:

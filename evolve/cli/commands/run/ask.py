@@ -24,14 +24,17 @@ def main(words: Sequence[str]) -> int:
     with open_store(options.store, read_only=False) as store:
         run = store.run(options.run)
         with attach(store, run, model=ByHand()) as search:
-            make_folder(folder, "--out")
             operators = wanted_operators(search, options.operator)
+            is_new = not folder.exists()
+            make_folder(folder, "--out")
             tickets, reason = requests(
                 search,
                 options.number,
                 operators,
                 lambda ticket: ticket if is_answered(folder, ticket) else search.renewed(ticket),
             )
+            if is_new and not tickets:
+                folder.rmdir()
             for ticket in tickets:
                 anew = " (composed anew)" if ticket.revision else ""
                 print(f"{write_request(folder, run, ticket)}{anew}")
