@@ -11,7 +11,6 @@ Invariants:
 
 import contextlib
 import itertools
-import random
 import statistics
 import time
 from collections import Counter
@@ -31,7 +30,7 @@ from evolve.worker.base.faults import CANDIDATE, EAGER, CandidateFault
 from evolve.worker.base.infra import CrowdedFault
 from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.devices.cpu.window import CpuWindow
-from evolve.worker.devices.window import TimedCase
+from evolve.worker.devices.window import Block, TimedCase
 from evolve.worker.ipc.signals import MAX_ADDRESSES
 from evolve.worker.judge.judge import Judge
 from evolve.worker.session.candidate_session import Candidate
@@ -454,20 +453,55 @@ def test_every_order_of_sides_is_followed_by_its_reverse(sides, half, rng):
         assert set(there_and_back[: len(sides)]) == set(sides)
 
 
+class OrderWindow:
+    """Runs nothing, and notes each turn's side and its blocks."""
+
+    holds_back = False
+
+    def __init__(self, turns):
+        self._turns = turns
+
+    @contextlib.contextmanager
+    def alone(self, side, processes):
+        self._turns.append((side, []))
+        yield
+
+    def rouse(self, process, case, layout):
+        """Nothing sleeps."""
+
+    def run(self, process, case, layout, number, idles=0, **_):
+        self._turns[-1][1].append(number)
+        return Block(1.0, 1.0, number, {}, idle=(0.1,) * idles)
+
+    def settle(self):
+        """Nothing is under way."""
+
+    def charges(self, blocks, reference):
+        return [0.0] * len(blocks)
+
+
 @given(
-    st.sampled_from(["candidate eager", "candidate eager elite"]), st.integers(1, 6), st.integers()
+    st.sampled_from(["candidate eager", "candidate eager elite"]),
+    st.integers(1, 6),
+    st.integers(1, 3),
 )
-def test_a_side_goes_on_where_it_would_have_two_turns_in_a_row(names, half, seed):
-    """In the order that is drawn, and no side begins twice without another between."""
-    sides, each = names.split(), 2
-    nothing_more = SimpleNamespace(sampled_blocks=range(0), other_block=lambda: None)
-    case = TimedCase(warm=nothing_more, calls=1, layouts={}, blocks=2 * half * each)
-    turns = clock._turns(case, sides, each, holds_back=False, rng=random.Random(seed))
+def test_a_side_goes_on_where_it_would_have_two_turns_in_a_row(names, half, each):
+    """No side begins twice without another between, and all are timed on the same blocks."""
+    sides, count, turns = names.split(), 2 * half * each, []
+    device = SimpleNamespace(turn_blocks=each, window=lambda: OrderWindow(turns))
+    numbers = list(range(count))
+    warm = SimpleNamespace(
+        sampled_blocks=range(0), other_block=lambda: None, single=-2,
+        case=SimpleNamespace(name="case"),
+        draw_blocks=lambda *_: numbers, draw_call=lambda *_: None,
+    )  # fmt: skip
+    case = TimedCase(warm=warm, calls=1, layouts=dict.fromkeys(sides, ()), blocks=count)
+    clock.measure_round(device, dict.fromkeys(sides), [case])
     assert all(side != following for (side, _), (following, _) in itertools.pairwise(turns))
-    drawn = clock._interleaved(sides, 2 * half, random.Random(seed))
-    assert [side for side, entries in turns for _ in entries] == [
-        side for side in drawn for _ in range(each)
-    ]
+    for side in sides:
+        assert [number for one, run in turns if one == side for number in run] == numbers
+        assert {len(run) for one, run in turns if one == side} <= {each, 2 * each}
+    assert len(turns) < 2 * half * len(sides)
 
 
 @pytest.mark.sample(1)

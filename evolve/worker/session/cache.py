@@ -19,7 +19,7 @@ from evolve.worker.reference.task_module import task_lock
 Made = TypeVar("Made")
 _DRAWN = 5  # of which one goes, where room is needed
 STALE_S = 300.0  # unused; the inputs of a task that is being searched are used with each verdict
-_PASSING_SHARE = 3  # of the bytes, at most, for what is passing: on an H200 five blocks of 1 GiB
+_PASSING_SHARE = 3  # of the bytes, at most, for passing things: on an H200 five blocks of 1 GiB
 _PLENTY = 4  # if 1/4 of a GPU's memory is free, no process lacks memory
 _ASK_S = 1.0  # between two questions how much is free
 
@@ -48,8 +48,8 @@ class Store:
     is more than fits, each would find that the others have driven out everything. Those of tasks
     that are no longer asked for go before all others.
 
-    What is made quickly for its bytes, as blocks of large inputs are, would drive out others and be
-    driven out by them before it is asked for again (`passing`).
+    Things made quickly for their bytes, as blocks of large inputs are, would drive out others and
+    be driven out by them before they are asked for again (`passing`).
 
     Args:
         capacity: That number.
@@ -72,7 +72,7 @@ class Store:
         size: Callable[[Made], int],
         about: int,
     ) -> Made:
-        """The thing of this key, which leaves two thirds of the bytes to what takes longer to make.
+        """The thing of this key, which leaves two thirds of the bytes to things made slower.
 
         Where there is no room for it otherwise, it is there until some others have been asked for.
         Arguments are those of `get`.

@@ -208,7 +208,7 @@ class PreparedCase:
     def block(self, number: int, calls: int) -> TensorBuffer:
         """Inputs of a timed block, one set for each of its calls; -1 is for warming up.
 
-        Those of large inputs are passing: kept, they would drive out what takes longer to make.
+        Those of large inputs are passing: kept, they would drive out things made more slowly.
         Both sides of a comparison are timed on a block one after the other, and so find it.
         """
         make = partial(self._make_block, number, calls)
