@@ -90,6 +90,12 @@ def test_outputs_of_few_filters_are_the_same_side_by_side():
     assert all("conv_wide_" in case["source"] for case in FEW_FILTERS)
 
 
+def test_a_stride_wider_than_the_narrowest_block_has_no_outputs_side_by_side():
+    x, weight = image(1, 8, 3), image(8, 4, 32)
+    case = convolution("stride 32", x, weight, how="wide", stride=(32,), transposed=True)
+    assert "conv_wide_" not in case["source"]
+
+
 SIDE_BY_SIDE = {
     "few filters": (image(4, 32, 9, 9), image(16, 32, 3, 5), {}, (1, 1, 4)),
     "back between inputs": (

@@ -155,7 +155,7 @@ def test_nobody_is_convicted_of_what_others_do_and_nobody_asks_again_and_again(
     verdicts, monkeypatch
 ):
     turns = Mock(wraps=HostLock.exclusive)
-    monkeypatch.setattr(HostLock, "exclusive", lambda lock: turns(lock))
+    monkeypatch.setattr(HostLock, "exclusive", lambda *given: turns(*given))
     (verdict,) = verdicts(OccupiedDevice(), forward("return right(x)"))
     assert verdict.status is Status.INFRA, verdict.feedback
     assert DEVICE_BUSY in {label.name for label in verdict.labels}

@@ -211,6 +211,16 @@ def test_a_full_store_loses_no_more_than_a_third_to_what_is_passing():
         assert sum(store.keeps(name) for name in names) >= 6
 
 
+def test_what_passes_and_is_larger_than_the_store_costs_no_more_than_a_third():
+    store = Store(900)
+    names = [("slow", number) for number in range(6)]
+    for name in names:
+        store.get(name, lambda: time.sleep(0.01) or (0, 90), sized)
+    store.passing(("huge",), lambda: (0, 1000), sized, 0)
+    store.get(("small",), lambda: (0, 1), sized)
+    assert all(store.keeps(name) for name in names)
+
+
 def test_where_there_is_room_what_is_passing_stays():
     store = Store(100)
     found = [store.passing((name,), lambda: ([], 20), sized, 20) for name in "abc"]

@@ -162,7 +162,8 @@ class Store:
         if not self._may_stay(size):
             return False
         with self._lock:
-            self._shrink(self._capacity - self._passing_bytes - size)
+            passing = min(self._passing_bytes, self._capacity // _PASSING_SHARE)
+            self._shrink(self._capacity - passing - size)
         return True
 
     def _shrink(self, most: int, worth: float = math.inf) -> bool:

@@ -11,9 +11,10 @@ from evolve.worker.base.infra import CrowdedFault, InfraFault, OccupiedFault
 from evolve.worker.devices.base import Device
 from evolve.worker.processes.host_locks import HostLock, Stopwatch
 from evolve.worker.processes.runner_process import RunnerProcess, close_all
+from evolve.worker.runner import tool_process
 
 _QUIET_S = 0.5  # for work on its way to the device when its process was stopped
-_TOOL_QUIET_S = 12.0  # the same under a tool, which makes a kernel a thousand times as slow
+_TOOL_QUIET_S = tool_process.SECONDS  # the same under a tool: kernels are a thousand times as slow
 _QUIET_POLL_S = 0.01
 _STANDING_SLACK_S = 0.002  # of processor time
 

@@ -36,8 +36,8 @@ def launches(
     plain = conv_packed.layout_of(sizes, settings)
     if not conv_packed.pays(plain) or tuple(precisions) == HALF:
         return None
-    found = min(_windows(sizes, settings), key=lambda window: window.cost)
-    if not found.layout.has_room or found.cost > _LESS * _cost(plain):
+    found = min(_windows(sizes, settings), key=lambda window: window.cost, default=None)
+    if not found or not found.layout.has_room or found.cost > _LESS * _cost(plain):
         return None
     operands = conv_packed.operands_of(out)
     images, filters, image_exponents, filter_exponents = operands
@@ -85,10 +85,10 @@ def _cost(layout: Layout) -> float:
 
 
 def _windows(sizes: Mapping[str, Any], settings: Settings) -> Iterator[_Window]:
-    """Those that there may be: at least one, with one output if the convolution has no phases."""
+    """Those that there may be; none for a transposed convolution of a larger stride in width."""
     *others, width = settings.stride if settings.transposed else (1, 1, 1)
     for factor in _FACTORS:
-        if factor == 1 or width * factor <= _MAX_SIDE:
+        if width * factor <= _MAX_SIDE:
             yield _window(sizes, settings, (*others, width * factor))
 
 
