@@ -66,12 +66,16 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(slots=True)
 class Asked:
-    """The contents of the file, with opponents besides the run's own; why there are no more."""
+    """The contents of the file, with opponents besides the run's own; why there are no more.
+
+    `hint` says how to have more from models.
+    """
 
     tickets: "list[tuple[Ticket, Mapping[str, str]]]" = field(default_factory=list)
     judge: "Judge | None" = None
     known: int = 0
     reason: str = ""
+    hint: str = ""
     verifies: bool = False
 
     def answers(self, search: "Search", ticket: "Ticket") -> bool:
@@ -97,11 +101,12 @@ def write(search: "Search", path: Path, asked: Asked) -> Iterator[str]:
         )
     is_start = len(first) > 1 and not asked.verifies  # an audit alone gives nothing to start from
     if not asked.tickets and not is_start:
-        raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}")
+        raise UsageError(f"run {run.name} has nothing to judge now: {asked.reason}{asked.hint}")
     if asked.reason and is_start:
-        yield "this file requests compiled references: run `evolve tell`, then `evolve batch` again"
+        again = "run `evolve tell`, then `evolve batch` again"
+        yield f"this file requests compiled references: {again}{asked.hint}"
     elif asked.reason:
-        yield f"no more than these: {asked.reason}"
+        yield f"no more than these: {asked.reason}{asked.hint}"
     requests = [
         as_batch(request_id(run, ticket), search.request(ticket, opponents))
         for ticket, opponents in asked.tickets
@@ -186,7 +191,8 @@ def _ask_new(
             until = " before verdicts are told" if pending else ""
             by_hand = f"; `evolve ask {shlex.quote(search.run.name)}` writes prompts"
             hint = by_hand if search.model_operators else ""
-            asked.reason = asked.reason or f"{nothing_left(search)}{until}{hint}"
+            asked.hint = hint
+            asked.reason = asked.reason or f"{nothing_left(search)}{until}"
             return
         if ticket.state is not TicketState.PROPOSED:
             failures += 1
