@@ -5,7 +5,6 @@ Invariants:
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
 - where others use the device too, that is found out when it is alone, by taking it away;
 - a neighbour who does so changes nobody else's verdict;
-- the end of a turn wakes nothing in the next one, and work after a turn is no work in it;
 - nobody's timing waits for a source to be executed and compiled, nor is disturbed by it; and no
   deadline comes nearer while a process is stopped.
 
@@ -18,7 +17,6 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -36,42 +34,14 @@ from evolve.worker.session.exclusive_device import DeviceLock
 from tests.worker.launching import Borrowing
 from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
 from tests.worker.sharing import shared
-from tests.worker.turns import TurnsDevice
+from tests.worker.turns import TwoSeats, states, told
 
 pytestmark = pytest.mark.quiet
-
-
-class TwoSeats(TurnsDevice):
-    """Busy while a process is called `hogging`; notes how many stand while one is timed."""
-
-    timing_slots = 2
-    slots = 2
-    room = 1 << 40
-
-    def __init__(self, stops: bool = True) -> None:
-        super().__init__()
-        self.standing: list[int] = []
-        self._stops = stops  # whether the work of a process ends when it is stopped
-
-    def is_idle(self) -> bool:
-        states = [told(pid) for pid in descendants(os.getpid())]
-        self.standing.append(sum(state == "T" for _, state in states))
-        quiet = "TZX" if self._stops else "ZX"
-        return not any(name == "hogging" and state not in quiet for name, state in states)
 
 
 class NeverIdle(TwoSeats):
     def is_idle(self) -> bool:
         return False
-
-
-def told(pid: int) -> tuple[str, str]:
-    """What the system says of a process: its name, and its state."""
-    try:
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
-    except OSError:
-        return "", "X"
-    return name, rest.split()[0]
 
 
 HOGGING = "import ctypes\nctypes.CDLL(None).prctl(15, b'hogging')"
@@ -203,10 +173,6 @@ def started(launcher, source):
     return runner
 
 
-def states(runner):
-    return {told(pid)[1] for pid in runner._family()}
-
-
 def test_a_child_that_wakes_its_parent_up_is_stopped_with_it(launcher):
     with started(launcher, PARENT) as runner:
         assert runner.has_other_processes()
@@ -307,155 +273,6 @@ def test_a_process_stands_still_in_turns_of_others_from_before_it_opens_the_devi
             starting.result(20)
         finally:
             launcher.close()
-
-
-class Sleeper:
-    """A process that uses so much of a processor whenever it is looked at, stopped or not."""
-
-    alive = has_candidate = True
-    is_frozen = False
-
-    def __init__(self, seconds):
-        self.seconds, self.used = seconds, 0.0
-
-    def freeze(self):
-        self.is_frozen = True
-
-    def thaw(self):
-        self.is_frozen = False
-
-    def cpu_seconds(self):
-        assert self.is_frozen
-        self.used += self.seconds
-        return self.used
-
-
-def test_what_was_timed_while_a_stopped_process_worked_does_not_count():
-    device_lock, sleeper, woken = (
-        DeviceLock(TwoSeats(), HostLock("cpu")),
-        Sleeper(1e-5),
-        Sleeper(0.01),
-    )
-    device_lock.add(sleeper)
-    with device_lock.alone():
-        assert sleeper.is_frozen
-    assert not sleeper.is_frozen
-    device_lock.add(woken)
-    with pytest.raises(CrowdedFault, match="worked while it was stopped"), device_lock.alone():
-        assert woken.is_frozen
-    assert not woken.is_frozen
-    assert not sleeper.is_frozen
-    with device_lock.lock.shared():  # which was given back
-        pass
-
-
-def waits_for(lock: HostLock) -> None:
-    """Returns when another thread waits to have it alone."""
-    while not lock._waiting:
-        time.sleep(0.001)
-
-
-class Slow(Sleeper):
-    """Each request for what it has used, and each end of its standing, takes its time."""
-
-    def cpu_seconds(self):
-        time.sleep(0.1)
-        return super().cpu_seconds()
-
-    def thaw(self):
-        time.sleep(0.1)
-        super().thaw()
-
-
-def test_work_after_a_turn_is_no_work_in_it():
-    """On a busy host much may happen between the end of a turn and the next line of its thread."""
-    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Slow(0.0)
-    device_lock.add(waiting)
-
-    def work():
-        with device_lock.lock.shared():
-            waiting.used += 0.01
-
-    with ThreadPoolExecutor(1) as threads:
-        with device_lock.alone():
-            working = threads.submit(work)
-            time.sleep(0.1)
-            assert not working.done()
-        working.result(20)
-
-
-def test_the_end_of_a_turn_wakes_nothing_in_the_next():
-    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Slow(0.0)
-    device_lock.add(waiting)
-    stood = []
-
-    def next_turn():
-        with device_lock.alone():
-            stood.append(waiting.is_frozen)
-            time.sleep(0.2)
-            stood.append(waiting.is_frozen)
-
-    with ThreadPoolExecutor(1) as threads:
-        with device_lock.alone():
-            turn = threads.submit(next_turn)
-            waits_for(device_lock.lock)
-        turn.result(20)
-    assert stood == [True, True]
-
-
-def test_work_under_a_lent_lock_stands_still_while_another_judge_has_the_device_alone():
-    device_lock, waiting = DeviceLock(TwoSeats(), HostLock("cpu")), Sleeper(0.0)
-    device_lock.add(waiting)
-    others, entered, ends = HostLock("cpu"), threading.Event(), threading.Event()
-    stood = []
-
-    def of_another_judge():
-        with others.exclusive():
-            stood.append(waiting.is_frozen)
-            entered.set()
-            time.sleep(0.2)
-            stood.append(waiting.is_frozen)
-
-    def lent():
-        with device_lock.lock.lent():
-            entered.set()
-            ends.wait(20)
-
-    with ThreadPoolExecutor(2) as threads:
-        borrowed = threads.submit(lent)
-        assert entered.wait(20)
-        entered.clear()
-        with device_lock.alone():
-            other = threads.submit(of_another_judge)
-            time.sleep(0.2)
-            assert not entered.is_set()
-        assert not waiting.is_frozen
-        ends.set()
-        borrowed.result(20)
-        other.result(20)
-    assert stood == [True, True]
-
-
-def test_the_end_of_a_turn_wakes_nothing_that_is_stopped_by_its_own_judge(launcher):
-    with launcher.start(CPP) as runner:
-        runner.freeze()
-        runner.resume()  # by a thread that has the device again, before the other has thawed it
-        assert "T" not in states(runner)
-        assert runner.pause()
-        runner.thaw()
-        time.sleep(0.05)
-        assert states(runner) == {"T"}
-        runner.freeze()
-        runner.thaw()
-        assert "T" not in states(runner)
-
-
-def test_a_thread_that_has_the_device_waits_for_no_end_of_another_turn(launcher):
-    """The other's turn waits for lent locks, a judge that waits to be alone for this thread."""
-    with launcher.start(CPP) as runner:
-        runner.freeze()
-        assert isinstance(runner.account(20), str)
-        assert "T" not in states(runner)
 
 
 def test_who_sits_down_while_another_does_is_not_forgotten():
