@@ -278,19 +278,35 @@ def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
 
 def _filter_launch(weight: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
     """Kernels that split filters into parts."""
-    filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
+    phases = math.prod(layout.phases["PHASES"])
+    constants = layout.only("CHANNELS") | layout.met | layout.only("SPREAD")
+    return filter_launch(
+        "conv_filters_kernel", weight, layout, (phases,), constants, parts, exponents
+    )
+
+
+def filter_launch(
+    kernel: str,
+    weight: Tensor,
+    layout: Layout,
+    phases: tuple[int, ...],
+    constants: Mapping[str, Any],
+    parts: ast.expr,
+    exponents: ast.expr,
+) -> Launch:
+    """A kernel that splits filters into parts: one program for each, of each group and phase."""
+    filters, groups = layout.sizes["FILTERS"], layout.groups
     block = 1 << (layout.filter_stride[-1] - 1).bit_length()
     return Launch(
-        kernel="conv_filters_kernel",
-        grid=f"({filters}, {layout.groups}, {phases})",
+        kernel=kernel,
+        grid=f"({', '.join(map(str, (filters, groups, *phases)))})",
         pointers=(weight.pointer, parts, exponents),
-        constants={**layout.only("CHANNELS"), **layout.met, **layout.only("SPREAD")}
-        | {**layout.only("WEIGHT_STRIDE"), "PART_STRIDE": layout.filter_stride, "BLOCK": block}
-        | {"num_warps": 8},
+        constants={**constants, **layout.only("WEIGHT_STRIDE")}
+        | {"PART_STRIDE": layout.filter_stride, "BLOCK": block, "num_warps": 8},
         tunables={},
         before=(
             room_for_parts(parts, layout.filter_stride[0], weight.pointer),
-            room(exponents, filters * layout.groups * phases, weight.pointer, "int32"),
+            room(exponents, filters * groups * math.prod(phases), weight.pointer, "int32"),
         ),
         shared=("INPUT_PRECISION",),
     )

@@ -12,7 +12,7 @@ from operators.local.templates.operations import conv_packed
 from operators.local.templates.operations.conv_packed import BLOCK_COST, Layout
 from operators.local.templates.operations.convolution import Settings, Sizes, sizes_of, tiles
 from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.operations.packed import deletion, known, room, room_for_parts
+from operators.local.templates.operations.packed import deletion, known
 from operators.local.templates.tensors import HALF, Tensor
 
 _FACTORS = (1, 2, 4, 8)  # outputs in width for each that there have to be
@@ -125,23 +125,12 @@ def _axis(kernel: Sizes, settings: Settings, phases: Sizes, axis: int) -> tuple[
 
 def _filter_launch(weight: Tensor, window: _Window, parts: ast.expr, exponents: ast.expr) -> Launch:
     """Kernels that split the filters of columns into parts."""
-    layout, groups = window.layout, window.layout.groups
-    columns = layout.sizes["FILTERS"]
-    block = 1 << (layout.filter_stride[-1] - 1).bit_length()
-    return Launch(
-        kernel="conv_window_kernel",
-        grid=f"({columns}, {groups})",
-        pointers=(weight.pointer, parts, exponents),
-        constants={**layout.only("CHANNELS"), "FILTERS": window.filters}
-        | {**layout.only("KERNEL", "DILATION"), "PHASES": window.phases, **window.tap}
-        | {"RUNS": layout.runs, "RUN": layout.run, **layout.only("WEIGHT_STRIDE")}
-        | {"PART_STRIDE": layout.filter_stride, "BLOCK": block, "num_warps": 8},
-        tunables={},
-        before=(
-            room_for_parts(parts, layout.filter_stride[0], weight.pointer),
-            room(exponents, columns * groups, weight.pointer, "int32"),
-        ),
-        shared=("INPUT_PRECISION",),
+    layout = window.layout
+    constants = {**layout.only("CHANNELS"), "FILTERS": window.filters}
+    constants |= {**layout.only("KERNEL", "DILATION"), "PHASES": window.phases, **window.tap}
+    constants |= {"RUNS": layout.runs, "RUN": layout.run}
+    return conv_packed.filter_launch(
+        "conv_window_kernel", weight, layout, (), constants, parts, exponents
     )
 
 
