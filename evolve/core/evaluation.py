@@ -1,5 +1,6 @@
 """The judge's verdict on one instance of a program: a closed status and exactly its payload."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -187,6 +188,11 @@ class CaseSamples:
             self_reported=data.get("self_reported", {}),
             separate=tuple(map(cls.from_json, data.get("separate", ()))),
         )
+
+
+def stages_s(durations_s: Mapping[str, float]) -> float:
+    """Seconds of all stages of a judgement; `timing_turn` and others are parts of `timing`."""
+    return math.fsum(s for name, s in durations_s.items() if not name.startswith("timing_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

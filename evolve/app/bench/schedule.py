@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from evolve.app.bench.plan import Entry
-from evolve.core.evaluation import Fidelity, Status
+from evolve.core.evaluation import Fidelity, Status, stages_s
 from evolve.core.lineage import VERIFY
 from evolve.core.run_store import RunStore
 
@@ -54,8 +54,7 @@ class FinalTimes:
             for sequence in store.made_by(run, VERIFY):
                 found = store.evaluation(run, sequence)
                 if found and found.fidelity is fidelity and found.status is Status.CORRECT:
-                    stages = found.durations_s.items()
-                    self.add(sum(s for name, s in stages if not name.startswith("timing_")))
+                    self.add(stages_s(found.durations_s))
 
     def add(self, seconds: float) -> None:
         """One has ended."""

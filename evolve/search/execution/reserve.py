@@ -4,7 +4,7 @@ import statistics
 from collections import deque
 from collections.abc import Collection
 
-from evolve.core.evaluation import Evaluation, Fidelity, Status
+from evolve.core.evaluation import Evaluation, Fidelity, Status, stages_s
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import WIDE
 from evolve.search.engine import Search
@@ -48,9 +48,7 @@ class Reserve:
         made += [search.leader.sequence] if search.leader else []
         for sequence in made:
             if evaluation := search.store.evaluation(search.run.id, sequence):
-                stages = evaluation.durations_s.items()
-                seconds = sum(s for name, s in stages if not name.startswith("timing_"))
-                self.judged(seconds, evaluation)
+                self.judged(stages_s(evaluation.durations_s), evaluation)
 
     def judged(self, seconds: float, evaluation: Evaluation) -> None:
         """An evaluation has ended."""

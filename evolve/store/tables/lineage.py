@@ -1,7 +1,6 @@
 """Steps of a run, read page by page, and the ancestry of a program by a recursive query."""
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from sqlalchemy import (
 )
 
 from evolve.core.errors import UsageError
-from evolve.core.evaluation import Evaluation, Fidelity, Status, label_name
+from evolve.core.evaluation import Evaluation, Fidelity, Status, label_name, stages_s
 from evolve.core.lineage import Step
 from evolve.core.model import CallStatus
 from evolve.core.protocols import AddStatus
@@ -194,7 +193,7 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
             device_time_s=row.device_time_s or 0.0,
             elapsed_s=row.elapsed_s,
             usd=charges.get(row.id, 0.0),
-            judged_s=_stages_s(row.durations_s),
+            judged_s=stages_s(json.loads(row.durations_s or "{}")),
             judge=judges.get(row.environment, ""),
         )
         for row in rows
@@ -211,8 +210,3 @@ def _judges(connection: Connection, environments: Iterable[int | None]) -> dict[
     """Where evaluations took place, by the blob of their environment."""
     known = [each for each in environments if each is not None]
     return {each: json.loads(blobs.get(connection, each)).get("judge", "") for each in known}
-
-
-def _stages_s(durations: str | None) -> float:
-    stages = json.loads(durations or "{}").items()
-    return math.fsum(s for name, s in stages if not name.startswith("timing_"))
