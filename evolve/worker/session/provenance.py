@@ -7,7 +7,7 @@ from evolve.worker.base.versions import versions
 from evolve.worker.devices.base import Device
 from evolve.worker.session.rules import rules_digest
 
-JUDGE_VERSION = "2.9"
+JUDGE_VERSION = "2.10"
 """The judge's version for people. Counts changes of its code that change verdicts or times
 (families, stages, the clock, descriptors); each has a row in `examples/guides/judge_versions.md`.
 Changes of its numbers count by themselves, by `rules_digest`."""

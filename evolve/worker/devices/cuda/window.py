@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from evolve.worker.devices.cuda.lent import Lent
 
 _WARM_BLOCKS = 2
+_ROUSING_SHARE = 4  # of a block's calls that bring a process back to where it is timed
 _BEGIN_S = 10.0  # for a runner to get ready for a window
 _STOPPED_SLACK_S = 0.001  # of processor time, of a process that stands
 _PIECE_BYTES = 64 << 10
@@ -125,8 +126,9 @@ class CudaWindow:
             lent.warmed.add(key)
 
     def rouse(self, process: RunnerProcess, case: TimedCase, layout: Layout) -> None:
-        """A block that does not count: the other side has had the caches of its core."""
-        self._block(process, case, layout, -1, CALLS, is_trusted=True)
+        """A short block that does not count: the other side has had the caches of its core."""
+        short = replace(case, calls=max(1, case.calls // _ROUSING_SHARE))
+        self._block(process, short, layout, -1, CALLS, is_trusted=True)
 
     def run(
         self,
@@ -143,7 +145,8 @@ class CudaWindow:
         kind = GRAPH if recorded else CALLS
         block = self._block(process, case, layout, number, kind, is_trusted, pause_s)
         idle = tuple(
-            self._block(process, case, layout, -1, NOTHING, is_trusted).run for _ in range(idles)
+            self._block(process, case, layout, number, NOTHING, is_trusted).run
+            for _ in range(idles)
         )
         return replace(block, idle=idle)
 
