@@ -262,14 +262,14 @@ def test_the_winner_of_a_run_makes_the_backward_pass_of_the_script(
     assert (run.verified, run.is_gain) == (True, True)
     assert source in run.source
     winner = ["--winner", f"{task}=whole", "--store", "runs/evolve.db"]
-    status, found = applied(*winner, "--pairs", "4", *words)
+    status, found = applied(*winner, "--pairs", "6", *words)
     (one,), (timed,) = found["winners"], found["timed"]
     assert (status, found["no_gain"]) == (0, "")
     steps = int(words[words.index("--steps") + 1])
     assert (one["made"], one["agreed"], one["differences"]) == (steps - 1, steps - 1, {})
     assert one["fallbacks"] == {FIRST: 1}
-    assert (timed["made"], timed["differences"]) == (4 * (steps - 1), {})
-    assert timed["agreed"] == 4 * min(8, steps - 1)
+    assert (timed["made"], timed["differences"]) == (6 * (steps - 1), {})
+    assert timed["agreed"] == 6 * min(8, steps - 1)
     ratio = found["gain"]["ratio"]
     assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
     if device == "cuda":  # one kernel in place of five; the forward pass and the loss remain
