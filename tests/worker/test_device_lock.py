@@ -1,7 +1,7 @@
 """Several rounds made ready at once, one timed at a time.
 
 Invariants:
-- while one sitting is timed, the processes of all others stand still, with what they have started;
+- while one round is timed, the processes of all others stand still, with what they have started;
 - who keeps the device busy is convicted, by its work in its own turn as well as in another's;
 - where others use the device too, that is found out when it is alone, by taking it away;
 - a neighbour who does so changes nobody else's verdict;
@@ -32,7 +32,7 @@ from evolve.worker.processes.runner_process import close_all
 from evolve.worker.sandbox.supervisor import descendants
 from evolve.worker.session.exclusive_device import DeviceLock
 from tests.worker.launching import Borrowing
-from tests.worker.serving import HONEST_CPP, RELU_TASK, forward
+from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, forward
 from tests.worker.sharing import shared
 from tests.worker.turns import TwoSeats, states, told
 
@@ -44,7 +44,14 @@ class NeverIdle(TwoSeats):
         return False
 
 
-HOGGING = "import ctypes\nctypes.CDLL(None).prctl(15, b'hogging')"
+def named(name: str) -> str:
+    """Statements that give a candidate's process a name."""
+    return f"import ctypes\nctypes.CDLL(None).prctl(15, b'{name}')"
+
+
+NAMES = "first", "second"
+NAMED = [forward("return right(x)", named(name)) for name in NAMES]
+HOGGING = named("hogging")
 HOG = forward("return right(x)", HOGGING)
 # From its tenth call on it has a child that works for it, and wakes it up.
 PARENT = forward(
@@ -144,22 +151,41 @@ def test_a_neighbour_who_keeps_the_device_busy_changes_no_verdict_but_its_own(ve
     ], [verdict.feedback for verdict in found]
 
 
+class Named(TwoSeats):
+    """Notes which of the two candidates of `NAMED` have processes, and which of those go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.present: list[set[str]] = []
+        self.going_on: list[set[str]] = []
+
+    def is_idle(self) -> bool:
+        found = [(name, state) for name, state in map(told, descendants(os.getpid()))
+                 if name in NAMES and state not in "ZX"]  # fmt: skip
+        self.present.append({name for name, _ in found})
+        self.going_on.append({name for name, state in found if state in "RS"})
+        return super().is_idle()
+
+
 @pytest.mark.slow
 def test_who_waits_for_his_turn_stands_while_another_is_timed(verdicts):
-    device = TwoSeats()
-    found = verdicts(device, HONEST_CPP, HONEST_CPP + "\n# another\n")
+    device = Named()
+    found = verdicts(device, *NAMED)
     assert {verdict.status for verdict in found} == {Status.CORRECT}
-    assert max(device.standing) >= 2 + 1  # both sides of the other sitting, and one of this
+    assert set(NAMES) in device.present
+    assert set(NAMES) not in device.going_on
 
 
 @pytest.mark.slow
 def test_where_the_device_is_busy_whenever_others_are_there_each_is_judged_alone(verdicts):
-    class BusyBesideOthers(TwoSeats):
+    class BusyBesideOthers(Named):
         def is_idle(self) -> bool:
-            return super().is_idle() and self.standing[-1] < 2
+            return super().is_idle() and self.present[-1] != set(NAMES)
 
-    found = verdicts(BusyBesideOthers(), HONEST_CPP, HONEST_CPP + "\n# another\n")
+    device = BusyBesideOthers()
+    found = verdicts(device, *NAMED)
     assert {verdict.status for verdict in found} == {Status.CORRECT}
+    assert set(NAMES) in device.present
 
 
 def started(launcher, source):
@@ -300,8 +326,22 @@ def test_what_a_neighbour_left_running_is_waited_for_and_then_void(launcher):
             pass
 
 
-class Tables(TwoSeats):
-    """Three rounds in a turn, with processes of the reference that stay."""
+def test_of_rounds_in_one_turn_those_that_are_not_timed_stand(launcher):
+    device_lock = DeviceLock(TwoSeats(), HostLock("cpu"))
+    with (
+        started(launcher, forward("return x + 1")) as one,
+        started(launcher, PARENT) as other,
+        device_lock.alone([one, other]) as turn,
+    ):
+        for timed, waiting in ((one, other), (other, one)):
+            with turn.only([timed]):
+                assert states(waiting) == {"T"}
+                assert "T" not in states(timed)
+            assert "T" not in states(waiting)
+
+
+class SeveralRounds(TwoSeats):
+    """Three rounds of a verification in a turn, with processes of the reference that stay."""
 
     rounds = 3
     references = 2
@@ -309,34 +349,31 @@ class Tables(TwoSeats):
     def __init__(self) -> None:
         super().__init__()
         self.warm_bytes = 1 << 50  # on the CPU a process counts with all that it may take
-        self.alone: list[int] = []
-
-    def is_idle(self) -> bool:
-        states = [state for name, state in map(told, descendants(os.getpid()))]
-        self.alone.append(states.count("T"))
-        return super().is_idle()
 
 
-@pytest.mark.parametrize("source", [HONEST_CPP, forward("return x * 3")], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param("time.sleep(0.002)\nreturn right(x)", Status.CORRECT, id="right"),
+        pytest.param(
+            f"{TIMED}\nreturn right(x) * (1 + ('_run' in names))", Status.WRONG_VALUE, id="wrong"
+        ),
+    ],
+)
 @pytest.mark.slow
-def test_several_sittings_in_one_turn_come_to_the_same_verdict(tmp_path, source):
-    device = Tables()
+def test_several_rounds_in_one_turn_come_to_the_same_verdict(tmp_path, body, status):
+    device = SeveralRounds()
     judge = Judge(device, tmp_path / "cache")
     try:
-        for number in range(2):
-            found = judge.evaluate(RELU_TASK, f"{source}\n# {number}", Fidelity.SCREEN, {})
-            if source is not HONEST_CPP:
-                assert found.status is Status.WRONG_VALUE
-                continue
-            assert found.status is Status.CORRECT, found.feedback
+        found = judge.evaluate(RELU_TASK, forward(body), Fidelity.VERIFY, {})
+        assert found.status is status, found.feedback
+        assert max(device.standing) >= 2 * 2 + 1  # of the other two rounds, and one side of this
+        if status is Status.CORRECT:
             times = found.samples["default"]["ms"]
-            assert [len(times[side]) for side in ("candidate", "eager")] == [3, 3]
-            # Those of the other two rounds; it is also asked before the first of them begins.
-            assert sorted(device.alone)[len(device.alone) // 10] >= 4
-            device.alone.clear()
-        kept = judge._timekeeper._references.leave()
+            assert {side: len(times[side]) for side in times} == {"candidate": 8, "eager": 8}
+        kept = judge._timekeeper._references.leave()  # outputs are judged when the turn is over
         close_all(kept)
-        assert len(kept) == (2 if source is HONEST_CPP else 0)
+        assert len(kept) == 2
     finally:
         judge.close()
 

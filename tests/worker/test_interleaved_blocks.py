@@ -225,7 +225,7 @@ def test_a_candidate_that_is_hopelessly_slow_is_not_timed(worker):
 
 @pytest.mark.slow
 def test_an_opponent_is_timed_in_the_same_run(worker):
-    slow = forward("time.sleep(0.0003); return right(x)")
+    slow = forward("time.sleep(0.003); return right(x)")
     verdict = worker.evaluate(HONEST_CPP, opponents={"file:slow.py": slow})
     assert verdict.ratios["file:slow.py"].low > 2
     assert "eager" in verdict.ratios

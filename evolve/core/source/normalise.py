@@ -7,6 +7,7 @@ from typing import Any
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.source import cpptext
+from evolve.core.source.parsing import parse
 from evolve.core.source.pytext import Edit, Module, apply, read, write_literal
 from evolve.core.source.tunable_sites import Site, declaration, find_sites
 
@@ -107,7 +108,7 @@ def _cpp_edits(module: Module) -> list[Edit]:
 
 def _parsed(module: Module, edits: list[Edit]) -> ast.Module:
     """The tree of an edited module; its own, which is not to be changed, if there is no edit."""
-    return ast.parse(apply(module.source, edits)) if edits else module.tree
+    return parse(apply(module.source, edits)) if edits else module.tree
 
 
 def _undocumented(module: ast.Module) -> ast.Module:

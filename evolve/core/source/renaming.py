@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.core.source.pytext import Edit, Module, apply
 from evolve.core.source.scopes import (
     Comprehension,
@@ -188,7 +189,9 @@ def _(node: ast.JoinedStr, scope: _Scope) -> Iterator[Edit]:
     for part in ast.walk(changed):
         if isinstance(part, ast.FormattedValue) and not isinstance(part.value, ast.JoinedStr):
             text = _renamed_expression(ast.unparse(part.value), scope)
-            part.value = ast.parse(text, mode="eval").body
+            (statement,) = parse(text).body
+            assert isinstance(statement, ast.Expr)
+            part.value = statement.value
     if ast.dump(changed) != ast.dump(node):
         yield Edit(*scope.module.span(node), ast.unparse(changed))
 

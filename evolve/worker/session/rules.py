@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evolve.core.digest import framed_digest
+from evolve.core.source.parsing import parse
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ROOMS = (
@@ -41,7 +42,7 @@ def rules(package: Path = PACKAGE) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in [*files, package / "core" / "measurement.py"]:
         module = ".".join(path.relative_to(package).with_suffix("").parts)
-        tree = ast.parse(path.read_bytes())
+        tree = parse(path.read_text(encoding="utf-8"), str(path))
         found |= {f"{module}.{name}": ast.unparse(value) for name, value in _constants(tree)}
     return found
 
