@@ -70,7 +70,7 @@ class PortedSeed:
         seen: set[str] = set()
         failed: list[Compiled] = []
         port = PORTS[self.language]
-        all_kinds = {"": port.products, _TWO: port.stretched, _TILED: port.tiled}
+        all_kinds = {"": port.products, _TILED: port.tiled, _TWO: port.stretched}
         kinds = {kind: products for kind, products in all_kinds.items() if products}
         wanted = [one for one in task.compiled if one.variant in self.variants and is_for_gpu(one)]
         for (kind, products), compiled in product(kinds.items(), wanted):

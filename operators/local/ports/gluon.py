@@ -29,7 +29,7 @@ from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
 from operators.local.templates import Products, library
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations import packed
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.operations.matrices import How, Matrices
 from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
@@ -262,10 +262,10 @@ def _product(product: Matrices) -> Launch:
     return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_product(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
+def _tiled_product(product: Matrices, how: How = How.PACKED) -> tuple[Launch, ...]:
     if tuple(product.precisions) == HALF:
         return (_tiled_launch(product) if _has_tiles(product) else _product(product),)
-    return _packed_launches(product, stretched=stretched) or (_product(product),)
+    return _packed_launches(product, how) or (_product(product),)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -291,9 +291,9 @@ def _shared(*names: str) -> dict[str, str]:
     return {name: kernels[name] for name in names}
 
 
-def _packed_launches(product: Matrices, *, stretched: bool) -> tuple[Launch, ...]:
+def _packed_launches(product: Matrices, how: How) -> tuple[Launch, ...]:
     """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
-    found = packed.both_packed(product, stretched=stretched, in_chunks=False)
+    found = packed.both_packed(product, how, in_chunks=False)
     if not found:
         return ()
     *cuts, multiply = found
@@ -386,5 +386,7 @@ GLUON = Port(
     rewritten,
     products_on=range(9, 10),
     tiled=lambda precisions: Products(precisions, how=_tiled_product),
-    stretched=lambda precisions: Products(precisions, how=partial(_tiled_product, stretched=True)),
+    stretched=lambda precisions: Products(
+        precisions, how=partial(_tiled_product, how=How.STRETCHED)
+    ),
 )

@@ -17,6 +17,7 @@ from operators.local.templates.operations import (
     matmul,
     pooling,
 )
+from operators.local.templates.operations.matrices import How
 from operators.local.templates.tensors import FLOAT32, HALF, Tensor, Tensors, keywords
 
 _LIBRARY = "extern_kernels"
@@ -70,11 +71,11 @@ class Calls:
         multiprocessors: int,
         losses: dict[str, int],
         *,
-        how: matmul.How = "",
+        how: matmul.Way = How.PLAIN,
     ) -> None:
         self._multiprocessors = multiprocessors
         self._losses = losses
-        self._how: matmul.How = how
+        self._how: matmul.Way = how
         self._tensors = tensors
         self._precisions = precisions
         self._convolutions = convolutions
@@ -168,11 +169,10 @@ class Calls:
         settings = convolution.Settings.read(given, len(weight.shape) - 2)
         about = x, weight, bias, out, settings, precisions
         cut = None
-        if self._how == matmul.WIDE:
+        if self._how is How.WIDE:
             cut = conv_wide.launches(*about, self._multiprocessors)
-        if cut is None and self._how in (matmul.PACKED, matmul.STRETCHED, matmul.WIDE):
-            stretched = self._how != matmul.PACKED
-            cut = conv_packed.launches(*about, self._multiprocessors, stretched=stretched)
+        if cut is None and isinstance(self._how, How) and self._how.is_packed:
+            cut = conv_packed.launches(*about, self._multiprocessors, self._how)
         launches = cut or (convolution.launch(*about),)
         return Replacement(launches, tuple(_room(name, out, x)))
 

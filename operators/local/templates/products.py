@@ -15,7 +15,8 @@ from operators.local.inductor.reading import OutputCode, Statement
 from operators.local.templates.calls import CALLS, Calls
 from operators.local.templates.fusion import fuse
 from operators.local.templates.launch import Launch
-from operators.local.templates.operations.matmul import How
+from operators.local.templates.operations.matmul import Way
+from operators.local.templates.operations.matrices import How
 from operators.local.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
@@ -53,7 +54,7 @@ class Products:
         convolutions: Sequence[str] = (),
         exact: Collection[str] = (),
         fused: bool = False,
-        how: How = "",
+        how: Way = How.PLAIN,
         multiprocessors: int = 132,
     ) -> None:
         self._multiprocessors = multiprocessors
@@ -61,7 +62,7 @@ class Products:
         self._convolutions = tuple(convolutions) or self._precisions
         self._exact = frozenset(exact)
         self._fused = fused
-        self._how: How = how
+        self._how: Way = how
         self._names: dict[str, str] = {}
         self._losses: dict[str, int] = {}
 

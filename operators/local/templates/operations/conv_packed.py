@@ -16,6 +16,7 @@ from operators.local.templates.operations.convolution import (
     tiles,
 )
 from operators.local.templates.operations.matmul import NOTHING
+from operators.local.templates.operations.matrices import How
 from operators.local.templates.operations.packed import deletion, known, room, room_for_parts
 from operators.local.templates.tensors import HALF, Tensor
 
@@ -41,13 +42,12 @@ def launches(
     settings: Settings,
     precisions: Sequence[str],
     multiprocessors: int,
-    *,
-    stretched: bool = False,
+    how: How = How.PACKED,
 ) -> tuple[Launch, ...] | None:
     """Alternative to `convolution.launch`; None if that is to be preferred.
 
     That is so for fp16 and bf16, if there is too little to do for this to pay, and if parts would
-    be too many. `stretched` is that of `packed.known`.
+    be too many.
     """
     layout = layout_of(sizes_of(x, weight, out, settings), settings)
     if not pays(layout) or tuple(precisions) == HALF or not layout.has_room:
@@ -61,7 +61,7 @@ def launches(
             bias,
             out,
             layout,
-            known(precisions, layout.depth, stretched=stretched),
+            known(precisions, layout.depth, how),
             multiprocessors,
         ),
     )

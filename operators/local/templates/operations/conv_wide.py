@@ -12,6 +12,7 @@ from operators.local.templates.operations import conv_packed
 from operators.local.templates.operations.conv_packed import BLOCK_COST, Layout
 from operators.local.templates.operations.convolution import Settings, Sizes, sizes_of, tiles
 from operators.local.templates.operations.matmul import NOTHING
+from operators.local.templates.operations.matrices import How
 from operators.local.templates.operations.packed import deletion, known
 from operators.local.templates.tensors import HALF, Tensor
 
@@ -41,7 +42,7 @@ def launches(
         return None
     operands = conv_packed.operands_of(out)
     images, filters, image_exponents, filter_exponents = operands
-    offered = known(precisions, plain.depth, stretched=True)
+    offered = known(precisions, plain.depth, How.WIDE)
     return (
         *conv_packed.image_launches(x, found.layout, images, image_exponents),
         _filter_launch(weight, found, filters, filter_exponents),

@@ -2,12 +2,11 @@
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from operators.local.inductor.blocks import Blocks
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations import packed
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.operations.matrices import How, Matrices
 from operators.local.templates.tensors import Tensor, merged
 
 NOTHING = ast.Constant(None)
@@ -16,15 +15,8 @@ _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-PACKED, STRETCHED, WIDE = "packed", "stretched", "wide"
-How = Literal["", "even", "packed", "stretched", "wide"] | Callable[[Matrices], tuple[Launch, ...]]
-"""How a product is computed, if it is large enough for that; or a function for any product.
-
-`even` cuts the work evenly among as many programs as a device takes at once, `packed` the operands
-into parts beforehand, and `stretched` does the same and begins with two products of parts for long
-sums, where `packed` always has three or more. `wide` is `stretched`, and outputs of convolutions of
-few filters are side by side.
-"""
+Way = How | Callable[[Matrices], tuple[Launch, ...]]
+"""How a product is computed, or a function that makes its launches."""
 
 
 def launches(
@@ -35,7 +27,7 @@ def launches(
     precisions: Sequence[str],
     multiprocessors: int,
     *,
-    how: How = "",
+    how: Way = How.PLAIN,
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
 
@@ -64,18 +56,16 @@ def launches(
         precisions=precisions,
         multiprocessors=multiprocessors,
     )
-    if callable(how):
+    if not isinstance(how, How):
         return how(product)
     if columns == 1:
         return (_vector(product),)
     if rows == 1:
         return (_vector(product.turned),)
-    if how == "even" and depth >= _EVEN_SUM:
+    if how is How.EVEN and depth >= _EVEN_SUM:
         return _stream(product)
-    if how in (PACKED, STRETCHED, WIDE):
-        found = packed.launches(product, stretched=how != PACKED)
-        if found:
-            return found
+    if how.is_packed and (found := packed.launches(product, how)):
+        return found
     if product.tiles(_TILE) < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(product)
     return (_tiled(product),)
