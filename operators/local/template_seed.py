@@ -6,10 +6,10 @@ from functools import lru_cache, partial
 from itertools import islice, product
 
 from evolve.core.compiled import EXACT_CONVOLUTIONS, VARIANTS, WHOLE, Compiled
-from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
+from operators.checks import check_choice
 from operators.local.inductor import NotConvertible, convert, precisions
 from operators.local.templates import How, Products, has_products
 from operators.local.tuning import Limits
@@ -79,11 +79,8 @@ class TemplateSeed:
     def __init__(
         self, variants: Sequence[str] = ("default", "same_layout", "products", WHOLE)
     ) -> None:
-        unknown = [variant for variant in variants if variant not in VARIANTS]
-        if unknown:
-            raise UsageError(
-                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
-            )
+        for variant in variants:
+            check_choice("operators.*.variants", variant, VARIANTS)
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:

@@ -139,9 +139,9 @@ def test_a_task_that_allows_tf32_begins_with_fewer_parts(language, accumulation,
 
 
 def test_a_language_or_variant_that_is_none_gets_the_known_ones_named():
-    with pytest.raises(UsageError, match="'cuda' has no seeds; choose of gluon, nvrtc"):
+    with pytest.raises(UsageError, match="'cuda'; choose one of gluon, nvrtc"):
         PortedSeed("cuda")
-    with pytest.raises(UsageError, match="'whole' is none for it; choose of default, products"):
+    with pytest.raises(UsageError, match="'whole'; choose one of default, products"):
         PortedSeed("gluon", ["whole"])
 
 

@@ -152,7 +152,7 @@ def test_amd_is_not_offered_what_it_has_not():
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():
-    with pytest.raises(UsageError, match=r"operators\.\*\.variants: 'fast'.*default"):
+    with pytest.raises(UsageError, match=r"operators\.\*\.variants is 'fast'.*default"):
         TemplateSeed(["default", "fast"])
 
 

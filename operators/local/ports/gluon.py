@@ -24,9 +24,9 @@ from operators.local.ports.blocks import (
     sizes_of,
 )
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import product_launch, products_by
-from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
-from operators.local.templates import Products, library
+from operators.local.ports.products import product_launch
+from operators.local.ports.programs import PARAGRAPH, KernelCall, kernel_calls, with_lines
+from operators.local.templates import library
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations import packed
 from operators.local.templates.operations.matrices import How, Matrices
@@ -90,14 +90,9 @@ def rewritten(source: str, _: Compiled) -> str:
         host = f"\n{_OF_HOST}" if "TensorDescriptor(" in text else ""
         text = text.replace("import language as gl", f"import language as gl\n{new}{host}", 1)
     makers = [text for name, text in functions_of("gluon_layouts").items() if name in layouts]
-    return _with_makers(text, makers)
-
-
-def _with_makers(source: str, makers: list[str]) -> str:
-    """The program with further functions before its first one of Gluon."""
-    paragraphs = source.split("\n\n\n")
+    paragraphs = text.split(PARAGRAPH)
     first = next(at for at, text in enumerate(paragraphs) if "@gluon." in text)
-    return "\n\n\n".join([*paragraphs[:first], *makers, *paragraphs[first:]])
+    return PARAGRAPH.join([*paragraphs[:first], *makers, *paragraphs[first:]])
 
 
 def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
@@ -116,13 +111,10 @@ def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
     elif writer.needs_layout:
         raise NotConvertible(f"{node.name} makes blocks of its own")
     arguments = ", ".join(map(ast.unparse, map(writer.visit, node.args.args)))
-    head = f"@gluon.jit\ndef {node.name}({_defaults(node, arguments)}):\n"
+    if node.args.defaults:  # of the compiler's functions only the last parameter has one
+        arguments += f"={ast.unparse(node.args.defaults[0])}"
+    head = f"@gluon.jit\ndef {node.name}({arguments}):\n"
     return f"{head}{_docstring(body)}{body_text(body, _STEP)}\n", used
-
-
-def _defaults(node: ast.FunctionDef, arguments: str) -> str:
-    """The signature; of the compiler's functions only the last parameter has a default."""
-    return f"{arguments}={ast.unparse(node.args.defaults[0])}" if node.args.defaults else arguments
 
 
 def _docstring(body: list[ast.stmt]) -> str:
@@ -257,15 +249,15 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _product(product: Matrices) -> Launch:
+def _product(product: Matrices) -> tuple[Launch]:
     kernel = functions_of("gluon_product")
     return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
 def _tiled_product(product: Matrices, how: How = How.PACKED) -> tuple[Launch, ...]:
     if tuple(product.precisions) == HALF:
-        return (_tiled_launch(product) if _has_tiles(product) else _product(product),)
-    return _packed_launches(product, how) or (_product(product),)
+        return (_tiled_launch(product),) if _has_tiles(product) else _product(product)
+    return _packed_launches(product, how) or _product(product)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -276,7 +268,7 @@ def _has_tiles(product: Matrices) -> bool:
 
 
 def _tiled_launch(product: Matrices) -> Launch:
-    whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
+    (whole,) = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
     return replace(
         whole,
         kernel=_TILED,
@@ -382,11 +374,9 @@ def _elements(node: ast.expr) -> list[str]:
 
 GLUON = Port(
     "gluon",
-    products_by(_product),
+    _product,
     rewritten,
     products_on=range(9, 10),
-    tiled=lambda precisions: Products(precisions, how=_tiled_product),
-    stretched=lambda precisions: Products(
-        precisions, how=partial(_tiled_product, how=How.STRETCHED)
-    ),
+    tiled=_tiled_product,
+    stretched=partial(_tiled_product, how=How.STRETCHED),
 )

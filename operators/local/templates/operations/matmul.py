@@ -4,19 +4,20 @@ import ast
 from collections.abc import Callable, Sequence
 
 from operators.local.inductor.blocks import Blocks
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch, one_of, powers, room
 from operators.local.templates.operations import packed
 from operators.local.templates.operations.matrices import How, Matrices
-from operators.local.templates.tensors import Tensor, merged
+from operators.local.templates.tensors import Tensor, merged, pointer_of
 
-NOTHING = ast.Constant(None)
 _TILES_EACH = 2  # for each multiprocessor; with fewer, long sums are cut
 _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-Way = How | Callable[[Matrices], tuple[Launch, ...]]
-"""How a product is computed, or a function that makes its launches."""
+Launches = Callable[[Matrices], tuple[Launch, ...]]
+"""Makes the launches of a product, in the place of a call of a vendor's library."""
+
+Way = How | Launches
 
 
 def launches(
@@ -26,7 +27,6 @@ def launches(
     out: Tensor,
     precisions: Sequence[str],
     multiprocessors: int,
-    *,
     how: Way = How.PLAIN,
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
@@ -44,7 +44,7 @@ def launches(
     (_, _, columns), b_stride = merged(b, 3)
     _, out_stride = merged(out, 3)
     product = Matrices(
-        pointers=(a.pointer, b.pointer, bias.pointer if bias else NOTHING, out.pointer),
+        pointers=(a.pointer, b.pointer, pointer_of(bias), out.pointer),
         constants={
             "SHAPE": (rows, columns, depth),
             "A_STRIDE": _by_batch(a, a_stride),
@@ -102,14 +102,13 @@ def _split(product: Matrices) -> tuple[Launch, ...]:
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
     number = powers(2, 64, depth // _TILE, 16)
-    place = f"device={ast.unparse(a)}.device, dtype=torch.float32"
     first = Launch(
         kernel="matmul_split_kernel",
         grid=f"({product.grid}, PARTS)",
         pointers=(a, b, parts),
         constants=product.only("SHAPE", "A_STRIDE", "B_STRIDE"),
         tunables=tile_tunables(product) | {"PARTS": number},
-        before=(f"{ast.unparse(parts)} = torch.empty((PARTS, {size}), {place})",),
+        before=(room(parts, f"(PARTS, {size})", a, "float32"),),
     )
     second = Launch(
         kernel="matmul_parts_kernel",
@@ -126,7 +125,6 @@ def _stream(product: Matrices) -> tuple[Launch, ...]:
     """Even shares of all sums, and the kernel that joins split ones."""
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
-    place = f"device={ast.unparse(a)}.device, dtype=torch.float32"
     once = product.multiprocessors
     first = Launch(
         kernel="matmul_stream_kernel",
@@ -134,7 +132,7 @@ def _stream(product: Matrices) -> tuple[Launch, ...]:
         pointers=(a, b, bias, parts, out),
         constants={"BATCH": product.batch, **product.constants},
         tunables=tile_tunables(product) | {"PROGRAMS": one_of(once, 2 * once, first=once)},
-        before=(f"{ast.unparse(parts)} = torch.empty((2 * PROGRAMS, BLOCK_M * BLOCK_N), {place})",),
+        before=(room(parts, "(2 * PROGRAMS, BLOCK_M * BLOCK_N)", a, "float32"),),
     )
     second = Launch(
         kernel="stream_parts_kernel",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operators.local.inductor.blocks import Blocks
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch, one_of, powers, room
 from operators.local.templates.operations.matrices import How, Matrices
 from operators.local.templates.tensors import HALF
 
@@ -100,12 +100,6 @@ def parts_of(precision: str) -> str:
 def products_of(precision: str) -> str:
     """The same for how many products of parts stand for one."""
     return f"{json.dumps(_PRODUCTS)}[{precision}]"
-
-
-def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
-    """A statement that makes room for so many numbers where another tensor is."""
-    place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
-    return f"{ast.unparse(name)} = torch.empty({size}, {place})"
 
 
 def room_for_parts(name: ast.expr, size: int, like: ast.expr) -> str:
