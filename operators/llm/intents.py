@@ -90,14 +90,11 @@ def frontier(tree: Intents, most_difficult: int) -> list[Intent]:
     `most_difficult` are left out while there are others. Failed ones come last (K-Search leaves it
     to the model to lower their score).
     """
-    ready = [each for each in tree.values() if each.is_open and _is_ready(tree, each)]
+    others = [each for each in tree.values() if each.is_open and each.id != ROOT]
+    ready = [one for one in others if one.parent == ROOT or not tree[one.parent].is_open]
     easy = [each for each in ready if each.difficulty <= most_difficult]
     key = lambda each: (each.failed, -each.score, each.difficulty, -each.rating, each.id)  # noqa: E731
     return sorted(easy or ready, key=key)
-
-
-def _is_ready(tree: Intents, intent: Intent) -> bool:
-    return intent.id != ROOT and (intent.parent == ROOT or not tree[intent.parent].is_open)
 
 
 def path(tree: Intents, intent: Intent) -> list[Intent]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from evolve.core.compiled import VARIANTS, WHOLE
-from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
+from operators.checks import check_choice
 from operators.local.inductor import NotConvertible, convert, precisions
 
 
@@ -25,11 +25,8 @@ class CompilerSeed:
     is_seed = True
 
     def __init__(self, variants: Sequence[str] = VARIANTS) -> None:
-        unknown = [variant for variant in variants if variant not in VARIANTS]
-        if unknown:
-            raise UsageError(
-                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
-            )
+        for variant in variants:
+            check_choice("operators.*.variants", variant, VARIANTS)
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:

@@ -1,20 +1,21 @@
 """Compiled references in another language than Triton, as initial programs of a search."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
 from evolve.core.compiled import VARIANTS, WHOLE, Compiled
 from evolve.core.devices import device_kind_of
-from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.source.normalise import normalised_digest
 from evolve.core.task import Task
 from evolve.languages.base import Language
 from evolve.languages.registry import find_language
-from operators.local.inductor import NotConvertible, Substitute, convert, precisions
+from operators.checks import check_choice
+from operators.local.inductor import NotConvertible, convert, precisions
 from operators.local.ports import PORTS
-from operators.local.templates import has_products, is_for_gpu
+from operators.local.templates import Products, has_products, is_for_gpu
+from operators.local.templates.operations.matmul import Launches
 
 _TILED = ", tiles by TMA"
 _TWO = f"{_TILED}, two products of parts"
@@ -40,16 +41,9 @@ class PortedSeed:
     def __init__(
         self, language: str = "gluon", variants: Sequence[str] = ("default", "looped", "unsplit")
     ) -> None:
-        if language not in PORTS:
-            raise UsageError(
-                f"operators.*.language: {language!r} has no seeds; choose of {', '.join(PORTS)}"
-            )
-        unknown = [name for name in variants if name not in VARIANTS or name == WHOLE]
-        if unknown:
-            raise UsageError(
-                f"operators.*.variants: {unknown[0]!r} is none for it; choose of "
-                f"{', '.join(name for name in VARIANTS if name != WHOLE)}"
-            )
+        check_choice("operators.*.language", language, [*PORTS])
+        for variant in variants:
+            check_choice("operators.*.variants", variant, [v for v in VARIANTS if v != WHOLE])
         self.language = language
         self.variants = tuple(variants)
 
@@ -70,7 +64,7 @@ class PortedSeed:
         seen: set[str] = set()
         failed: list[Compiled] = []
         port = PORTS[self.language]
-        all_kinds = {"": port.products, _TWO: port.stretched, _TILED: port.tiled}
+        all_kinds = {"": port.products, _TILED: port.tiled, _TWO: port.stretched}
         kinds = {kind: products for kind, products in all_kinds.items() if products}
         wanted = [one for one in task.compiled if one.variant in self.variants and is_for_gpu(one)]
         for (kind, products), compiled in product(kinds.items(), wanted):
@@ -88,11 +82,7 @@ class PortedSeed:
                 yield Proposal(program=Program(source), note=f"{about}, in {self.language}")
 
     def _ported(
-        self,
-        task: Task,
-        compiled: Compiled,
-        device: Mapping[str, str],
-        products: Callable[[tuple[str, ...]], Substitute],
+        self, task: Task, compiled: Compiled, device: Mapping[str, str], launches: Launches
     ) -> str:
         port, capability = PORTS[self.language], device.get("capability", "")
         major = int(capability.partition(".")[0] or port.products_on.start)
@@ -103,7 +93,8 @@ class PortedSeed:
                 f"this one has {capability}"
             )
         known = precisions(task.accumulation, device.get("arch", ""))
-        return convert(task.source, task.name, compiled, products(known), known, port.rewrite)
+        substitute = Products(known, how=launches)
+        return convert(task.source, task.name, compiled, substitute, known, port.rewrite)
 
 
 def _missing(language: Language, device: Mapping[str, str]) -> str:

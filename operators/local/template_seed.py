@@ -1,57 +1,61 @@
 """Compiled references with our kernels where the compiler calls vendors' libraries."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache, partial
 from itertools import islice, product
-from typing import Any
 
 from evolve.core.compiled import EXACT_CONVOLUTIONS, VARIANTS, WHOLE, Compiled
-from evolve.core.errors import UsageError
 from evolve.core.program import Program
 from evolve.core.protocols import Context, Declined, Failed, Proposal
 from evolve.core.task import Task
+from operators.checks import check_choice
 from operators.local.inductor import NotConvertible, convert, precisions
-from operators.local.templates import Products, has_products
+from operators.local.templates import How, Products, has_products
 from operators.local.tuning import Limits
 
-_TWO = ", operands cut beforehand for two products"
-_WIDE = ", operands cut beforehand, outputs of few filters side by side"
-_CUT = ", operands cut beforehand"
-_CUT_BEFORE_TAILS = f"{_CUT}, no tails"
-_TAILS = " with tails"
-_PLAIN = ""
-_EVEN = ", work cut evenly"
 _SAME_LAYOUT = "same_layout"
 _CUTS = "store_parts"  # in the text of a program that cuts anything; others are of another kind
-_KINDS: Mapping[str, Mapping[str, Any]] = {
-    _TWO: {"fused": True, "how": "stretched"},
-    _WIDE: {"fused": True, "how": "wide"},
-    _CUT: {"fused": True, "how": "packed"},
-    _CUT_BEFORE_TAILS: {"how": "stretched"},
-    _TAILS: {"fused": True},
-    _PLAIN: {},
-    _EVEN: {"fused": True, "how": "even"},
-}
-"""Of programs of one compiled reference, with the options of `Products`."""
 
-_AS_EAGER, _EXACT = "as eager", "exact"
+
+class _Kind(Enum):
+    """How products of a program are computed, whether they have tails, and its note."""
+
+    TWO = How.LONG, True, ", operands cut beforehand for two products"
+    WIDE = How.WIDE, True, ", operands cut beforehand, outputs of few filters side by side"
+    CUT = How.PACKED, True, ", operands cut beforehand"
+    SHORT_TWO = How.STRETCHED, True, ", operands cut beforehand for two products in shorter sums"
+    CUT_BEFORE_TAILS = How.LONG, False, ", operands cut beforehand, no tails"
+    TAILS = How.PLAIN, True, " with tails"
+    PLAIN = How.PLAIN, False, ""
+    EVEN = How.EVEN, True, ", work cut evenly"
+
+    def __init__(self, how: How, fused: bool, note: str) -> None:
+        self.how = how
+        self.fused = fused
+        self.note = note
+
+
 _ORDER = (
-    (_TWO, _AS_EAGER),
-    (_WIDE, _AS_EAGER),
-    (_CUT, _AS_EAGER),
-    (_CUT_BEFORE_TAILS, _AS_EAGER),
-    (_TAILS, _AS_EAGER),
-    (_TWO, _EXACT),
-    (_TAILS, _EXACT),
-    (_PLAIN, _AS_EAGER),
-    (_EVEN, _AS_EAGER),
+    (_Kind.TWO, False),
+    (_Kind.WIDE, False),
+    (_Kind.CUT, False),
+    (_Kind.SHORT_TWO, False),
+    (_Kind.CUT_BEFORE_TAILS, False),
+    (_Kind.TAILS, False),
+    (_Kind.TWO, True),
+    (_Kind.TAILS, True),
+    (_Kind.PLAIN, False),
+    (_Kind.EVEN, False),
 )
-"""Kinds as they are proposed, and how their convolutions round; the likeliest first.
+"""Kinds as they are proposed, the likeliest first, and whether convolutions are exact then.
 
-The first has two products of parts for each long sum, the third three, which are as exact as
-float32; the second is for convolutions of few filters. Of KernelBench's levels 1 and 2 on an H200
-the third was faster than those below it for most; the fourth is if tails are long and sums short,
-for a product's block has registers for few threads.
+Others round as those of eager do.
+
+`TWO` has two products of parts for each very long sum, `CUT` three, which are as exact as float32.
+The judge may refuse `SHORT_TWO`. Of KernelBench's levels 1 and 2 on an H200 `CUT` was faster than
+those below it for most; `CUT_BEFORE_TAILS` is if tails are long and sums short, for a product's
+block has registers for few threads.
 """
 
 
@@ -75,11 +79,8 @@ class TemplateSeed:
     def __init__(
         self, variants: Sequence[str] = ("default", "same_layout", "products", WHOLE)
     ) -> None:
-        unknown = [variant for variant in variants if variant not in VARIANTS]
-        if unknown:
-            raise UsageError(
-                f"operators.*.variants: {unknown[0]!r} is none; choose of {', '.join(VARIANTS)}"
-            )
+        for variant in variants:
+            check_choice("operators.*.variants", variant, VARIANTS)
         self.variants = tuple(variants)
 
     def propose(self, context: Context) -> Proposal | Declined | Failed:
@@ -101,26 +102,25 @@ class TemplateSeed:
         exact = precisions(task.accumulation, arch)
         is_rounded = device.get("eager_convolutions") == "tf32"
         as_eager = precisions("tf32", arch) if is_rounded else exact
-        rounded = {_AS_EAGER: as_eager, _EXACT: exact}
         kept = frozenset(device.get(EXACT_CONVOLUTIONS, "").split(";"))
         count = Limits.of(device).multiprocessors
         wanted = [c for c in task.compiled if c.variant in self.variants and has_products(c)]
         variants = {compiled.variant for compiled in wanted}
-        for (kind, rounding), compiled in product(_ORDER, wanted):
+        for (kind, is_exact), compiled in product(_ORDER, wanted):
             if compiled in failed:
                 continue
-            if kind.startswith(_CUT) and compiled.variant == "default" and _SAME_LAYOUT in variants:
+            if kind.how.is_packed and compiled.variant == "default" and _SAME_LAYOUT in variants:
                 continue  # which copies images to a layout that parts have anyway
-            about = exact, rounded[rounding], kept, count
+            about = exact, exact if is_exact else as_eager, kept, count
             converted = partial(_converted, task.source, task.name, compiled)
             source = converted(kind, *about)
-            if kind == _TWO and source == converted(_CUT, *about):
-                kind = _CUT  # no sum is long enough
-            note = f"variant {compiled.variant}, own kernels{kind}"
+            if kind is _Kind.TWO and source == converted(_Kind.CUT, *about):
+                kind = _Kind.CUT  # no sum is long enough
+            note = f"variant {compiled.variant}, own kernels{kind.note}"
             if isinstance(source, NotConvertible):
                 failed.append(compiled)
                 yield Failed(f"variant {compiled.variant}: {source}")
-            elif source not in seen and (_CUTS in source or not kind.startswith(_CUT)):
+            elif source not in seen and (_CUTS in source or not kind.how.is_packed):
                 seen.add(source)
                 yield Proposal(program=Program(source), note=note)
 
@@ -130,7 +130,7 @@ def _converted(
     source: str,
     name: str,
     compiled: Compiled,
-    kind: str,
+    kind: _Kind,
     allowed: tuple[str, ...],
     convolutions: tuple[str, ...],
     kept: frozenset[str],
@@ -141,7 +141,8 @@ def _converted(
         convolutions=convolutions,
         exact=kept,
         multiprocessors=multiprocessors,
-        **_KINDS[kind],
+        how=kind.how,
+        fused=kind.fused,
     )
     try:
         return convert(source, name, compiled, products, allowed)

@@ -8,7 +8,7 @@ hardware counters report only after a verification, which alone takes them.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from evolve.core.evaluation import Evaluation
@@ -62,12 +62,9 @@ def findings(evaluation: Evaluation | None, diagnosis: Diagnosis) -> list[str]:
         traffic=traffic_share(evaluation),
         category=diagnosis.category,
     )
-    return [text for tool in routed(diagnosis.bottleneck) if (text := tool.report(facts))]
-
-
-def routed(bottleneck: str) -> Sequence[Tool]:
-    """The tools for a limit, in the order of their use."""
-    return [tool for tool in TOOLS if not bottleneck or bottleneck in tool.limits]
+    limit = diagnosis.bottleneck
+    tools = [tool for tool in TOOLS if not limit or limit in tool.limits]
+    return [text for tool in tools if (text := tool.report(facts))]
 
 
 def _spills(facts: VerdictFacts) -> str | None:

@@ -123,9 +123,5 @@ def _needs(function: Function, source: Text) -> set[str]:
     """Names that a function shares with the rest of its source: it may depend on them."""
     rest = source.value[: function.start] + source.value[function.end :]
     own = _CLAUSE.sub(lambda line: _CLAUSE_WORD.sub("", line[0]), function.text)
-    return cpptext.names(own) & cpptext.names(_without_hints(rest))
-
-
-def _without_hints(code: str) -> str:
-    """The code without includes and pragmas, whose words (`reduction`, `max`) are no names."""
-    return _HINT.sub("", code)
+    # Words of includes and pragmas (`reduction`, `max`) are no names.
+    return cpptext.names(own) & cpptext.names(_HINT.sub("", rest))

@@ -20,8 +20,7 @@ from evolve.worker.build.inductor import compile_model, settings
 from evolve.worker.reference.task_files import folder_of
 from evolve.worker.reference.task_module import execute
 from operators.local.inductor import convert
-from operators.local.templates import Products
-from operators.local.templates.operations.matmul import How
+from operators.local.templates import How, Products
 from operators.local.tuning import Limits, fits
 from tests.benchmarks.tuner_replay import Table
 
@@ -67,7 +66,7 @@ class Problem:
     task: str
     variant: str = ""
     only: Mapping[str, tuple[TunableValue, ...]] = field(default_factory=dict)
-    how: How = ""
+    how: How = How.PLAIN
     seed: str = ""
 
 
@@ -123,7 +122,7 @@ _ON_A_GPU = {
         module("a @ b", (2048, 2048), (2048, 2048)),
         "default",
         {"GROUP_M": (8,)} | SIDES,
-        how="packed",
+        how=How.PACKED,
     ),
 }
 _ON_A_CPU = {

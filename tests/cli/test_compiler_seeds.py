@@ -147,7 +147,7 @@ def test_nothing_is_said_of_a_variant_whose_operators_have_an_equal_one(mine, ow
 def test_an_unknown_variant_is_refused_by_the_name_that_the_operator_has():
     config = named(mine="compiler_seed.CompilerSeed")
     config["operators"]["mine"]["variants"] = ["fast"]
-    with pytest.raises(UsageError, match=r"operators\.mine\.variants: 'fast'"):
+    with pytest.raises(UsageError, match=r"operators\.mine\.variants is 'fast'"):
         variants(synthetic_task(), config)
 
 

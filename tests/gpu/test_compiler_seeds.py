@@ -135,7 +135,7 @@ def written(name, variant, port=None):
     substitute = Products(fused=True) if variant == WHOLE else None
     rewrite = None
     if port:
-        substitute, rewrite = port.products(PRECISIONS), port.rewrite
+        substitute, rewrite = Products(PRECISIONS, how=port.products), port.rewrite
     source = convert(reference.task, name, compiled, substitute, rewrite=rewrite)
     return Written(model, inputs, source)
 

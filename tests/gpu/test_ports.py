@@ -24,6 +24,7 @@ from evolve.core.task import Task  # noqa: E402
 from evolve.languages.registry import find_language  # noqa: E402
 from operators.local.inductor import PRECISIONS, convert  # noqa: E402
 from operators.local.ports import PORTS  # noqa: E402
+from operators.local.templates import Products  # noqa: E402
 from tests.gpu.test_compiler_seeds import written  # noqa: E402
 from tests.operators.port_cases import (  # noqa: E402
     packed_products,
@@ -173,7 +174,9 @@ def get_init_inputs():
     task, port = Task(name=name, source=source), PORTS[language]
     (answer,) = worker.ask("compiled", task=task.to_json(), variants=["default"]).values()
     compiled = Compiled.from_json(answer["compiled"])
-    program = convert(source, name, compiled, port.products(PRECISIONS), PRECISIONS, port.rewrite)
+    program = convert(
+        source, name, compiled, Products(PRECISIONS, how=port.products), PRECISIONS, port.rewrite
+    )
     verdict = worker.evaluate(program, task, fidelity="reward")
     print(verdict.labels, verdict.descriptors, verdict.feedback, verdict.durations_s, sep="\n")
     assert verdict.status is Status.CORRECT, verdict.feedback

@@ -4,6 +4,7 @@ import random
 
 import torch
 
+from operators.local.templates import How
 from tests.operators.output_code import matrix
 from tests.operators.templates_cases import product
 
@@ -19,9 +20,9 @@ def even_cases(count: int):
         b = matrix(*shape, depth, columns, turned=not turned)
         bias = matrix(*shape, 1, columns) if number % 2 else None
         name = f"even {number}: {shape} {rows} x {depth} x {columns} by {programs}"
-        yield product(name, a, b, bias, how="even", multiprocessors=programs)
+        yield product(name, a, b, bias, how=How.EVEN, multiprocessors=programs)
     half = matrix(50, 300).to(torch.float16), matrix(300, 40).to(torch.float16)
-    yield product("float16: even", *half, how="even", multiprocessors=5)
+    yield product("float16: even", *half, how=How.EVEN, multiprocessors=5)
 
 
 EVEN_CASES = list(even_cases(8))

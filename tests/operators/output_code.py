@@ -42,7 +42,7 @@ def program(
     lines: Sequence[str],
     out: str = "buf0",
     kernels: str = "",
-    **options: int | str,
+    **options: Any,
 ) -> str:
     """Options are those of `Products`."""
     task = TASK.format(names=", ".join(arguments))
@@ -100,7 +100,7 @@ def case(
     reference: str,
     out: str = "buf0",
     kernels: str = "",
-    **options: int | str,
+    **options: Any,
 ):
     def written() -> str:
         source = program(arguments, lines, out, kernels, **options)

@@ -2,11 +2,12 @@
 
 import itertools
 
+from operators.local.templates import How
 from tests.operators.output_code import case, image, matrix, program, relu, room
 from tests.operators.templates_cases import convolution, product
 
-PACKED = {"how": "packed", "multiprocessors": 16}  # so that small products have tiles for half
-NARROW = {"how": "packed", "multiprocessors": 4}
+PACKED = {"how": How.PACKED, "multiprocessors": 16}  # so that small products have tiles for half
+NARROW = {"how": How.PACKED, "multiprocessors": 4}
 ROWS, COLUMNS, DEPTH = 530, 515, 259  # of which no block is a divisor
 
 
@@ -47,7 +48,7 @@ def with_tail() -> str:
 
 def convolution_cases():
     def cut(name: str, x, weight, **options):
-        return convolution(name, x, weight, how="packed", **options)
+        return convolution(name, x, weight, how=How.PACKED, **options)
 
     back = {"transposed": True}
     yield cut("plain", image(2, 5, 9, 11), image(32, 5, 3, 3), bias=True, padding=(1, 1))
@@ -78,7 +79,7 @@ def convolution_cases():
 
 def tail_cases():
     def cut(name: str, x, weight, **options):
-        return convolution(name, x, weight, how="packed", tail=True, **options)
+        return convolution(name, x, weight, how=How.PACKED, tail=True, **options)
 
     yield cut("tail of images", image(2, 5, 9, 11), image(32, 5, 3, 3), padding=(1, 1))
     yield cut("tail, even rows", image(2, 5, 9, 18), image(32, 5, 3, 3))
@@ -127,7 +128,7 @@ def wide_cases():
     for name, change in CHANGES.items():
         yield wide(name, own, {"a": a, "b": b}, change, "a.double() @ b.double()")
     x, weight = image(2, 20, 7, 8), image(40, 20, 3, 3)
-    own = convolution("", x, weight, how="packed")["source"]
+    own = convolution("", x, weight, how=How.PACKED)["source"]
     change = "x, weight = x * 1e-34, weight * 1e4"
     function = "torch.nn.functional.conv2d(x.double(), weight.double())"
     yield wide("images of small numbers", own, {"x": x, "weight": weight}, change, function)
@@ -139,7 +140,7 @@ def few_filters():
     """Convolutions whose outputs side by side are columns of one product."""
 
     def cut(name: str, x, weight, **options):
-        return convolution(f"few filters, {name}", x, weight, how="wide", **options)
+        return convolution(f"few filters, {name}", x, weight, how=How.WIDE, **options)
 
     back = {"transposed": True}
     yield cut("plain", image(2, 5, 9, 11), image(8, 5, 3, 3), bias=True, padding=(1, 1))
@@ -175,13 +176,13 @@ def two_products():
     for turned in (False, True):
         a, b = matrix(m, k, turned=turned), matrix(k, n, turned=turned)
         yield product(
-            f"two products {turned}", a, b, matrix(n), how="stretched", multiprocessors=16
+            f"two products {turned}", a, b, matrix(n), how=How.STRETCHED, multiprocessors=16
         )
     batch = matrix(2, m, k), matrix(2, k, n)
-    yield product("two products, batch", *batch, how="stretched", multiprocessors=16)
+    yield product("two products, batch", *batch, how=How.STRETCHED, multiprocessors=16)
     x, weight = image(8, 120, 17, 18), image(44, 120, 3, 3)
-    yield convolution("two products, images", x, weight, bias=True, how="stretched")
-    back = {"stride": (2, 2), "transposed": True, "how": "stretched"}
+    yield convolution("two products, images", x, weight, bias=True, how=How.STRETCHED)
+    back = {"stride": (2, 2), "transposed": True, "how": How.STRETCHED}
     yield convolution("two products, back", image(8, 260, 9, 8), image(260, 16, 4, 4), **back)
 
 
@@ -194,17 +195,17 @@ STRETCHED = (
 
 def stretched_cases():
     """Sums that are long enough for two products of parts, beside references in float64."""
-    two = {"how": "stretched", "multiprocessors": 16}
+    two = {"how": How.STRETCHED, "multiprocessors": 16}
     sides = {"a": matrix(512, 1030), "b": matrix(1030, 512)}
     own = product("", *sides.values(), **two)["source"]
     for name in STRETCHED:
         yield wide(f"two: {name}", own, sides, CHANGES[name], "a.double() @ b.double()")
     images = {"x": image(1, 120, 7, 8), "weight": image(40, 120, 3, 3)}
-    own = convolution("", *images.values(), how="stretched")["source"]
+    own = convolution("", *images.values(), how=How.STRETCHED)["source"]
     function = "torch.nn.functional.conv2d(x.double(), weight.double())"
     yield wide("two: an infinite pixel", own, images, "x[0, 0, 3, 3] = float('inf')", function)
     images = {"x": image(1, 260, 5, 4), "weight": image(260, 16, 4, 4)}
-    back = {"how": "stretched", "stride": (2, 2), "transposed": True}
+    back = {"how": How.STRETCHED, "stride": (2, 2), "transposed": True}
     own = convolution("", *images.values(), **back)["source"]
     function = "torch.nn.functional.conv_transpose2d(x.double(), weight.double(), stride=2)"
     yield wide("two: back", own, images, "", function)
@@ -229,7 +230,7 @@ def several():
     arguments = {"x": image(1, 32, 15, 15)} | {
         f"w{number}": weight for number, weight in enumerate(kernels)
     }
-    return case("one after the other", arguments, lines, reference, before, how="packed")
+    return case("one after the other", arguments, lines, reference, before, how=How.PACKED)
 
 
 def wide(name: str, source: str, tensors, change: str, function: str):

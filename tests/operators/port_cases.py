@@ -13,6 +13,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.source import tunables
 from operators.local.inductor import PRECISIONS, convert
 from operators.local.ports import PORTS
+from operators.local.templates import Products
 from operators.local.tuning import fits
 from tests.operators.handwritten_code import CASES
 from tests.operators.output_code import TASK, Case, compiled, extent, matrix, room
@@ -42,7 +43,9 @@ def ported(name: str, language: str) -> str:
     """A fixture's program in a language."""
     task, found = read(name)
     port = PORTS[language]
-    return convert(task, name, found, port.products(PRECISIONS), PRECISIONS, port.rewrite)
+    return convert(
+        task, name, found, Products(PRECISIONS, how=port.products), PRECISIONS, port.rewrite
+    )
 
 
 def product(
@@ -74,7 +77,9 @@ def product(
     def written() -> str:
         task = TASK.format(names=", ".join(arguments))
         products = (tiled and (port.stretched if stretched else port.tiled)) or port.products
-        return convert(task, "t", found, products(PRECISIONS), PRECISIONS, port.rewrite)
+        return convert(
+            task, "t", found, Products(PRECISIONS, how=products), PRECISIONS, port.rewrite
+        )
 
     views = [(extent(t), (tuple(t.shape), t.stride())) for t in arguments.values()]
     return Case(

@@ -5,13 +5,14 @@ import math
 
 import torch
 
+from operators.local.templates import How
 from tests.operators.output_code import add, case, image, matrix, pointwise, relu, room
 
 # --- matrices -------------------------------------------------------------------------------------
 
 
 def product(
-    name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, **how: int | str
+    name: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, **how: object
 ):
     called = (
         ("baddbmm" if a.dim() == 3 else "addmm")
@@ -58,7 +59,7 @@ def convolution(
     weight: torch.Tensor,
     *,
     bias: bool = False,
-    how: str = "",
+    how: How = How.PLAIN,
     tail: bool = False,
     **options,
 ):

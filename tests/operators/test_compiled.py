@@ -15,7 +15,7 @@ import torch
 
 from evolve.core.compiled import Compiled
 from operators.local.inductor import convert
-from operators.local.templates import library
+from operators.local.templates import How, library
 from tests.operators.compiling import LOADS, STORES, accesses, compiled, launches
 from tests.operators.even_cases import EVEN_CASES
 from tests.operators.output_code import image, matrix
@@ -52,15 +52,20 @@ BACK, TURNED = image(64, 32, 3, 3), {"transposed": True, "stride": (2, 2)}
 EACH, FEW = image(64, 1, 3, 3), image(16, 64, 3, 3)
 LARGE = {
     "rows": (1, 1, "matmul_kernel", product("", SIDE, SIDE)),
-    "rows, packed": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="packed")),
-    "rows, stretched": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how="stretched")),
+    "rows, packed": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how=How.PACKED)),
+    "rows, stretched": (1, 1, "matmul_packed_kernel", product("", SIDE, SIDE, how=How.STRETCHED)),
     "images": (1, 1, "conv_kernel", convolution("", IMAGES, FILTERS)),
-    "images, cut": (1, 1, "conv_pack_kernel", convolution("", IMAGES, FILTERS, how="packed")),
-    "images, packed": (1, 1, "conv_packed_kernel", convolution("", IMAGES, FILTERS, how="packed")),
-    "images, wide": (1, 1, "conv_wide_kernel", convolution("", IMAGES, FEW, how="wide")),
+    "images, cut": (1, 1, "conv_pack_kernel", convolution("", IMAGES, FILTERS, how=How.PACKED)),
+    "images, packed": (
+        1,
+        1,
+        "conv_packed_kernel",
+        convolution("", IMAGES, FILTERS, how=How.PACKED),
+    ),
+    "images, wide": (1, 1, "conv_wide_kernel", convolution("", IMAGES, FEW, how=How.WIDE)),
     "channels": (0, 0, "conv_kernel", convolution("", *LAST)),
-    "channels, cut": (0, 1, "conv_pack_kernel", convolution("", *LAST, how="packed")),
-    "channels, packed": (1, 0, "conv_packed_kernel", convolution("", *LAST, how="packed")),
+    "channels, cut": (0, 1, "conv_pack_kernel", convolution("", *LAST, how=How.PACKED)),
+    "channels, packed": (1, 0, "conv_packed_kernel", convolution("", *LAST, how=How.PACKED)),
     "back": (1, 1, "conv_transpose_kernel", convolution("", IMAGES, BACK, **TURNED)),
     "depthwise": (1, 1, "conv_direct_kernel", convolution("", IMAGES, EACH, groups=64)),
 }
@@ -83,11 +88,11 @@ def widest(ptx: str, operation: str) -> int:
 
 ROWS = {
     "plain": ("conv_kernel", {}),
-    "packed": ("conv_packed_kernel", {"how": "packed"}),
+    "packed": ("conv_packed_kernel", {"how": How.PACKED}),
     "back": ("conv_transpose_kernel", TURNED),
-    "back, packed": ("conv_packed_kernel", {"how": "packed"} | TURNED),
-    "few filters": ("conv_wide_kernel", {"how": "wide"}),
-    "back, few filters": ("conv_wide_kernel", {"how": "wide"} | TURNED),
+    "back, packed": ("conv_packed_kernel", {"how": How.PACKED} | TURNED),
+    "few filters": ("conv_wide_kernel", {"how": How.WIDE}),
+    "back, few filters": ("conv_wide_kernel", {"how": How.WIDE} | TURNED),
 }
 """Outputs of few filters are side by side in a block, also those between two inputs."""
 
@@ -109,7 +114,7 @@ def test_no_thread_stores_across_the_end_of_a_row(name, width):
 
 @pytest.mark.parametrize("width", [4, 7, 30, 60])
 def test_no_thread_reads_across_the_end_of_a_row(width):
-    case = convolution("", image(4, 64, 24, width), image(32, 64, 3, 3), how="packed")
+    case = convolution("", image(4, 64, 24, width), image(32, 64, 3, 3), how=How.PACKED)
     wide = widest(made(case, "conv_pack_kernel")["ptx"], "ld")
     assert width % wide == 0
     assert wide == 4 or width != 60

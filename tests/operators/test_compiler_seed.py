@@ -43,5 +43,5 @@ def test_a_task_keeps_what_was_compiled_and_its_revision_does_not_depend_on_it()
 
 
 def test_an_unknown_variant_is_refused_with_those_there_are():
-    with pytest.raises(UsageError, match=r"operators\.\*\.variants: 'fast'.*default"):
+    with pytest.raises(UsageError, match=r"operators\.\*\.variants is 'fast'.*default"):
         CompilerSeed(["default", "fast"])

@@ -7,6 +7,7 @@ through; a product too short to be cut is done as ever.
 
 import pytest
 
+from operators.local.templates import How
 from tests.operators.differences import collected
 from tests.operators.even_cases import EVEN_CASES
 from tests.operators.output_code import matrix, program, relu, room
@@ -37,11 +38,11 @@ def test_what_follows_an_even_product_keeps_its_own_kernel():
         "triton_poi_fused_relu_0.run(buf1, 1073, stream=s)",
     ]
     tensors = {"a": matrix(37, 400), "b": matrix(400, 29)}
-    source = program(tensors, lines, "buf1", relu(1073), how="even")
+    source = program(tensors, lines, "buf1", relu(1073), how=How.EVEN)
     assert "matmul_stream_kernel[" in source
     assert "relu_kernel[" in source
 
 
 def test_a_short_product_is_not_cut():
-    short = product("short", matrix(64, 200), matrix(200, 64), how="even")
+    short = product("short", matrix(64, 200), matrix(200, 64), how=How.EVEN)
     assert "matmul_kernel[" in short["source"]

@@ -22,6 +22,7 @@ from evolve.core.compiled import Compiled
 from evolve.core.source import tunables
 from operators.local.inductor import convert
 from operators.local.structure import REWRITES, NotApplicable, TritonProgram
+from operators.local.templates import How
 from tests.operators import row_sums
 from tests.operators.differences import differences_by
 from tests.operators.inductor_running import INTERPRETED
@@ -151,7 +152,7 @@ def templates():
     yield "depthwise", convolution("d", x, weight, groups=6)
     yield "average", pool("a", "avg_pool2d", x, [3, 3])
     yield "heads", attention("h", "flash_attention", heads, heads, heads, ", 0.0, True")
-    yield "even product", product("e", matrix(37, 300), matrix(300, 29), how="even")
+    yield "even product", product("e", matrix(37, 300), matrix(300, 29), how=How.EVEN)
     wanted = ("looped groups", "sums with a tail", "cosine")
     yield from ((case["name"], case) for case in WHOLE_CASES if case["name"] in wanted)
 

@@ -52,9 +52,10 @@ def choose(
         size = sizes[f"{dimension}numel"]
         choices, first = wanted[block]
         most = _power_above(size)
-        fitting = [
-            c for c in choices if c <= most and (dimension not in exact or size % c == 0)
-        ] or [_largest_divisor(size, min(choices)) if dimension in exact else most]
+        if dimension in exact:  # else the largest power of two that divides the size
+            fitting = [c for c in choices if size % c == 0] or [min(size & -size, *choices)]
+        else:
+            fitting = [c for c in choices if c <= most] or [most]
         found[block] = Blocks(tuple(fitting), min(fitting, key=lambda c: abs(c - first)))
     elements = _persistent_elements(raw, sizes)
     for blocks in found.values():
@@ -74,7 +75,8 @@ def _per_warp(raw: RawKernel, blocks: Sequence[int]) -> int:
     """
     if raw.heuristic == "reduction" and _direction(raw) == "INNER":
         is_piece_of_row = 1 in blocks and max(blocks) >= _ROW // 2
-        return _ROW_PER_WARP if is_piece_of_row and not _scans(raw) else _ELEMENTS_PER_WARP
+        scans = "tl.associative_scan" in _called(raw)
+        return _ROW_PER_WARP if is_piece_of_row and not scans else _ELEMENTS_PER_WARP
     if raw.heuristic == "pointwise" and len(blocks) == 1:
         return _WINDOW_PER_WARP if _loads(raw) >= _MANY_LOADS else _POINTWISE_PER_WARP
     return _ELEMENTS_PER_WARP
@@ -82,10 +84,6 @@ def _per_warp(raw: RawKernel, blocks: Sequence[int]) -> int:
 
 def _loads(raw: RawKernel) -> int:
     return sum(called == "tl.load" for called in _called(raw))
-
-
-def _scans(raw: RawKernel) -> bool:
-    return "tl.associative_scan" in _called(raw)
 
 
 def _called(raw: RawKernel) -> list[str]:
@@ -200,8 +198,3 @@ def _powers(low: int, high: int) -> tuple[int, ...]:
 
 def _power_above(size: int) -> int:
     return 1 << max(size - 1, 0).bit_length()
-
-
-def _largest_divisor(size: int, most: int) -> int:
-    """The largest power of two up to `most` that divides `size`."""
-    return min(size & -size, most)

@@ -9,6 +9,8 @@ numbers stay as they are, also those that are equal by chance, and products of s
 import re
 from collections.abc import Mapping
 
+from operators.local.inductor.names import free_name
+
 _LEAST = 64
 _INDEX = r"(?:\d+L?\*)?x\d+\w*"
 _FOUND = re.compile(
@@ -28,21 +30,13 @@ def named(functions: str) -> tuple[str, str]:
     for found in _FOUND.finditer(functions):
         key = found["over"], int(found["size"] or 0)
         if key[1] >= _LEAST and key not in names:
-            names[key] = _free_name(f"{found['over'].upper()}_SIZE", words)
+            names[key] = free_name(f"{found['over'].upper()}_SIZE", words)
             words.add(names[key])
     constants = "".join(
         f"constexpr int64_t {name} = {size};  // of loops over {index}\n"
         for (index, size), name in names.items()
     )
     return constants, _Writer(names).text(functions)
-
-
-def _free_name(wanted: str, taken: set[str]) -> str:
-    number, name = 1, wanted
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    return name
 
 
 class _Writer:

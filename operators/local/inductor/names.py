@@ -2,9 +2,19 @@
 
 import ast
 import builtins
+from collections.abc import Container
 
 from operators.local.inductor.reading import NotConvertible
 from operators.local.inductor.reference import Reference, bound
+
+
+def free_name(wanted: str, taken: Container[str], suffix: str = "") -> str:
+    """`sum` with a suffix, or `sum_2` and so on, whichever is not taken first."""
+    number, name = 1, f"{wanted}{suffix}"
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}{suffix}"
+    return name
 
 
 def require_good_names(source: str, reference: Reference, task: str) -> None:

@@ -19,7 +19,7 @@ from operators.local.inductor.kernels import (
     convert_product,
     kernel_name,
 )
-from operators.local.inductor.names import require_good_names
+from operators.local.inductor.names import free_name, require_good_names
 from operators.local.inductor.products import PRECISIONS, Product
 from operators.local.inductor.reading import NotConvertible, OutputCode, RawCpp, read
 from operators.local.inductor.recording import recording
@@ -170,10 +170,7 @@ def _part(
 
 def _free(wanted: str, taken: set[str]) -> str:
     """`sum_2` for the second `sum`; names derived from it are free too."""
-    number, name = 1, wanted
-    while {name, f"{name}_kernel"} & taken:
-        number += 1
-        name = f"{wanted}_{number}"
+    name = free_name(wanted, taken | {one.removesuffix("_kernel") for one in taken})
     taken.add(name)
     return name
 

@@ -53,20 +53,21 @@ def read_reference(task: str) -> Reference:
     body = [*class_level, *(methods[name] for name in methods if name in kept)]
     constructor = _constructor(task, model, body, _of_this_package(module))
     needed = _globals(constructor) | _names(forward.args)
-    others = [node for node in module.body if not _is_entry_point(node)]
+    others = [n for n in module.body if getattr(n, "name", "") not in _ENTRY_POINTS]
     imported = [node for node in others if isinstance(node, ast.Import | ast.ImportFrom)]
     definitions, needed = _needed(task, [n for n in others if n not in imported], needed)
     imports = [ast.unparse(node) for node in imported]
     imports = [text for text in imports if bound(*ast.parse(text).body) & needed]
     texts = [*imports, *definitions]
+    forward.args.args[0].arg = "self"
     return Reference(
         imports=tuple(imports),
         definitions=tuple(definitions),
         constructor=constructor,
         itself=_first(methods["__init__"]) if "__init__" in methods else "self",
-        parameters=_with_self(forward),
+        parameters=ast.unparse(forward.args),
         names=_given(forward.args),
-        given=", ".join(ast.unparse(one) for one in _as_arguments(forward.args)),
+        given=", ".join(_given(forward.args, "*")),
         bound=frozenset().union(*(bound(node) for t in texts for node in ast.parse(t).body)),
     )
 
@@ -85,25 +86,14 @@ def _forward(module: ast.Module, model: ast.ClassDef) -> ast.FunctionDef | None:
     return next((found for base in bases if (found := _forward(module, base))), None)
 
 
-def _as_arguments(parameters: ast.arguments) -> list[ast.expr]:
-    """The parameters after the first, as a call passes them on."""
-    names: list[ast.expr] = [ast.Name(one.arg) for one in parameters.args[1:]]
-    further = parameters.vararg
-    return [*names, ast.Starred(ast.Name(further.arg))] if further else names
-
-
-def _given(parameters: ast.arguments) -> tuple[str, ...]:
-    further = [parameters.vararg.arg] if parameters.vararg else []
+def _given(parameters: ast.arguments, star: str = "") -> tuple[str, ...]:
+    """The parameters after the first; with a star before further ones, as a call passes them on."""
+    further = [f"{star}{parameters.vararg.arg}"] if parameters.vararg else []
     return (*(one.arg for one in parameters.args[1:]), *further)
 
 
 def _first(method: ast.FunctionDef) -> str:
     return method.args.args[0].arg
-
-
-def _with_self(forward: ast.FunctionDef) -> str:
-    forward.args.args[0].arg = "self"
-    return ast.unparse(forward.args)
 
 
 def _of_this_package(module: ast.Module) -> set[str]:
@@ -175,10 +165,6 @@ def bound(node: ast.stmt) -> set[str]:
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return {(alias.asname or alias.name).split(".")[0] for alias in names}
     return set()
-
-
-def _is_entry_point(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in _ENTRY_POINTS
 
 
 def _globals(text: str) -> set[str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from operators.local.inductor.kernels import Kernel
+from operators.local.inductor.names import free_name
 
 _FLAT = "NUMEL"
 _FLAT_COMMENT = "elements of a launch; in kernels too, as `xnumel` and so on"
@@ -58,10 +59,7 @@ class Sizes:
     def name(self, wanted: str, value: int, comment: str) -> str:
         """The constant of that value which was wanted under this name; the first comment stays."""
         if (wanted, value) not in self._known:
-            number, name = 1, wanted
-            while name in self._taken:
-                number += 1
-                name = f"{wanted}_{number}"
+            name = free_name(wanted, self._taken)
             self._taken.add(name)
             self._known[wanted, value] = name
             self.values[name] = value

@@ -25,7 +25,7 @@ def tidy(body: list[ast.stmt]) -> list[ast.stmt]:
     """The body of a function with the same effect, shorter."""
     body = _until_stable(body, _without_dead)
     body = _until_stable(body, _with_literals)
-    body = _until_stable(body, _folded)
+    body = _until_stable(body, lambda body: _fold(body, _loads(body), _stores(body)))
     return _until_stable(body, _without_dead)
 
 
@@ -157,11 +157,6 @@ def _operands(node: ast.AST) -> list[ast.expr]:
 
 
 # --- names that are used once ---------------------------------------------------------------------
-
-
-def _folded(body: list[ast.stmt]) -> list[ast.stmt]:
-    loads, stores = _loads(body), _stores(body)
-    return _fold(body, loads, stores)
 
 
 def _fold(body: list[ast.stmt], loads: Counter[str], stores: Counter[str]) -> list[ast.stmt]:

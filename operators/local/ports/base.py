@@ -1,9 +1,9 @@
 """A language that Triton programs of the compiler can be rewritten in."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from operators.local.inductor import Rewrite, Substitute
+from operators.local.inductor import Rewrite
+from operators.local.templates.operations.matmul import Launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,7 @@ class Port:
 
     Attributes:
         language: its name.
-        products: puts its kernels in the place of calls of vendors' libraries, for these
-            precisions of float32 (the first to begin with).
+        products: launches of its kernels in the place of a vendor's library.
         rewrite: a program with those. Raises `NotConvertible` if a kernel has something that cannot
             be rewritten.
         products_on: major numbers of the compute capability of the GPUs that those run on.
@@ -23,8 +22,8 @@ class Port:
     """
 
     language: str
-    products: Callable[[tuple[str, ...]], Substitute]
+    products: Launches
     rewrite: Rewrite
     products_on: range
-    tiled: Callable[[tuple[str, ...]], Substitute] | None = None
-    stretched: Callable[[tuple[str, ...]], Substitute] | None = None
+    tiled: Launches | None = None
+    stretched: Launches | None = None

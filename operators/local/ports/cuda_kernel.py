@@ -110,7 +110,7 @@ class CudaKernel(ElementKernel):
         rows, columns, in_rows = self.block
         return [
             *(
-                f"constexpr {_integer(value)} {name} = {value};"
+                f"constexpr {'int' if value < 2**31 else 'long long'} {name} = {value};"
                 for name, value in self.numbers.items()
             ),
             f"constexpr int EACH = {columns} / LANES;",
@@ -119,7 +119,18 @@ class CudaKernel(ElementKernel):
         ]
 
     def literal(self, value: object) -> str:
-        return _literal(value)
+        match value:
+            case bool():
+                return str(value).lower()
+            case int():
+                return str(value) if abs(value) < 2**31 else f"{value}LL"
+            case float() if math.isnan(value):
+                return "__int_as_float(0x7fffffff)"
+            case float() if math.isinf(value):
+                return "infinity()" if value > 0 else "(-infinity())"
+            case float():
+                return f"{value!r}f"
+        raise NotConvertible(f"the constant {value!r}")
 
     def cast(self, kind: str, text: str) -> str:
         return f"static_cast<{_type(kind)}>({text})"
@@ -180,26 +191,7 @@ class CudaKernel(ElementKernel):
         return name if self.is_whole(name) else self._each(value.text)
 
 
-def _integer(value: int) -> str:
-    return "int" if value < 2**31 else "long long"
-
-
 def _type(name: str) -> str:
     if name not in TYPES or TYPES[name] in ("__half", "__nv_bfloat16"):
         raise NotConvertible(f"values of the type {name}")
     return TYPES[name]
-
-
-def _literal(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value) if abs(value) < 2**31 else f"{value}LL"
-        case float() if math.isnan(value):
-            return "__int_as_float(0x7fffffff)"
-        case float() if math.isinf(value):
-            return "infinity()" if value > 0 else "(-infinity())"
-        case float():
-            return f"{value!r}f"
-    raise NotConvertible(f"the constant {value!r}")

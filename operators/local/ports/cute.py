@@ -16,7 +16,7 @@ from operators.local.ports.base import Port
 from operators.local.ports.blocks import names_in
 from operators.local.ports.elements import ROW, Text
 from operators.local.ports.library import functions_of, with_functions
-from operators.local.ports.products import NAME, batched_launch, products_by
+from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
     KernelCall,
@@ -144,9 +144,6 @@ class LaneKernel(PythonKernel):
 
     def _each(self, text: str) -> str:
         return f"[{text} for i in range(EACH)]"
-
-    def loop(self, name: str, limits: list[str], inner: list[str]) -> list[str]:
-        return [f"for {name} in range({', '.join(limits)}):", *(f"{_STEP}{line}" for line in inner)]
 
     def reduced(self, value: Text, join: str) -> Text:
         kind = "int32" if join == "any_of" else value.kind
@@ -278,4 +275,4 @@ def _type(kind: str) -> str:
 
 
 _product = partial(batched_launch, columns=(64, 128, 64), depth=(16, 64, 32))
-CUTE = Port("cute", products_by(_product), rewritten, products_on=range(8, 100))
+CUTE = Port("cute", _product, rewritten, products_on=range(8, 100))

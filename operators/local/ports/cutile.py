@@ -13,7 +13,7 @@ from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
 from operators.local.ports.elements import HALVES, ROW, WHOLE, Text
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import NAME, batched_launch, products_by
+from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
     KernelCall,
@@ -108,9 +108,6 @@ class TileKernel(PythonKernel):
     def assign(self, name: str, value: Text) -> tuple[list[str], Text]:
         return [f"{name} = {value.text}"], value._replace(text=name)
 
-    def loop(self, name: str, limits: list[str], inner: list[str]) -> list[str]:
-        return [f"for {name} in range({', '.join(limits)}):", *(f"    {line}" for line in inner)]
-
     def reduced(self, value: Text, join: str) -> Text:
         text = _REDUCTIONS[join].format(value.text, self.axes - 1)
         return Text(text, ROW, "bool" if join == "any_of" else value.kind)
@@ -146,7 +143,9 @@ def rewritten(source: str, compiled: Compiled) -> str:
 
 def _launch_text(call: KernelCall, functions: Mapping[str, ast.FunctionDef]) -> str:
     if call.kernel == NAME:
-        arguments = _product_arguments(call)
+        options, has_bias = product_options(call)
+        tuned = (options[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS"))
+        arguments = [*product_views(call), str(int(has_bias)), *tuned]
     else:
         tensors, constants = flat_arguments(call, functions[call.kernel])
         arguments = [*tensors, *constants]
@@ -159,16 +158,10 @@ def _launch_text(call: KernelCall, functions: Mapping[str, ast.FunctionDef]) -> 
     return f"{line}\n{call_text('ct.launch(', [start, grid, call.kernel, name], _WIDTH)}"
 
 
-def _product_arguments(call: KernelCall) -> list[str]:
-    options, has_bias = product_options(call)
-    tuned = (options[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "PARTS"))
-    return [*product_views(call), str(int(has_bias)), *tuned]
-
-
-def _product(product: Matrices) -> Launch:
+def _product(product: Matrices) -> tuple[Launch]:
     """Blocks of float32 begin smaller, since larger ones spill registers."""
     side = 128 if tuple(product.precisions) == HALF else 64
     return batched_launch(product, (64, 256, side), (32, 64, 32), side)
 
 
-CUTILE = Port("cutile", products_by(_product), rewritten, products_on=range(8, 100))
+CUTILE = Port("cutile", _product, rewritten, products_on=range(8, 100))

@@ -24,12 +24,12 @@ from operators.local.ports.blocks import (
     sizes_of,
 )
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import product_launch, products_by
-from operators.local.ports.programs import KernelCall, kernel_calls, with_lines
-from operators.local.templates import Products, library
+from operators.local.ports.products import product_launch
+from operators.local.ports.programs import PARAGRAPH, KernelCall, kernel_calls, with_lines
+from operators.local.templates import library
 from operators.local.templates.launch import Launch, one_of
 from operators.local.templates.operations import packed
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.operations.matrices import How, Matrices
 from operators.local.templates.tensors import HALF
 
 _STEP = " " * 4
@@ -90,14 +90,9 @@ def rewritten(source: str, _: Compiled) -> str:
         host = f"\n{_OF_HOST}" if "TensorDescriptor(" in text else ""
         text = text.replace("import language as gl", f"import language as gl\n{new}{host}", 1)
     makers = [text for name, text in functions_of("gluon_layouts").items() if name in layouts]
-    return _with_makers(text, makers)
-
-
-def _with_makers(source: str, makers: list[str]) -> str:
-    """The program with further functions before its first one of Gluon."""
-    paragraphs = source.split("\n\n\n")
+    paragraphs = text.split(PARAGRAPH)
     first = next(at for at, text in enumerate(paragraphs) if "@gluon." in text)
-    return "\n\n\n".join([*paragraphs[:first], *makers, *paragraphs[first:]])
+    return PARAGRAPH.join([*paragraphs[:first], *makers, *paragraphs[first:]])
 
 
 def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
@@ -116,13 +111,10 @@ def _function(node: ast.FunctionDef) -> tuple[str, set[str]]:
     elif writer.needs_layout:
         raise NotConvertible(f"{node.name} makes blocks of its own")
     arguments = ", ".join(map(ast.unparse, map(writer.visit, node.args.args)))
-    head = f"@gluon.jit\ndef {node.name}({_defaults(node, arguments)}):\n"
+    if node.args.defaults:  # of the compiler's functions only the last parameter has one
+        arguments += f"={ast.unparse(node.args.defaults[0])}"
+    head = f"@gluon.jit\ndef {node.name}({arguments}):\n"
     return f"{head}{_docstring(body)}{body_text(body, _STEP)}\n", used
-
-
-def _defaults(node: ast.FunctionDef, arguments: str) -> str:
-    """The signature; of the compiler's functions only the last parameter has a default."""
-    return f"{arguments}={ast.unparse(node.args.defaults[0])}" if node.args.defaults else arguments
 
 
 def _docstring(body: list[ast.stmt]) -> str:
@@ -257,15 +249,15 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _product(product: Matrices) -> Launch:
+def _product(product: Matrices) -> tuple[Launch]:
     kernel = functions_of("gluon_product")
     return product_launch(product, kernel, columns=(32, 256, 128), depth=(32, 64, 32))
 
 
-def _tiled_product(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
+def _tiled_product(product: Matrices, how: How = How.PACKED) -> tuple[Launch, ...]:
     if tuple(product.precisions) == HALF:
-        return (_tiled_launch(product) if _has_tiles(product) else _product(product),)
-    return _packed_launches(product, stretched=stretched) or (_product(product),)
+        return (_tiled_launch(product),) if _has_tiles(product) else _product(product)
+    return _packed_launches(product, how) or _product(product)
 
 
 def _has_tiles(product: Matrices) -> bool:
@@ -276,7 +268,7 @@ def _has_tiles(product: Matrices) -> bool:
 
 
 def _tiled_launch(product: Matrices) -> Launch:
-    whole = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
+    (whole,) = product_launch(product, {}, columns=(64, 256, 128), depth=(32, 64, 64))
     return replace(
         whole,
         kernel=_TILED,
@@ -291,9 +283,9 @@ def _shared(*names: str) -> dict[str, str]:
     return {name: kernels[name] for name in names}
 
 
-def _packed_launches(product: Matrices, *, stretched: bool) -> tuple[Launch, ...]:
+def _packed_launches(product: Matrices, how: How) -> tuple[Launch, ...]:
     """Operands are cut first, and their parts multiplied; nothing if that does not pay."""
-    found = packed.both_packed(product, stretched=stretched, in_chunks=False)
+    found = packed.both_packed(product, how, in_chunks=False)
     if not found:
         return ()
     *cuts, multiply = found
@@ -382,9 +374,9 @@ def _elements(node: ast.expr) -> list[str]:
 
 GLUON = Port(
     "gluon",
-    products_by(_product),
+    _product,
     rewritten,
     products_on=range(9, 10),
-    tiled=lambda precisions: Products(precisions, how=_tiled_product),
-    stretched=lambda precisions: Products(precisions, how=partial(_tiled_product, stretched=True)),
+    tiled=_tiled_product,
+    stretched=partial(_tiled_product, how=How.STRETCHED),
 )

@@ -53,15 +53,12 @@ def _kernels(found: Kernels) -> Iterator[tuple[str, CudaKernel | str]]:
     """By name; of products of matrices the text."""
     for name, kinds in found.types.items():
         if nvrtc_product.is_product(name):
-            yield name, nvrtc_product.text(TYPES[_of_one_type(kinds)])
+            kind, *others = {*kinds.values()}
+            if others:
+                raise NotConvertible("a product of several types")
+            yield name, nvrtc_product.text(TYPES[kind])
         else:
             yield name, CudaKernel(found.functions[name], kinds)
-
-
-def _of_one_type(kinds: Mapping[str, str]) -> str:
-    if len({*kinds.values()}) != 1:
-        raise NotConvertible("a product of several types")
-    return next(iter(kinds.values()))
 
 
 @dataclass(frozen=True, slots=True)

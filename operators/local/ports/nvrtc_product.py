@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from operators.local.inductor import NotConvertible
-from operators.local.ports.products import NAME, STAND_IN, product_launch, products_by
+from operators.local.ports.products import NAME, STAND_IN, product_launch
 
 _PARAMETERS = (
     *("SHAPE", "A_STRIDE", "B_STRIDE", "BIAS_STRIDE", "OUT_STRIDE"),
@@ -15,9 +15,7 @@ _PARAMETERS = (
 _NONE = "None"
 
 
-products = products_by(
-    partial(product_launch, definitions=STAND_IN, columns=(64, 128, 64), depth=(16, 64, 32))
-)
+products = partial(product_launch, definitions=STAND_IN, columns=(64, 128, 64), depth=(16, 64, 32))
 
 
 def is_product(kernel: str) -> bool:

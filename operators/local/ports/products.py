@@ -1,10 +1,8 @@
 """The launch of a product of matrices, which languages begin with alike."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from operators.local.inductor import Substitute
-from operators.local.templates import Products
 from operators.local.templates.launch import Launch, one_of, powers
 from operators.local.templates.operations.matrices import Matrices
 from operators.local.templates.tensors import HALF
@@ -18,22 +16,13 @@ def {NAME}(a_ptr, b_ptr, bias_ptr, out_ptr):
 """In the place of a kernel that is not Triton, until its program is rewritten."""
 
 
-def products_by(launch: Callable[[Matrices], Launch]) -> Callable[[tuple[str, ...]], Substitute]:
-    """A kernel for products as `Port.products`: one launch in the place of each library call."""
-
-    def products(precisions: tuple[str, ...]) -> Substitute:
-        return Products(precisions, how=lambda product: (launch(product),))
-
-    return products
-
-
 def product_launch(
     product: Matrices,
     definitions: Mapping[str, str],
     columns: tuple[int, int, int],
     depth: tuple[int, int, int],
     height: int = 128,
-) -> Launch:
+) -> tuple[Launch]:
     """One launch of the kernel `NAME` for the whole product.
 
     Args:
@@ -46,7 +35,7 @@ def product_launch(
     rows, all_columns, all_terms = product.shape
     parts = (2, 3) if "tf32" in product.precisions else (3, 2)
     is_half = tuple(product.precisions) == HALF
-    return Launch(
+    launch = Launch(
         kernel=NAME,
         grid=f"({product.grid},)",
         pointers=product.pointers,
@@ -61,6 +50,7 @@ def product_launch(
         },
         definitions=definitions,
     )
+    return (launch,)
 
 
 def batched_launch(
@@ -68,7 +58,7 @@ def batched_launch(
     columns: tuple[int, int, int],
     depth: tuple[int, int, int],
     height: int = 128,
-) -> Launch:
+) -> tuple[Launch]:
     """The same of `STAND_IN`, with the constant BATCH: the number of matrices."""
-    launch = product_launch(product, STAND_IN, columns, depth, height)
-    return replace(launch, constants={**launch.constants, "BATCH": product.batch})
+    (launch,) = product_launch(product, STAND_IN, columns, depth, height)
+    return (replace(launch, constants={**launch.constants, "BATCH": product.batch}),)

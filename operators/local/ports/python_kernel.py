@@ -32,6 +32,9 @@ class PythonKernel(ElementKernel):
             return self.infinity if value > 0 else f"-{self.infinity}"
         return repr(value)
 
+    def loop(self, name: str, limits: list[str], inner: list[str]) -> list[str]:
+        return [f"for {name} in range({', '.join(limits)}):", *(f"    {line}" for line in inner)]
+
     def unpacked(self, function: str, names: list[str], given: list[Text]) -> list[str]:
         return getattr(self, f"_{function}")(names, *given)
 

@@ -15,7 +15,7 @@ from operators.local.inductor.layout import MAX_LINE, body_text, call_text
 from operators.local.ports.base import Port
 from operators.local.ports.elements import HALVES, ROW, WHOLE, Text
 from operators.local.ports.library import functions_of
-from operators.local.ports.products import NAME, batched_launch, products_by
+from operators.local.ports.products import NAME, batched_launch
 from operators.local.ports.programs import (
     FLAT,
     KernelCall,
@@ -259,4 +259,4 @@ def _of_product(call: KernelCall, kind: str) -> tuple[list[str], list[str]]:
 
 
 _product = partial(batched_launch, columns=(64, 128, 128), depth=(32, 64, 32))
-TILELANG = Port("tilelang", products_by(_product), rewritten, products_on=range(8, 100))
+TILELANG = Port("tilelang", _product, rewritten, products_on=range(8, 100))

@@ -10,6 +10,7 @@ from evolve.core.program import TunableValue
 from evolve.core.source.pytext import Edit, Module, apply, read
 from evolve.core.source.tunable_sites import DECLARATION, declaration
 from operators.local.inductor.layout import MAX_LINE, call_text, launch_text
+from operators.local.inductor.names import free_name
 from operators.local.structure.writing import function_text
 
 
@@ -112,11 +113,7 @@ class TritonProgram:
 
     def free(self, wanted: str) -> str:
         """The name, or it with a number, that nothing in the program has."""
-        number, name = 1, wanted
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        return name
+        return free_name(wanted, self._names)
 
     @cached_property
     def _names(self) -> frozenset[str]:

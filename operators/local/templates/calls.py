@@ -2,10 +2,11 @@
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from evolve.core.compiled import convolution_key
+from operators.local.inductor.products import PRECISIONS
 from operators.local.inductor.reading import Statement
 from operators.local.templates import whole
 from operators.local.templates.launch import Launch
@@ -17,6 +18,7 @@ from operators.local.templates.operations import (
     matmul,
     pooling,
 )
+from operators.local.templates.operations.matrices import How
 from operators.local.templates.tensors import FLOAT32, HALF, Tensor, Tensors, keywords
 
 _LIBRARY = "extern_kernels"
@@ -46,39 +48,47 @@ class Replacement:
     after: tuple[ast.stmt, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How calls are replaced.
+
+    Attributes:
+        precisions: for float32, of those that `tl.dot` takes, the first to begin with.
+        convolutions: the same for convolutions, if it is something else.
+        exact: keys of convolutions for which it is not (`convolution_key`).
+        how: Products are computed so, if they are large enough (`How`); or a function that makes
+            their launches.
+        multiprocessors: of the device.
+    """
+
+    precisions: Sequence[str] = PRECISIONS
+    _: KW_ONLY
+    convolutions: Sequence[str] = ()
+    exact: Collection[str] = ()
+    how: matmul.Way = How.PLAIN
+    multiprocessors: int = 132
+
+
 class Calls:
     """The calls of output code.
 
     Args:
         statements: of the code.
         tensors: of the code.
-        precisions: of `tl.dot` for float32, the default first.
-        convolutions: the same for convolutions.
-        exact: keys of those with the operands' full precision (`convolution_key`).
-        multiprocessors: of the device.
+        settings: for their replacements.
         losses: numbers of the texts of losses, to which new ones are added.
-        how: Products are computed so, if they are large enough.
     """
 
     def __init__(
         self,
         statements: Sequence[Statement],
         tensors: Tensors,
-        precisions: Sequence[str],
-        convolutions: Sequence[str],
-        exact: Collection[str],
-        multiprocessors: int,
+        settings: Settings,
         losses: dict[str, int],
-        *,
-        how: matmul.How = "",
     ) -> None:
-        self._multiprocessors = multiprocessors
+        self._settings = settings
         self._losses = losses
-        self._how: matmul.How = how
         self._tensors = tensors
-        self._precisions = precisions
-        self._convolutions = convolutions
-        self._exact = exact
         self._firsts = {
             name: out
             for statement in statements
@@ -121,7 +131,7 @@ class Calls:
 
     def _arithmetic(self, *tensors: Tensor) -> Sequence[str]:
         """The precisions in which `tl.dot` may multiply these; nothing if none is exact enough."""
-        return self._known(tensors, self._precisions)
+        return self._known(tensors, self._settings.precisions)
 
     def _known(self, tensors: Sequence[Tensor], precisions: Sequence[str]) -> Sequence[str]:
         dtypes = {tensor.dtype for tensor in tensors if tensor.dtype} or {self._tensors.dtype}
@@ -146,8 +156,8 @@ class Calls:
         if not (precisions := self._arithmetic(*known)):
             return None
         added = bias[0] if bias else None
-        about = precisions, self._multiprocessors
-        return Replacement(matmul.launches(a, b, added, out, *about, how=self._how))
+        about = precisions, self._settings.multiprocessors, self._settings.how
+        return Replacement(matmul.launches(a, b, added, out, *about))
 
     def _convolution(self, name: str, call: ast.Call) -> Replacement | None:
         biases = [*call.args[2:], *(k.value for k in call.keywords if k.arg == "bias")]
@@ -159,22 +169,20 @@ class Calls:
             return None
         given: Mapping[str, Any] = keywords(call)
         key = convolution_key(x.shape, weight.shape, [given[name] for name in SETTINGS])
-        wanted = self._precisions if key in self._exact else self._convolutions
+        usual = key in self._settings.exact or not self._settings.convolutions
+        wanted = self._settings.precisions if usual else self._settings.convolutions
         precisions = self._known((x, weight), wanted)
         if not precisions or not weight.fits_32_bits():
             return None
         if not (x.fits_32_bits(1) and out.fits_32_bits(1)):
             return None
-        settings = convolution.Settings.read(given, len(weight.shape) - 2)
-        about = x, weight, bias, out, settings, precisions
-        cut = None
-        if self._how == matmul.WIDE:
-            cut = conv_wide.launches(*about, self._multiprocessors)
-        if cut is None and self._how in (matmul.PACKED, matmul.STRETCHED, matmul.WIDE):
-            stretched = self._how != matmul.PACKED
-            cut = conv_packed.launches(*about, self._multiprocessors, stretched=stretched)
-        launches = cut or (convolution.launch(*about),)
-        return Replacement(launches, tuple(_room(name, out, x)))
+        read = convolution.Settings.read(given, len(weight.shape) - 2)
+        multiprocessors, how = self._settings.multiprocessors, self._settings.how
+        asked = convolution.Convolution(x, weight, bias, out, read, precisions, multiprocessors)
+        cut = conv_wide.launches(asked) if how is How.WIDE else None
+        if cut is None and isinstance(how, How) and how.is_packed:
+            cut = conv_packed.launches(asked, how)
+        return Replacement(cut or (convolution.launch(asked),), tuple(_room(name, out, x)))
 
     def _pool(self, name: str, call: ast.Call) -> Replacement | None:
         x, out = self._tensors[call.args[0]], self._result(name)
@@ -219,7 +227,7 @@ class Calls:
         out = self._result(name)
         found = None
         if out is not None:
-            about = self._precisions, self._multiprocessors, self._losses
+            about = self._settings.precisions, self._settings.multiprocessors, self._losses
             found = whole.launches(call, out, self._tensors, *about)
         if out is None or found is None:
             return None

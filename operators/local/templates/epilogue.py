@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from operators.local.inductor.forward import Launch as RawLaunch
 from operators.local.inductor.kernels import convert_kernel, short_name
+from operators.local.inductor.names import free_name
 from operators.local.inductor.reading import RawKernel
 from operators.local.templates import library
 from operators.local.templates.axes import INDEX, MASK, Axes, images_of, inside_block
@@ -77,24 +78,13 @@ def fused(
     lines += images.lines(dtype) if images else []
     lines += tail.lines
     written = _with_tail(text[1], [parameters[at] for at in kept], lines)
-    name = _named(base, written, known)
+    name = known.setdefault(written, free_name(base, known.values(), "_kernel"))
     return replace(
         ours,
         kernel=name,
         pointers=(*ours.pointers[:-1], *(arguments[at] for at in kept)),
         definitions=dict(helpers) | {name: written.replace(f"def {ours.kernel}(", f"def {name}(")},
     )
-
-
-def _named(base: str, text: str, known: dict[str, str]) -> str:
-    """A kernel's name; two of the same text have one."""
-    if text not in known:
-        number, name = 1, f"{base}_kernel"
-        while name in known.values():
-            number += 1
-            name = f"{base}_{number}_kernel"
-        known[text] = name
-    return known[text]
 
 
 def writes(launch: Launch, names: Collection[str]) -> bool:

@@ -122,18 +122,14 @@ def _forget(found: Found, names: set[str]) -> None:
     """Remove the allocation of a tensor with any of the names, and its release."""
     for at, (statement, new) in enumerate(found):
         if new is None:
-            found[at] = (statement, _without(statement.node, names))
+            if (left := _left(statement.node, names)) != (statement.node,):
+                found[at] = (statement, Replacement(before=left))
             continue
         before, after = (
             tuple(kept for node in nodes for kept in _left(node, names))
             for nodes in (new.before, new.after)
         )
         found[at] = (statement, replace(new, before=before, after=after))
-
-
-def _without(node: ast.stmt, names: set[str]) -> Replacement | None:
-    left = _left(node, names)
-    return None if left == (node,) else Replacement(before=left)
 
 
 def _left(node: ast.stmt, names: set[str]) -> tuple[ast.stmt, ...]:

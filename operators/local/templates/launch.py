@@ -99,3 +99,9 @@ def powers(low: int, high: int, size: int, first: int) -> Blocks:
 def one_of(*choices: int | str, first: int | str) -> Blocks:
     """Given choices."""
     return Blocks(choices, first)
+
+
+def room(name: ast.expr, size: object, like: ast.expr, dtype: str) -> str:
+    """A statement that makes room for numbers of this size where another tensor is."""
+    place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
+    return f"{ast.unparse(name)} = torch.empty({size}, {place})"

@@ -5,17 +5,16 @@ large windows. Each call of the output code becomes a launch of a template, with
 own; Inductor's fusions around it stay unchanged.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from evolve.core.compiled import Compiled, CompiledCase
 from operators.local.inductor.kernels import Kernel
-from operators.local.inductor.products import PRECISIONS
+from operators.local.inductor.names import free_name
 from operators.local.inductor.reading import OutputCode, Statement
-from operators.local.templates.calls import CALLS, Calls
+from operators.local.templates.calls import CALLS, Calls, Settings
 from operators.local.templates.fusion import fuse
 from operators.local.templates.launch import Launch
-from operators.local.templates.operations.matmul import How
 from operators.local.templates.tensors import Tensors
 
 _GPU = "torch.cuda._DeviceGuard("  # in code for the CPU nothing is guarded
@@ -33,55 +32,26 @@ def has_products(compiled: Compiled) -> bool:
     return is_for_gpu(compiled) and any(call in code for call in CALLS)
 
 
-class Products:
+@dataclass(frozen=True, slots=True)
+class Products(Settings):
     """Replaces the calls of a case; an `operators.local.inductor.Substitute`.
 
-    Args:
-        precisions: for float32, of those that `tl.dot` takes, the first to begin with.
-        convolutions: the same for convolutions, if it is something else.
-        exact: keys of convolutions for which it is not (`convolution_key`).
+    Attributes:
         fused: whether pointwise kernels go into the tails of our kernels if possible.
-        how: Products are computed so, if they are large enough (`How`); or a function that makes
-            their launches.
-        multiprocessors: of the device.
     """
 
-    def __init__(
-        self,
-        precisions: Sequence[str] = PRECISIONS,
-        *,
-        convolutions: Sequence[str] = (),
-        exact: Collection[str] = (),
-        fused: bool = False,
-        how: How = "",
-        multiprocessors: int = 132,
-    ) -> None:
-        self._multiprocessors = multiprocessors
-        self._precisions = tuple(precisions)
-        self._convolutions = tuple(convolutions) or self._precisions
-        self._exact = frozenset(exact)
-        self._fused = fused
-        self._how: How = how
-        self._names: dict[str, str] = {}
-        self._losses: dict[str, int] = {}
+    fused: bool = field(default=False, kw_only=True)
+    _names: dict[str, str] = field(default_factory=dict, init=False)
+    _losses: dict[str, int] = field(default_factory=dict, init=False)
 
     def __call__(
         self, case: CompiledCase, code: OutputCode, taken: set[str]
     ) -> tuple[OutputCode, dict[str, Kernel]]:
         """The code without the calls that a template can do, and the kernels."""
         tensors = Tensors(case.arguments, code.statements)
-        calls = Calls(
-            code.statements,
-            tensors,
-            self._precisions,
-            self._convolutions,
-            self._exact,
-            self._multiprocessors,
-            self._losses,
-            how=self._how,
-        )
+        calls = Calls(code.statements, tensors, self, self._losses)
         found = [(each, calls.replacement(each.node)) for each in code.statements]
-        if self._fused:
+        if self.fused:
             found = fuse(found, code.kernels, tensors, self._names)
         names = _Prefixes([one for _, new in found if new for one in new.launches], taken)
         statements: list[Statement] = []
@@ -124,11 +94,7 @@ class _Prefixes:
         key = tuple(one.family if self._are_many else one.signature for one in launches)
         if key not in self._known:
             tuned = next((one for one in launches if one.tunables), launches[0])
-            base = tuned.kernel.removesuffix("_kernel")
-            number, name = 1, base
-            while name in self._taken:
-                number += 1
-                name = f"{base}_{number}"
+            name = free_name(tuned.kernel.removesuffix("_kernel"), self._taken)
             self._taken.add(name)
             self._known[key] = f"{name.upper()}_"
         return self._known[key]

@@ -33,6 +33,11 @@ class Tensor:
         return sum((size - 1) * stride for size, stride in places) < 2**31
 
 
+def pointer_of(tensor: Tensor | None) -> ast.expr:
+    """Its first element, or None if there is no tensor."""
+    return tensor.pointer if tensor else ast.Constant(None)
+
+
 class Tensors:
     """Facts about the tensors of output code.
 

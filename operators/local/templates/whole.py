@@ -41,7 +41,7 @@ def launches(
     """
     name = ast.unparse(call.func).removeprefix(PREFIX).removesuffix(".default")
     count = _TENSORS[name]
-    operands = [tensors[node] for node in call.args[:count]]
+    operands: list[Any] = [tensors[node] for node in call.args[:count]]
     for node, operand in zip(call.args, operands, strict=False):
         if operand is None and ast.unparse(node) != "None":
             return None
@@ -49,18 +49,6 @@ def launches(
     if not all(_in_order(tensor) for tensor in known):
         return None
     given = [ast.literal_eval(node) for node in call.args[count:]]
-    return _launches(name, operands, out, given, precisions, multiprocessors, losses)
-
-
-def _launches(
-    name: str,
-    operands: Sequence[Any],
-    out: Tensor,
-    given: Sequence[Any],
-    precisions: Sequence[str],
-    multiprocessors: int,
-    losses: dict[str, int],
-) -> tuple[Launch, ...] | None:
     match name, given:
         case "norm", [kind, view, affine, share, eps]:
             x, weight, bias = operands

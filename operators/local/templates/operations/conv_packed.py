@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from operators.local.inductor.blocks import Blocks
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch, one_of, powers, room
 from operators.local.templates.operations.convolution import (
+    Convolution,
     Settings,
     Sizes,
     phases_of,
-    sizes_of,
     tiles,
 )
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.operations.packed import deletion, known, room, room_for_parts
-from operators.local.templates.tensors import HALF, Tensor
+from operators.local.templates.operations.matrices import How
+from operators.local.templates.operations.packed import deletion, known, room_for_parts
+from operators.local.templates.tensors import HALF, Tensor, pointer_of
 
 # Products for each element of an image. Kernels that gather from images as they lie are so much
 # slower on an H200 that cutting pays long before it does for matrices.
@@ -33,59 +33,41 @@ _UNDER_WAY = 1024  # programs that cut images; with fewer, each has fewer channe
 BLOCK_COST = 16  # a block of the depth takes as long as so many elements more than it has
 
 
-def launches(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    settings: Settings,
-    precisions: Sequence[str],
-    multiprocessors: int,
-    *,
-    stretched: bool = False,
-) -> tuple[Launch, ...] | None:
+def launches(whole: Convolution, how: How = How.PACKED) -> tuple[Launch, ...] | None:
     """Alternative to `convolution.launch`; None if that is to be preferred.
 
     That is so for fp16 and bf16, if there is too little to do for this to pay, and if parts would
-    be too many. `stretched` is that of `packed.known`.
+    be too many.
     """
-    layout = layout_of(sizes_of(x, weight, out, settings), settings)
-    if not pays(layout) or tuple(precisions) == HALF or not layout.has_room:
+    layout = layout_of(whole)
+    if not pays(whole, layout) or not layout.has_room:
         return None
-    images, filters, image_exponents, filter_exponents = operands = operands_of(out)
-    return (
-        *image_launches(x, layout, images, image_exponents),
-        _filter_launch(weight, layout, filters, filter_exponents),
-        _product_launch(
-            operands,
-            bias,
-            out,
-            layout,
-            known(precisions, layout.depth, stretched=stretched),
-            multiprocessors,
-        ),
+    kernels = Kernels(
+        cut="conv_filters_kernel",
+        cut_constants=layout.only("CHANNELS") | layout.met | layout.only("SPREAD"),
+        multiply="conv_packed_kernel",
+        constants={**layout.only("BATCH", "FILTERS", "OUTPUT"), **layout.met}
+        | {**layout.only("PLACES"), "WALK": layout.walk, "START": layout.start}
+        | layout.only("STEP"),
+        phases=(math.prod(layout.phases["PHASES"]),),
     )
+    return kernels.launches(whole, layout, known(whole.precisions, layout.depth, how))
 
 
-def layout_of(sizes: Mapping[str, Any], settings: Settings) -> "Layout":
+def layout_of(whole: Convolution) -> "Layout":
     """Where the parts lie."""
+    sizes, settings = whole.sizes, whole.settings
     walk = (1, 1, 1) if settings.transposed else settings.stride
     return Layout(sizes, _phases(sizes, settings), walk, settings.groups)
 
 
-def pays(layout: "Layout") -> bool:
-    """Whether there is enough to do for an element that is cut."""
+def pays(whole: Convolution, layout: "Layout") -> bool:
+    """Whether there is enough to do for an element of float32 that is cut."""
+    if tuple(whole.precisions) == HALF:
+        return False
     filters = layout.sizes["FILTERS"]
     reuse = math.prod(layout.sizes["KERNEL"]) * filters // math.prod(layout.walk)
     return bool(filters >= _MIN_FILTERS and reuse >= _MIN_REUSE)
-
-
-def operands_of(out: Tensor) -> list[ast.expr]:
-    """Names for the parts of images and of filters, and for the exponents of both."""
-    return [
-        ast.Name(f"{ast.unparse(out.pointer)}_{what}", ast.Load())
-        for what in ("parts", "filters", "exponents", "filter_exponents")
-    ]
 
 
 def _phases(sizes: Mapping[str, Any], settings: Settings) -> dict[str, Sizes]:
@@ -218,7 +200,7 @@ class Layout:
         return min(first) + min(last_tap, 0), max(first) + last_place + max(last_tap, 0)
 
 
-def image_launches(
+def _image_launches(
     x: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr
 ) -> tuple[Launch, Launch]:
     """Kernels that find the largest elements of images, and that split images into parts."""
@@ -276,66 +258,7 @@ def _merged(sizes: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
     return merged, steps
 
 
-def _filter_launch(weight: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr) -> Launch:
-    """Kernels that split filters into parts."""
-    phases = math.prod(layout.phases["PHASES"])
-    constants = layout.only("CHANNELS") | layout.met | layout.only("SPREAD")
-    return filter_launch(
-        "conv_filters_kernel", weight, layout, (phases,), constants, parts, exponents
-    )
-
-
-def filter_launch(
-    kernel: str,
-    weight: Tensor,
-    layout: Layout,
-    phases: tuple[int, ...],
-    constants: Mapping[str, Any],
-    parts: ast.expr,
-    exponents: ast.expr,
-) -> Launch:
-    """A kernel that splits filters into parts: one program for each, of each group and phase."""
-    filters, groups = layout.sizes["FILTERS"], layout.groups
-    block = 1 << (layout.filter_stride[-1] - 1).bit_length()
-    return Launch(
-        kernel=kernel,
-        grid=f"({', '.join(map(str, (filters, groups, *phases)))})",
-        pointers=(weight.pointer, parts, exponents),
-        constants={**constants, **layout.only("WEIGHT_STRIDE")}
-        | {"PART_STRIDE": layout.filter_stride, "BLOCK": block, "num_warps": 8},
-        tunables={},
-        before=(
-            room_for_parts(parts, layout.filter_stride[0], weight.pointer),
-            room(exponents, filters * groups * math.prod(phases), weight.pointer, "int32"),
-        ),
-        shared=("INPUT_PRECISION",),
-    )
-
-
-def _product_launch(
-    operands: Sequence[ast.expr],
-    bias: Tensor | None,
-    out: Tensor,
-    layout: Layout,
-    precisions: Sequence[str],
-    multiprocessors: int,
-) -> Launch:
-    filters, phases = layout.sizes["FILTERS"], math.prod(layout.phases["PHASES"])
-    rows = layout.sizes["BATCH"] * math.prod(layout.phases["PLACES"])
-    return Launch(
-        kernel="conv_packed_kernel",
-        grid=f"({phases} * {tiles(rows, filters)}, {layout.groups})",
-        pointers=(*operands, bias.pointer if bias else NOTHING, out.pointer),
-        constants={**layout.only("BATCH", "FILTERS", "OUTPUT"), **layout.met}
-        | {**layout.only("PLACES"), "WALK": layout.walk, "START": layout.start}
-        | {**layout.only("STEP"), "IMAGE_STRIDE": layout.image_stride}
-        | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
-        tunables=block_tunables(rows, filters, layout, precisions, multiprocessors),
-        after=(deletion(*operands),),
-    )
-
-
-def block_tunables(
+def _block_tunables(
     rows: int, filters: int, layout: Layout, precisions: Sequence[str], multiprocessors: int
 ) -> dict[str, Blocks]:
     """Sizes of blocks, and how they are computed, of positions (rows) by filters."""
@@ -360,3 +283,66 @@ def block_tunables(
         "num_warps": one_of(4, 8, first=8 if block_n == 128 else 4),
         "num_stages": one_of(2, 3, 4, first=3),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """The kernels of a convolution whose images and filters are cut into parts.
+
+    Attributes:
+        cut: the one that cuts filters, with constants.
+        multiply: the one that multiplies parts, with constants, but for strides.
+        phases: numbers of programs for each filter of a group, and for each tile.
+    """
+
+    cut: str
+    cut_constants: Mapping[str, Any]
+    multiply: str
+    constants: Mapping[str, Any]
+    phases: tuple[int, ...] = ()
+
+    def launches(
+        self, whole: Convolution, layout: Layout, precisions: Sequence[str]
+    ) -> tuple[Launch, ...]:
+        """That cut images, cut filters, and multiply."""
+        images, filters, image_exponents, filter_exponents = operands = [
+            ast.Name(f"{ast.unparse(whole.out.pointer)}_{part}", ast.Load())
+            for part in ("parts", "filters", "exponents", "filter_exponents")
+        ]
+        columns = layout.sizes["FILTERS"]
+        rows = layout.sizes["BATCH"] * math.prod(layout.phases["PLACES"])
+        grid = " * ".join([*map(str, self.phases), tiles(rows, columns)])
+        multiply = Launch(
+            kernel=self.multiply,
+            grid=f"({grid}, {layout.groups})",
+            pointers=(*operands, pointer_of(whole.bias), whole.out.pointer),
+            constants={**self.constants, "IMAGE_STRIDE": layout.image_stride}
+            | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
+            tunables=_block_tunables(rows, columns, layout, precisions, whole.multiprocessors),
+            after=(deletion(*operands),),
+        )
+        return (
+            *_image_launches(whole.x, layout, images, image_exponents),
+            self._filter_launch(whole.weight, layout, filters, filter_exponents),
+            multiply,
+        )
+
+    def _filter_launch(
+        self, weight: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr
+    ) -> Launch:
+        """Of a program for each filter, of each group and phase."""
+        programs = layout.sizes["FILTERS"], layout.groups, *self.phases
+        block = 1 << (layout.filter_stride[-1] - 1).bit_length()
+        return Launch(
+            kernel=self.cut,
+            grid=f"({', '.join(map(str, programs))})",
+            pointers=(weight.pointer, parts, exponents),
+            constants={**self.cut_constants, **layout.only("WEIGHT_STRIDE")}
+            | {"PART_STRIDE": layout.filter_stride, "BLOCK": block, "num_warps": 8},
+            tunables={},
+            before=(
+                room_for_parts(parts, layout.filter_stride[0], weight.pointer),
+                room(exponents, math.prod(programs), weight.pointer, "int32"),
+            ),
+            shared=("INPUT_PRECISION",),
+        )

@@ -1,19 +1,17 @@
 """Launches for convolutions of few filters: outputs side by side are columns of one product."""
 
-import ast
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from operators.local.templates.launch import Launch
 from operators.local.templates.operations import conv_packed
-from operators.local.templates.operations.conv_packed import BLOCK_COST, Layout
-from operators.local.templates.operations.convolution import Settings, Sizes, sizes_of, tiles
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.operations.packed import deletion, known
-from operators.local.templates.tensors import HALF, Tensor
+from operators.local.templates.operations.conv_packed import BLOCK_COST, Kernels, Layout
+from operators.local.templates.operations.convolution import Convolution, Settings, Sizes
+from operators.local.templates.operations.matrices import How
+from operators.local.templates.operations.packed import known
 
 _FACTORS = (1, 2, 4, 8)  # outputs in width for each that there have to be
 _MAX_SIDE = 16  # of these: blocks have 16 columns or more
@@ -22,31 +20,16 @@ _READING = 32  # columns for which they take as long as a position's inputs take
 _LESS = 0.7  # of the work of one output after the other, or that is done
 
 
-def launches(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    settings: Settings,
-    precisions: Sequence[str],
-    multiprocessors: int,
-) -> tuple[Launch, ...] | None:
+def launches(whole: Convolution) -> tuple[Launch, ...] | None:
     """Alternative to `conv_packed.launches`; None if that is to be preferred."""
-    sizes = sizes_of(x, weight, out, settings)
-    plain = conv_packed.layout_of(sizes, settings)
-    if not conv_packed.pays(plain) or tuple(precisions) == HALF:
+    plain = conv_packed.layout_of(whole)
+    if not conv_packed.pays(whole, plain):
         return None
-    found = min(_windows(sizes, settings), key=lambda window: window.cost, default=None)
+    found = min(_windows(whole.sizes, whole.settings), key=lambda window: window.cost, default=None)
     if not found or not found.layout.has_room or found.cost > _LESS * _cost(plain):
         return None
-    operands = conv_packed.operands_of(out)
-    images, filters, image_exponents, filter_exponents = operands
-    offered = known(precisions, plain.depth, stretched=True)
-    return (
-        *conv_packed.image_launches(x, found.layout, images, image_exponents),
-        _filter_launch(weight, found, filters, filter_exponents),
-        _product_launch(operands, bias, out, found, offered, multiprocessors),
-    )
+    offered = known(whole.precisions, plain.depth, How.WIDE)
+    return found.kernels.launches(whole, found.layout, offered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +57,22 @@ class _Window:
         """Where the first window begins."""
         origin = self.layout.phases["PADDING"]
         return tuple(map(sum, zip(self.layout.before, origin, strict=True)))
+
+    @property
+    def kernels(self) -> Kernels:
+        """That cut the filters of columns, and multiply."""
+        layout, side = self.layout, self.phases[2]
+        runs = {"RUNS": layout.runs, "RUN": layout.run}
+        return Kernels(
+            cut="conv_window_kernel",
+            cut_constants={**layout.only("CHANNELS"), "FILTERS": self.filters}
+            | {**layout.only("KERNEL", "DILATION"), "PHASES": self.phases, **self.tap, **runs},
+            multiply="conv_wide_kernel",
+            constants={**layout.only("BATCH"), "FILTERS": self.filters}
+            | {"OUT_SIZE": layout.sizes["OUTPUT"], "PHASES": self.phases}
+            | {"SIDE": side if side & (side - 1) == 0 else 1, **layout.only("PLACES")}
+            | {"WALK": layout.walk, "START": self.start, **layout.only("STEP"), **runs},
+        )
 
 
 def _cost(layout: Layout) -> float:
@@ -121,40 +120,3 @@ def _axis(kernel: Sizes, settings: Settings, phases: Sizes, axis: int) -> tuple[
         origin, walk = min(met), phases[axis] * stride
         taps = origin + padding, -stride, 1
     return origin, max(met) - origin + 1, walk, *taps
-
-
-def _filter_launch(weight: Tensor, window: _Window, parts: ast.expr, exponents: ast.expr) -> Launch:
-    """Kernels that split the filters of columns into parts."""
-    layout = window.layout
-    constants = {**layout.only("CHANNELS"), "FILTERS": window.filters}
-    constants |= {**layout.only("KERNEL", "DILATION"), "PHASES": window.phases, **window.tap}
-    constants |= {"RUNS": layout.runs, "RUN": layout.run}
-    return conv_packed.filter_launch(
-        "conv_window_kernel", weight, layout, (), constants, parts, exponents
-    )
-
-
-def _product_launch(
-    operands: Sequence[ast.expr],
-    bias: Tensor | None,
-    out: Tensor,
-    window: _Window,
-    precisions: Sequence[str],
-    multiprocessors: int,
-) -> Launch:
-    layout, side = window.layout, window.phases[2]
-    columns = layout.sizes["FILTERS"]
-    rows = layout.sizes["BATCH"] * math.prod(layout.phases["PLACES"])
-    return Launch(
-        kernel="conv_wide_kernel",
-        grid=f"({tiles(rows, columns)}, {layout.groups})",
-        pointers=(*operands, bias.pointer if bias else NOTHING, out.pointer),
-        constants={**layout.only("BATCH"), "FILTERS": window.filters}
-        | {"OUT_SIZE": layout.sizes["OUTPUT"], "PHASES": window.phases}
-        | {"SIDE": side if side & (side - 1) == 0 else 1, **layout.only("PLACES")}
-        | {"WALK": layout.walk, "START": window.start, **layout.only("STEP")}
-        | {"RUNS": layout.runs, "RUN": layout.run, "IMAGE_STRIDE": layout.image_stride}
-        | {"FILTER_STRIDE": layout.filter_stride, **layout.only("OUT_STRIDE")},
-        tunables=conv_packed.block_tunables(rows, columns, layout, precisions, multiprocessors),
-        after=(deletion(*operands),),
-    )

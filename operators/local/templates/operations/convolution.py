@@ -9,8 +9,7 @@ from typing import Any
 from evolve.core.compiled import each_of
 from operators.local.inductor.blocks import Blocks
 from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.tensors import Tensor
+from operators.local.templates.tensors import Tensor, pointer_of
 
 _FEW_FILTERS = 8  # of a group; fewer than half a tensor core's tile: products one by one
 _FEW_CHANNELS = 16
@@ -50,59 +49,67 @@ class Settings:
         )
 
 
-def launch(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    settings: Settings,
-    precisions: Sequence[str],
-) -> Launch:
-    """For out = the convolution of x plus bias, over one to three dimensions in space.
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """out = the convolution of x plus bias, over one to three dimensions in space.
 
-    Args:
+    Attributes:
         x: batch x channels x space.
         weight: filters x channels of a group x kernel; transposed: channels x filters of a group.
         bias: one for each filter.
         out: batch x filters x space.
         settings: of the convolution.
         precisions: of `tl.dot`, the default first.
+        multiprocessors: of the device.
     """
-    groups = settings.groups
-    pointers = (x.pointer, weight.pointer, bias.pointer if bias else NOTHING, out.pointer)
-    sizes = sizes_of(x, weight, out, settings)
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    out: Tensor
+    settings: Settings
+    precisions: Sequence[str]
+    multiprocessors: int
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Constants of kernels: sizes, settings and strides."""
+        groups = self.settings.groups
+        channels, filters = self.x.shape[1] // groups, self.out.shape[1] // groups
+        return {
+            "BATCH": self.x.shape[0],
+            "CHANNELS": channels,
+            "FILTERS": filters,
+            "INPUT": in_space(self.x.shape[2:], 1),
+            "OUTPUT": in_space(self.out.shape[2:], 1),
+            "KERNEL": in_space(self.weight.shape[2:], 1),
+            "STRIDE": self.settings.stride,
+            "PADDING": self.settings.padding,
+            "DILATION": self.settings.dilation,
+            "X_STRIDE": _strides(self.x, channels),
+            "WEIGHT_STRIDE": _weight_strides(self.weight, channels, filters, self.settings),
+            "OUT_STRIDE": _strides(self.out, filters),
+        }
+
+
+def launch(whole: Convolution) -> Launch:
+    """Of the kernel that reads operands as they are."""
+    groups, sizes, out = whole.settings.groups, whole.sizes, whole.out
+    pointers = (whole.x.pointer, whole.weight.pointer, pointer_of(whole.bias), out.pointer)
     channels, filters = sizes["CHANNELS"], sizes["FILTERS"]
-    if settings.transposed:
-        return _transposed(pointers, sizes, settings, precisions)
+    if whole.settings.transposed:
+        return _transposed(pointers, sizes, whole)
     if groups > 1 and filters < _FEW_FILTERS:
         return _direct(pointers, sizes, groups)
-    rows = x.shape[0] * math.prod(out.shape[2:])
+    rows = sizes["BATCH"] * math.prod(out.shape[2:])
+    taps = math.prod(whole.weight.shape[2:])
     return Launch(
         kernel="conv_kernel",
         grid=f"({tiles(rows, filters)}, {groups})",
         pointers=pointers,
         constants=sizes | {"FLAT": channels < _FEW_CHANNELS},
-        tunables=_tunables(rows, filters, channels, math.prod(weight.shape[2:]), precisions),
+        tunables=_tunables(rows, filters, channels, taps, whole.precisions),
     )
-
-
-def sizes_of(x: Tensor, weight: Tensor, out: Tensor, settings: Settings) -> dict[str, Any]:
-    """Constants of kernels: sizes, settings and strides."""
-    channels, filters = x.shape[1] // settings.groups, out.shape[1] // settings.groups
-    return {
-        "BATCH": x.shape[0],
-        "CHANNELS": channels,
-        "FILTERS": filters,
-        "INPUT": in_space(x.shape[2:], 1),
-        "OUTPUT": in_space(out.shape[2:], 1),
-        "KERNEL": in_space(weight.shape[2:], 1),
-        "STRIDE": settings.stride,
-        "PADDING": settings.padding,
-        "DILATION": settings.dilation,
-        "X_STRIDE": _strides(x, channels),
-        "WEIGHT_STRIDE": _weight_strides(weight, channels, filters, settings),
-        "OUT_STRIDE": _strides(out, filters),
-    }
 
 
 def phases_of(sizes: Mapping[str, Any]) -> dict[str, Sizes]:
@@ -122,29 +129,23 @@ def phases_of(sizes: Mapping[str, Any]) -> dict[str, Sizes]:
 
 
 def _transposed(
-    pointers: tuple[ast.expr, ...],
-    sizes: dict[str, Any],
-    settings: Settings,
-    precisions: Sequence[str],
+    pointers: tuple[ast.expr, ...], sizes: dict[str, Any], whole: Convolution
 ) -> Launch:
     phases = phases_of(sizes)
     batch, channels, filters = (sizes[name] for name in ("BATCH", "CHANNELS", "FILTERS"))
     rows = batch * math.prod(phases["PLACES"])
     taps = math.prod(phases["TAPS"])
+    count, groups = math.prod(whole.settings.stride), whole.settings.groups
     return Launch(
         kernel="conv_transpose_kernel",
-        grid=f"({math.prod(settings.stride)} * {tiles(rows, filters)}, {settings.groups})",
+        grid=f"({count} * {tiles(rows, filters)}, {groups})",
         pointers=pointers,
         constants=sizes | phases | {"FLAT": channels < _FEW_CHANNELS},
-        tunables=_tunables(rows, filters, channels, taps, precisions),
+        tunables=_tunables(rows, filters, channels, taps, whole.precisions),
     )
 
 
-def _direct(
-    pointers: tuple[ast.expr, ...],
-    sizes: dict[str, Any],
-    groups: int,
-) -> Launch:
+def _direct(pointers: tuple[ast.expr, ...], sizes: dict[str, Any], groups: int) -> Launch:
     filters = groups * sizes["FILTERS"]
     rows = sizes["BATCH"] * math.prod(sizes["OUTPUT"])
     beside = sizes["X_STRIDE"][1] == 1  # channels lie side by side

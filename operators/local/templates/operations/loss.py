@@ -7,9 +7,8 @@ import textwrap
 from collections.abc import Sequence
 
 from operators.local.templates import library
-from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.tensors import Tensor, merged
+from operators.local.templates.launch import Launch, one_of, powers, room
+from operators.local.templates.tensors import Tensor, merged, pointer_of
 
 _OWN = re.compile(r"\bloss_(terms?|outcome|parts_kernel|rows_kernel)\b")
 
@@ -36,7 +35,6 @@ def launches(
     """
     first = next(tensor for tensor in tensors if tensor is not None)
     parts = ast.Name(f"{ast.unparse(out.pointer)}_parts", ast.Load())
-    place = f"device={ast.unparse(first.pointer)}.device, dtype=torch.float32"
     rows, columns, strides = _by_rows(tensors, shape, is_flat=not outcome)
     kernel = "loss_rows_kernel" if outcome else "loss_parts_kernel"
     number = known.setdefault(f"{term}\n\n{outcome}", len(known) + 1)
@@ -46,7 +44,7 @@ def launches(
         Launch(
             kernel=list(definitions)[-1],
             grid="(PARTS,)",
-            pointers=(*(t.pointer if t else NOTHING for t in tensors), parts),
+            pointers=(*map(pointer_of, tensors), parts),
             constants={"SHAPE": (rows, columns)}
             | {f"{name}_STRIDE": stride for name, stride in zip("ABC", strides, strict=True)},
             tunables={
@@ -55,7 +53,7 @@ def launches(
                 "num_warps": one_of(2, 4, 8, 16, first=8),
                 "num_stages": one_of(1, 2, 3, first=2),
             },
-            before=(f"{ast.unparse(parts)} = torch.empty(PARTS, {place})",),
+            before=(room(parts, "PARTS", first.pointer, "float32"),),
             definitions=definitions,
         ),
         Launch(

@@ -2,29 +2,22 @@
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from operators.local.inductor.blocks import Blocks
-from operators.local.templates.launch import Launch, one_of, powers
+from operators.local.templates.launch import Launch, one_of, powers, room
 from operators.local.templates.operations import packed
-from operators.local.templates.operations.matrices import Matrices
-from operators.local.templates.tensors import Tensor, merged
+from operators.local.templates.operations.matrices import How, Matrices
+from operators.local.templates.tensors import Tensor, merged, pointer_of
 
-NOTHING = ast.Constant(None)
 _TILES_EACH = 2  # for each multiprocessor; with fewer, long sums are cut
 _LONG_SUM = 2048
 _EVEN_SUM = 256
 _TILE = 64
 
-PACKED, STRETCHED, WIDE = "packed", "stretched", "wide"
-How = Literal["", "even", "packed", "stretched", "wide"] | Callable[[Matrices], tuple[Launch, ...]]
-"""How a product is computed, if it is large enough for that; or a function for any product.
+Launches = Callable[[Matrices], tuple[Launch, ...]]
+"""Makes the launches of a product, in the place of a call of a vendor's library."""
 
-`even` cuts the work evenly among as many programs as a device takes at once, `packed` the operands
-into parts beforehand, and `stretched` does the same and begins with two products of parts for long
-sums, where `packed` always has three or more. `wide` is `stretched`, and outputs of convolutions of
-few filters are side by side.
-"""
+Way = How | Launches
 
 
 def launches(
@@ -34,8 +27,7 @@ def launches(
     out: Tensor,
     precisions: Sequence[str],
     multiprocessors: int,
-    *,
-    how: How = "",
+    how: Way = How.PLAIN,
 ) -> tuple[Launch, ...]:
     """For out = a @ b + bias, of matrices or batches of them; bias is broadcast.
 
@@ -52,7 +44,7 @@ def launches(
     (_, _, columns), b_stride = merged(b, 3)
     _, out_stride = merged(out, 3)
     product = Matrices(
-        pointers=(a.pointer, b.pointer, bias.pointer if bias else NOTHING, out.pointer),
+        pointers=(a.pointer, b.pointer, pointer_of(bias), out.pointer),
         constants={
             "SHAPE": (rows, columns, depth),
             "A_STRIDE": _by_batch(a, a_stride),
@@ -64,18 +56,16 @@ def launches(
         precisions=precisions,
         multiprocessors=multiprocessors,
     )
-    if callable(how):
+    if not isinstance(how, How):
         return how(product)
     if columns == 1:
         return (_vector(product),)
     if rows == 1:
         return (_vector(product.turned),)
-    if how == "even" and depth >= _EVEN_SUM:
+    if how is How.EVEN and depth >= _EVEN_SUM:
         return _stream(product)
-    if how in (PACKED, STRETCHED, WIDE):
-        found = packed.launches(product, stretched=how != PACKED)
-        if found:
-            return found
+    if how.is_packed and (found := packed.launches(product, how)):
+        return found
     if product.tiles(_TILE) < _TILES_EACH * multiprocessors and depth >= _LONG_SUM:
         return _split(product)
     return (_tiled(product),)
@@ -112,14 +102,13 @@ def _split(product: Matrices) -> tuple[Launch, ...]:
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
     number = powers(2, 64, depth // _TILE, 16)
-    place = f"device={ast.unparse(a)}.device, dtype=torch.float32"
     first = Launch(
         kernel="matmul_split_kernel",
         grid=f"({product.grid}, PARTS)",
         pointers=(a, b, parts),
         constants=product.only("SHAPE", "A_STRIDE", "B_STRIDE"),
         tunables=tile_tunables(product) | {"PARTS": number},
-        before=(f"{ast.unparse(parts)} = torch.empty((PARTS, {size}), {place})",),
+        before=(room(parts, f"(PARTS, {size})", a, "float32"),),
     )
     second = Launch(
         kernel="matmul_parts_kernel",
@@ -136,7 +125,6 @@ def _stream(product: Matrices) -> tuple[Launch, ...]:
     """Even shares of all sums, and the kernel that joins split ones."""
     a, b, bias, out = product.pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
-    place = f"device={ast.unparse(a)}.device, dtype=torch.float32"
     once = product.multiprocessors
     first = Launch(
         kernel="matmul_stream_kernel",
@@ -144,7 +132,7 @@ def _stream(product: Matrices) -> tuple[Launch, ...]:
         pointers=(a, b, bias, parts, out),
         constants={"BATCH": product.batch, **product.constants},
         tunables=tile_tunables(product) | {"PROGRAMS": one_of(once, 2 * once, first=once)},
-        before=(f"{ast.unparse(parts)} = torch.empty((2 * PROGRAMS, BLOCK_M * BLOCK_N), {place})",),
+        before=(room(parts, "(2 * PROGRAMS, BLOCK_M * BLOCK_N)", a, "float32"),),
     )
     second = Launch(
         kernel="stream_parts_kernel",

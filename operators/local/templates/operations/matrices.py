@@ -3,6 +3,28 @@
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+
+class How(Enum):
+    """How products are computed, if they are large enough for that."""
+
+    PLAIN = auto()
+    EVEN = auto()
+    """The work is cut evenly among as many programs as a device takes at once."""
+    PACKED = auto()
+    """Operands are cut into parts beforehand, of which three products or more are added."""
+    STRETCHED = auto()
+    """The same, but long sums begin with two products of parts."""
+    LONG = auto()
+    """The same, but only sums so long that the judge accepts that of two inputs too."""
+    WIDE = auto()
+    """`LONG`, and outputs of convolutions of few filters are side by side."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether operands are cut into parts beforehand."""
+        return self not in (How.PLAIN, How.EVEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 import ast
 from collections.abc import Sequence
 
-from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.tensors import Tensor
+from operators.local.templates.launch import Launch, one_of, powers, room
+from operators.local.templates.tensors import Tensor, pointer_of
 
 _HELD = 8192  # elements of a block that holds rows whole
 _LOOPED = 2**14  # elements of a row, from which on few rows are cut into parts
@@ -35,7 +34,7 @@ def launches(
     """
     outer, size, inner = view
     rows = outer * inner
-    pointers = (x.pointer, _pointer(weight), _pointer(bias), out.pointer)
+    pointers = (x.pointer, pointer_of(weight), pointer_of(bias), out.pointer)
     constants = {"VIEW": (rows, size, inner)} | settings
     width = 1 << max(size - 1, 0).bit_length()
     if rows < _ROWS_EACH * multiprocessors and size >= _LOOPED:
@@ -71,15 +70,11 @@ def batch_norm(
         grid=f"({batch * channels} * triton.cdiv({area}, BLOCK),)",
         pointers=(
             *(tensor.pointer for tensor in (x, *statistics)),
-            *(_pointer(weight), _pointer(bias), out.pointer),
+            *(pointer_of(weight), pointer_of(bias), out.pointer),
         ),
         constants={"SHAPE": tuple(shape), "EPS": eps},
         tunables={"BLOCK": powers(128, 8192, area, 2048), "num_warps": one_of(2, 4, 8, first=4)},
     )
-
-
-def _pointer(tensor: Tensor | None) -> ast.expr:
-    return tensor.pointer if tensor else NOTHING
 
 
 def _held(pointers: tuple[ast.expr, ...], constants: dict[str, object], width: int) -> Launch:
@@ -120,7 +115,6 @@ def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tupl
     rows, size, _ = _view(constants)
     x, weight, bias, out = pointers
     parts = ast.Name(f"{ast.unparse(out)}_parts", ast.Load())
-    place = f"device={ast.unparse(x)}.device, dtype=torch.float32"
     first = Launch(
         kernel="norm_parts_kernel",
         grid=f"({rows}, PARTS)",
@@ -131,7 +125,7 @@ def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tupl
             "BLOCK_K": powers(512, _MAX_ELEMENTS, size, 2048),
         }
         | _loop(constants),
-        before=(f"{ast.unparse(parts)} = torch.empty({2 * rows} * PARTS, {place})",),
+        before=(room(parts, f"{2 * rows} * PARTS", x, "float32"),),
     )
     second = Launch(
         kernel="norm_apply_kernel",
@@ -146,12 +140,12 @@ def _parts(pointers: tuple[ast.expr, ...], constants: dict[str, object]) -> tupl
 
 def _loop(constants: dict[str, object]) -> dict:
     """Tunables of a kernel that reads rows in a loop."""
-    found = {"num_warps": one_of(4, 8, 16, first=8), "num_stages": one_of(1, 2, 3, first=2)}
-    if constants["KIND"] == "layer":
-        found["PASSES"] = one_of(1, 2, first=1)
-    else:
-        found["PASSES"] = one_of(1, first=1)
-    return found
+    passes = (1, 2) if constants["KIND"] == "layer" else (1,)
+    return {
+        "num_warps": one_of(4, 8, 16, first=8),
+        "num_stages": one_of(1, 2, 3, first=2),
+        "PASSES": one_of(*passes, first=1),
+    }
 
 
 def _view(constants: dict[str, object]) -> tuple[int, int, int]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operators.local.inductor.blocks import Blocks
-from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matrices import Matrices
+from operators.local.templates.launch import Launch, one_of, powers, room
+from operators.local.templates.operations.matrices import How, Matrices
 from operators.local.templates.tensors import HALF
 
 NUMBER_OF_PARTS = {"fp16": 1, "fp16x2": 2, "fp16x3": 2, "bf16x6": 3}
@@ -19,10 +19,10 @@ EXACT = ("fp16x3", "bf16x6")
 _ROUNDED = "fp16"  # to 11 bits, as tf32
 _STRETCHED = "fp16x2"
 # Sums of random signs are off by 5e-6 of the result then, at any depth, and what is allowed grows
-# with the depth (`evolve.worker.correctness.tolerance`): 3.7e-6 for 512, 4.8e-6 for 1024. If one
-# operand may be sparse, a linear layer is right from there on, a product of two such ones from 4096
-# on; with positive operands it is right earlier.
-_MIN_STRETCHED = 1024
+# with the depth (`evolve.worker.correctness.tolerance`): 4.8e-6 for 1024, 1.2e-5 for 8192. Products
+# with weights are right from 1024 on; of two sparse inputs few products count, and their errors
+# hardly cancel.
+_MIN_STRETCHED = {How.STRETCHED: 1024, How.LONG: 8192, How.WIDE: 8192}
 _LINES, _DEPTH = 256, 64  # the largest block: parts have room for whole ones
 _BLOCK = 4096  # elements that are cut at once
 _MIN_DEPTH = 64
@@ -37,14 +37,14 @@ _PROGRAMS_EACH = 8  # for each multiprocessor; with fewer it waits for memory
 _FEW_STEPS = 2  # blocks of the depth: stores take longer than products, for which small blocks do
 
 
-def launches(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...]:
+def launches(product: Matrices, how: How = How.PACKED) -> tuple[Launch, ...]:
     """With both operands cut, or one of a narrow product; nothing if neither pays.
 
-    fp16 and bf16 are multiplied as they are. `stretched` is that of `known`.
+    fp16 and bf16 are multiplied as they are.
     """
     if tuple(product.precisions) == HALF:
         return ()
-    if found := both_packed(product, stretched=stretched):
+    if found := both_packed(product, how):
         return found
     rows, columns, _ = product.shape
     narrow = product.turned if rows < columns else product
@@ -52,18 +52,17 @@ def launches(product: Matrices, *, stretched: bool = False) -> tuple[Launch, ...
 
 
 def both_packed(
-    product: Matrices, *, stretched: bool = False, in_chunks: bool = True
+    product: Matrices, how: How = How.PACKED, *, in_chunks: bool = True
 ) -> tuple[Launch, ...]:
     """Of float32: the kernels that split both operands, and the one that multiplies their parts.
 
-    Empty if that does not pay. `stretched` is that of `known`; `in_chunks` says that several
-    programs may share a line.
+    Empty if that does not pay. `in_chunks` says that several programs may share a line.
     """
     if not _pays(product):
         return ()
     *_, bias, out = product.pointers
     rows, columns, depth = product.shape
-    precisions = known(product.precisions, depth, stretched=stretched)
+    precisions = known(product.precisions, depth, how)
     left, right = _Operand.left(product), _Operand.right(product)
     multiply = Launch(
         kernel="matmul_packed_kernel",
@@ -82,15 +81,15 @@ def both_packed(
     return *left.launches(count), *right.launches(count), multiply
 
 
-def known(precisions: Sequence[str], depth: int, *, stretched: bool = False) -> tuple[str, ...]:
+def known(precisions: Sequence[str], depth: int, how: How = How.PACKED) -> tuple[str, ...]:
     """How products of parts may be made if `tl.dot` may be so precise, the first to begin with.
 
     A product that begins with tf32 may begin with one part; one with that choice keeps it. Others
-    begin with two products of parts if `stretched` and sums of `depth` products are long enough.
+    begin with two products of parts if sums of `depth` products are long enough for `how`.
     """
     if "tf32" in precisions:
         return (_ROUNDED, *EXACT) if precisions[0] == "tf32" else (*EXACT, _ROUNDED)
-    return (_STRETCHED, *EXACT) if stretched and depth >= _MIN_STRETCHED else EXACT
+    return (_STRETCHED, *EXACT) if how in _MIN_STRETCHED and depth >= _MIN_STRETCHED[how] else EXACT
 
 
 def parts_of(precision: str) -> str:
@@ -101,12 +100,6 @@ def parts_of(precision: str) -> str:
 def products_of(precision: str) -> str:
     """The same for how many products of parts stand for one."""
     return f"{json.dumps(_PRODUCTS)}[{precision}]"
-
-
-def room(name: ast.expr, size: int, like: ast.expr, dtype: str) -> str:
-    """A statement that makes room for so many numbers where another tensor is."""
-    place = f"device={ast.unparse(like)}.device, dtype=torch.{dtype}"
-    return f"{ast.unparse(name)} = torch.empty({size}, {place})"
 
 
 def room_for_parts(name: ast.expr, size: int, like: ast.expr) -> str:

@@ -3,9 +3,8 @@
 import ast
 from collections.abc import Mapping, Sequence
 
-from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.tensors import Tensor
+from operators.local.templates.launch import Launch, one_of, powers, room
+from operators.local.templates.tensors import Tensor, pointer_of
 
 _KERNELS: Mapping[str, tuple[str, int, Mapping[str, object]]] = {
     "lstm": ("lstm_kernel", 4, {}),
@@ -56,20 +55,19 @@ def launches(
     if not units:
         return None
     arrived = ast.Name(f"{ast.unparse(out.pointer)}_arrived", ast.Load())
-    place = f"device={ast.unparse(gates.pointer)}.device, dtype=torch.int32"
     start = Launch(
         kernel="recurrence_start_kernel",
         grid=f"({-(-directions * batch * size // _BLOCK)},)",
         pointers=(hidden.pointer, out.pointer, arrived),
         constants={"SHAPE": shape, "BLOCK": _BLOCK},
         tunables={},
-        before=(f"{ast.unparse(arrived)} = torch.empty({directions * batch}, {place})",),
+        before=(room(arrived, directions * batch, gates.pointer, "int32"),),
     )
     steps = Launch(
         kernel=kernel,
         grid=f"(triton.cdiv({size}, BLOCK_H), {directions}, {blocks})",
         pointers=(
-            *(tensor.pointer if tensor else NOTHING for tensor in (gates, weight, *own)),
+            *map(pointer_of, (gates, weight, *own)),
             *(out.pointer, arrived),
         ),
         constants={"SHAPE": shape, **settings, "WIDTH": width, "BLOCK_B": samples},

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from operators.local.templates.launch import Launch, one_of, powers
-from operators.local.templates.operations.matmul import NOTHING
-from operators.local.templates.tensors import Tensor
+from operators.local.templates.tensors import Tensor, pointer_of
 
 
 def launch(
@@ -33,7 +32,7 @@ def launch(
     return Launch(
         kernel="scan_kernel",
         grid=f"(triton.cdiv({rows}, BLOCK_M),)",
-        pointers=(x.pointer, mask.pointer if mask else NOTHING, out.pointer),
+        pointers=(x.pointer, pointer_of(mask), out.pointer),
         constants={
             "VIEW": (rows, size, inner),
             "PRODUCT": product,
