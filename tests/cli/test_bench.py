@@ -80,8 +80,8 @@ def test_runs_are_named_by_suite_level_problem_and_search():
     ("word", "said"),
     [
         ("suite=kernelbanch", "there is no such suite"),
-        ("path=nowhere", "KERNELBENCH_PATH"),
-        ("level=[7]", "level=[7]"),
+        ("path=nowhere", "path=nowhere: suite kernelbench: there is no folder nowhere"),
+        ("level=[7]", "level=7: not in suite kernelbench"),
         ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),

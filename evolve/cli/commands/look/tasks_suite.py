@@ -130,7 +130,11 @@ def _parser(verb: str, description: str) -> argparse.ArgumentParser:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     return suite_problems(
-        options.suite, path=options.path, levels=options.level, only=options.select
+        options.suite,
+        path=options.path,
+        levels=options.level,
+        only=options.select,
+        option="--{} {}",
     )
 
 
