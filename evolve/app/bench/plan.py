@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from evolve.app import components
-from evolve.app.config.compose import compose, compose_other, to_plain
+from evolve.app.config.compose import compose, compose_other
 from evolve.app.config.presets import search_of
 from evolve.app.device import kind_of
 from evolve.app.inputs import load_task
@@ -108,7 +108,7 @@ def make_plan(words: Sequence[str]) -> Plan:
         levels=settings["level"],
         only=settings["problems"],
     )
-    config = to_plain(compose([f"task={problems[0].spec}", *of_runs]))
+    config = compose([f"task={problems[0].spec}", *of_runs])
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     components.build_all(config)

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -15,6 +15,7 @@ from unittest.mock import patch
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -63,12 +64,16 @@ def register_schema() -> None:
     ConfigStore.instance().store(name="schema", node=RunConfig)
 
 
-def compose(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that `key=value` words give, typed and complete.
+def compose(overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration that `key=value` words give, complete and as plain data (`to_plain`).
 
     Raises:
         UsageError: a key, an option or a value that cannot be.
     """
+    return {**to_plain(_composed(overrides)), "preset": search_of(overrides)}
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
     register_schema()
     with (
         _our_words(overrides),
@@ -117,9 +122,7 @@ def _hydra_to_itself() -> Iterator[None]:
         GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
 
-def run_with_hydra(
-    words: Sequence[str], job: Callable[[DictConfig], int], submitted: PlainJob | None = None
-) -> int:
+def run_with_hydra(words: Sequence[str], job: PlainJob, submitted: PlainJob | None = None) -> int:
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
 
     With `hydra/launcher=` other processes execute `submitted`, a function of a module, instead.
@@ -145,7 +148,7 @@ def run_with_hydra(
 
     def remembered(config: DictConfig) -> None:
         try:
-            codes.append(job(config))
+            codes.append(job(to_plain(config)))
         except (EvolveError, OSError) as error:  # Hydra would print its own words about it
             errors.append(error)
 
@@ -360,7 +363,7 @@ def _known(node: type) -> tuple[list[str], list[str]]:
     if node is not RunConfig:
         plain = OmegaConf.to_container(OmegaConf.structured(node), enum_to_str=True)
         return [name for name, _ in flatten(plain)], []
-    plain = OmegaConf.to_container(compose(["task=any", "search=single"]), enum_to_str=True)
+    plain = OmegaConf.to_container(_composed(["task=any", "search=single"]), enum_to_str=True)
     return [name for name, _ in flatten(plain)], _groups()
 
 
@@ -373,8 +376,9 @@ def _groups() -> list[str]:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    In components and `llm`, values from the environment keep their `${oc.env:...}` spelling until
-    they are built: secrets come from there, and the database stores this spelling.
+    `preset` is the option of `conf/search`, if Hydra knows it. In components and `llm`, values from
+    the environment keep their `${oc.env:...}` spelling until they are built: secrets come from
+    there, and the database stores this spelling.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.
@@ -387,6 +391,8 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     assert isinstance(written, dict)
     assert isinstance(resolved, dict)
     plain = {str(key): value for key, value in resolved.items()}
+    if HydraConfig.initialized():
+        plain["preset"] = HydraConfig.get().runtime.choices.get("search")
     for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
     _check_lists(plain)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 from evolve.app.database import place
 from evolve.app.launch import create
 from evolve.app.library.words import as_words
@@ -175,7 +175,7 @@ class StepTools:
         given |= {} if search else {"operators": "llm"}
         words = as_words({key: value for key, value in given.items() if value is not None})
         async with self._opening:
-            await asyncio.to_thread(lambda: create(to_plain(compose(words))))
+            await asyncio.to_thread(lambda: create(compose(words)))
         return _within(self._parts, records.run_state(self._parts.location, name))
 
     @as_tool(MAKES)
