@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from evolve.app import components
@@ -18,6 +18,7 @@ from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searc
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
+from evolve.app.library.events import EventFrontend
 from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
 from evolve.app.validation import read_request
@@ -125,67 +126,44 @@ class Bench:
         Searches are begun in the order of the tasks, a few at once. A winner is measured beside the
         searches of the next tasks; `alone`, after all tasks, nothing else is under way.
         """
-        async with self._searches:
-            if not await self._may_begin(entry):
+        try:
+            async with self._searches:
+                await self._may_begin(entry)
+                began = time.monotonic()
+                run, config = await self._begun(entry, alone=alone)
+                if not is_done(run, config):
+                    await self._search(run, config)
+                if alone and not self._stop.is_set():
+                    await judge_again(self._engine(run, config), self._evaluator, self._stop)
+            run = self._store.run(run.name)
+            failed = not self._stop.is_set() and await self._final(run, config)
+            if self._stop.is_set():
                 return
-            began = time.monotonic()
-            searched = await self._searched(entry, alone=alone)
-        if searched is not None and await self._is_measured(entry, *searched, alone=alone):
+            self._skipped_in_a_row = 0
+            if not alone and (failed or unjudged(self._store, run.id)):
+                raise _Failed("by a fault of the judge something has no verdict")
+        except _Failed as failure:
+            self._put_off(entry, failure, alone=alone)
+        except UsageError as error:
+            quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
+            self._say(f"{entry.task.label}: {error}")
+        except _GivenUp:
+            return
+        else:
             self._report(entry, time.monotonic() - began)
 
-    async def _may_begin(self, entry: Entry) -> bool:
-        """Whether anything of a task can end in time: a new one has to be made ready first.
+    async def _may_begin(self, entry: Entry) -> None:
+        """Raise _GivenUp if nothing of a task can end in time: a new one is made ready first.
 
         Searches are begun although they may not end: the next call goes on with them, and until
         then the judge would have nothing to do.
         """
         await self._final_slots.leave_one()
         if self._stop.is_set():
-            return False
+            raise _GivenUp
         if self._left_s() <= (0.0 if entry.task.run in self._begun_runs else self._verdict_s):
             self._not_begun += 1
-            return False
-        quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
-        return True
-
-    async def _searched(
-        self, entry: Entry, *, alone: bool
-    ) -> tuple[RunRow, Mapping[str, Any]] | None:
-        """The run of a task, searched to the end of its budget; None if it is left for later."""
-        try:
-            run, config = await self._begun(entry, alone=alone)
-            if not is_done(run, config):
-                await self._search(run, config)
-            if alone and not self._stop.is_set():
-                await judge_again(self._engine(run, config), self._evaluator, self._stop)
-        except _Failed as failure:
-            self._put_off(entry, failure, alone=alone)
-        except UsageError as error:
-            self._say(f"{entry.task.label}: {error}")
-        except _GivenUp:
-            pass
-        else:
-            return self._store.run(run.name), config
-        return None
-
-    async def _is_measured(
-        self, entry: Entry, run: RunRow, config: Mapping[str, Any], *, alone: bool
-    ) -> bool:
-        """Whether a task has come to its end, after the final of its winner."""
-        try:
-            failed = not self._stop.is_set() and await self._final(run, config)
-        except UsageError as error:
-            self._say(f"{entry.task.label}: {error}")
-            return False
-        except _GivenUp:
-            return False
-        self._skipped_in_a_row = 0
-        if self._stop.is_set():
-            return False
-        if not alone and (failed or unjudged(self._store, run.id)):
-            self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
-            return False
-        return True
+            raise _GivenUp
 
     async def _final(self, run: RunRow, config: Mapping[str, Any]) -> bool:
         """Whether a final failed by a fault of the judge. Raises _GivenUp if none may begin."""
@@ -247,11 +225,8 @@ class Bench:
         self._stop.set()
         for pipeline in self._pipelines:
             pipeline.request_stop(reason)
-        asyncio.get_running_loop().call_later(PATIENCE_S, self._cancel)
-
-    def _cancel(self) -> None:
         for task in self._under_way:
-            task.cancel()
+            asyncio.get_running_loop().call_later(PATIENCE_S, task.cancel)
 
     def _why(self) -> str:
         """Why it ended before all was done."""
@@ -294,6 +269,7 @@ class Bench:
 
     async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
+        quotas.refuse_over_quota(entry.config)
         if entry.task.run in self._begun_runs:
             request = read_request(entry.config, has_parts=True)
             assert request.existing is not None
@@ -327,7 +303,7 @@ class Bench:
         if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            asked = task, entry.config, self._evaluator, _nothing, _silently
+            asked = task, entry.config, self._evaluator, EventFrontend(None)
             compiled, reference = await with_compiled(*asked), await reference_of(*asked)
             return compiled, {"audit": findings, "reference": reference}
         except EvaluatorUnavailable as error:
@@ -382,16 +358,11 @@ class Bench:
 
 
 class _Failed(Exception):
-    """A reference could not be looked at: the task's doing, the judge's, or that of neighbours."""
+    """Something has no verdict: the task's doing, the judge's, or that of neighbours."""
 
 
 class _GivenUp(Exception):
     """A stop came first, or too little time is left: the next call goes on."""
-
-
-def _silently(what: str) -> AbstractContextManager[None]:
-    """Several tasks are prepared at once, and their lines would mix."""
-    return nullcontext()
 
 
 def _nothing(line: str) -> None:

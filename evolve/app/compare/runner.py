@@ -237,8 +237,7 @@ async def _reference(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
     existing = entry.request.existing
     if existing is not None:
         return existing.config.get("reference")
-    task = entry.request.task
-    return await reference_of(task, entry.config, judge, frontend.say, frontend.doing)
+    return await reference_of(entry.request.task, entry.config, judge, frontend)
 
 
 async def _search(

@@ -75,11 +75,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
     register_schema()
-    with (
-        _our_words(overrides),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(overrides), _hydra_to_itself():
         return hydra.compose("config", overrides=_opened(overrides))
 
 
@@ -97,11 +93,7 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
     if odd := [word for word in overrides if "=" not in word or word.startswith("-")]:
         raise UsageError(f"'{odd[0]}' is not key=value; `evolve {name} --help` lists the keys")
     ConfigStore.instance().store(name=f"{name}_schema", node=node)
-    with (
-        _our_words(overrides, verb=name, node=node),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(overrides, verb=name, node=node), _hydra_to_itself():
         closed = [_closed(word) for word in overrides]
         _refuse_part_of_a_value(closed, name, node)
         config = hydra.compose(name, overrides=closed)
@@ -114,10 +106,11 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
 
 @contextmanager
 def _hydra_to_itself() -> Iterator[None]:
-    """Hydra without its state of this process, which may be that of a caller's own application."""
+    """Hydra, initialised, without its state of this process: that may be a caller's own."""
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
-        yield
+        with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
+            yield
     finally:
         GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
@@ -179,11 +172,7 @@ def _submit(words: Sequence[str], launcher: str, job: PlainJob) -> int:
     """Let a launcher execute the jobs of a sweep; the highest of their exit statuses."""
     overrides = _opened([word for word in words if "=" in word and not word.startswith("-")])
     overrides = with_defaults(overrides, launcher)
-    with (
-        _our_words(words),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(words), _hydra_to_itself():
         initialised = GlobalHydra.instance().hydra
         assert initialised is not None
         sweep = partial(initialised.multirun, with_log_configuration=False)

@@ -70,9 +70,9 @@ class Tools:
         key = framed_digest("tools", candidate.source, task.task.revision)
         with self._changing:
             known = self._found.get(key)
-            results = _results(known) if known else []
-            if results is not None:
-                known = self._looking.submit(self._look, candidate, task, own, results)
+            kept = [] if known is None else _results(known)
+            if known is None or kept is not None:
+                known = self._looking.submit(self._look, candidate, task, own, kept or [])
                 self._found[key] = known
             self._found.move_to_end(key)
             while len(self._found) > _KEPT:
