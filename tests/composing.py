@@ -4,16 +4,16 @@ import copy
 from functools import cache
 from typing import Any
 
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 
 
 def composed(*words: str) -> dict[str, Any]:
     """The configuration of `evolve run WORDS`, for the caller to change."""
     if any("$" in word for word in words):  # the environment's values may be others each time
-        return to_plain(compose(words))
+        return compose(words)
     return copy.deepcopy(_composed(words))
 
 
 @cache
 def _composed(words: tuple[str, ...]) -> dict[str, Any]:
-    return to_plain(compose(words))
+    return compose(words)

@@ -1,12 +1,12 @@
 """A new run's compiler seeds: asked of the judge, which has the compiler, and kept with the run."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from evolve.app.config.build import build, locate, naming
 from evolve.app.device import kind_of
+from evolve.app.frontend import Frontend
 from evolve.app.models import has_model
 from evolve.core.compiled import Compiled
 from evolve.core.devices import device_kind
@@ -74,8 +74,7 @@ async def with_compiled(
     task: Task,
     config: Mapping[str, Any],
     evaluator: Evaluator,
-    say: Callable[[str], None],
-    during: Callable[[str], AbstractContextManager[None]],
+    frontend: Frontend,
     *,
     needs_start: bool = True,
 ) -> Task:
@@ -85,8 +84,7 @@ async def with_compiled(
         task: whose reference is compiled.
         config: of the run.
         evaluator: the judge.
-        say: takes a line for each variant that there is not.
-        during: names the current work.
+        frontend: is told of each variant that there is not.
         needs_start: whether a run without any program to start from is refused.
 
     Raises:
@@ -95,10 +93,10 @@ async def with_compiled(
     names = variants(task, config)
     why = ""
     if names and isinstance(evaluator, PooledEvaluator):
-        with during(f"compiling the reference, {count_text(len(names), 'variant')}"):
+        with frontend.doing(f"compiling the reference, {count_text(len(names), 'variant')}"):
             compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
         for reason in reasons:
-            say(f"variant {reason}")
+            frontend.say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
         task = replace(task, compiled=compiled)
     if needs_start:

@@ -86,16 +86,15 @@ async def launch(
                 judges.append(judge)
                 config["opening"] = _opens(config)
                 config["audit"], task = await _prepared(config, judges[0], task, frontend)
-                measure = reference_of(task, config, judge, frontend.say, frontend.doing)
-                config["reference"] = await measure
+                config["reference"] = await reference_of(task, config, judge, frontend)
             task, steps = take_over(config, task, judges[0])
             config = with_recalled(config, task)
         with Store.open(location_of(config), create=True) as store:
             for notice in store.notices:
                 frontend.say(notice)
             run = existing or _create(store, config, task, steps)
-            if not existing and (recorded := _replayed(config)):
-                repeat(store, run.id, store.run(recorded).id)
+            if not existing and config["device"]["kind"] == "replay":
+                repeat(store, run.id, store.run(config["device"]["run"]).id)
             frontend.say(f"run {run.name} in {store.location}{taken_over_text(len(steps))}")
             for line in recalled_lines({} if existing else config):
                 frontend.say(line)
@@ -144,14 +143,6 @@ def _opens(config: Mapping[str, Any]) -> bool:
     return device_kind(kind_of(config)).is_gpu
 
 
-def _replayed(config: Mapping[str, Any]) -> str | None:
-    """The run whose steps a replay repeats; None where answers or verdicts are new."""
-    if config["device"]["kind"] != "replay":
-        return None
-    run: str = config["device"]["run"]
-    return run
-
-
 async def _prepared(
     config: Mapping[str, Any],
     evaluator: Evaluator,
@@ -168,11 +159,7 @@ async def _prepared(
     Raises:
         UsageError: the task is bad, or weak and nothing would end the run.
     """
-    ask = partial(
-        with_compiled,
-        *(task, config, evaluator, frontend.say, frontend.doing),
-        needs_start=needs_start,
-    )
+    ask = partial(with_compiled, task, config, evaluator, frontend, needs_start=needs_start)
     compiling = asyncio.create_task(ask())
     try:
         try:
@@ -207,7 +194,7 @@ async def prepare_created(
     if run.config.get("audit") is not None or not isinstance(evaluator, PooledEvaluator):
         return run
     found, task = await _prepared(config, evaluator, run.task, frontend, needs_start=False)
-    cost = await reference_of(task, config, evaluator, frontend.say, frontend.doing)
+    cost = await reference_of(task, config, evaluator, frontend)
     with attach(store, run):
         store.record_compiled(run.id, task.compiled)
         if cost is not None:

@@ -7,13 +7,10 @@ from evolve.app.components import asks_models, build_operators, build_recall
 from evolve.app.database import location_of
 from evolve.app.inputs import judge_of
 from evolve.core.errors import UsageError
-from evolve.core.run_store import RunStore
 from evolve.core.task import Task
 from evolve.report.text import count_text
-from evolve.store import RunRow, Store
+from evolve.store import Store
 from operators.memory import Recall
-
-FINISHED = "finished"
 
 
 def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
@@ -28,17 +25,13 @@ def with_recalled(config: Mapping[str, Any], task: Task) -> dict[str, Any]:
         if config["llm"]["kind"] == "replay":
             told = store.run(config["llm"]["run"]).config.get("recalled", [])
             return {**config, "recalled": told}
-        found = recall.of(store, finished_runs(store, config), task) if recall.runs else []
+        runs = [
+            run
+            for run in store.runs()
+            if run.state == "finished" and judge_of(store, run, config) is not None
+        ]
+        found = recall.of(store, runs, task) if recall.runs else []
     return {**config, "recalled": [each.to_json() for each in found]}
-
-
-def finished_runs(store: RunStore, config: Mapping[str, Any]) -> list[RunRow]:
-    """Runs that have ended and were judged on the kind of device that `config` asks for."""
-    return [
-        run
-        for run in store.runs()
-        if run.state == FINISHED and judge_of(store, run, config) is not None
-    ]
 
 
 def refuse_recall(config: Mapping[str, Any]) -> None:

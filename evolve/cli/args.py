@@ -7,6 +7,9 @@ from typing import NoReturn
 from evolve.core.errors import UsageError
 from evolve.store.location import DEFAULT_STORE
 
+RUN_FACTS = ("name", "state", "reason", "created", "user", "host", "project")
+"""What `--json` says of a run in any verb: attributes of `RunRow`."""
+
 _SETTING = re.compile(r"unrecognized arguments: (?P<name>\w+)=(?P<value>\S+)")
 _MAX_DIGITS = 18  # of a step's number, which has 64 bits in the database
 
@@ -25,6 +28,15 @@ def parser(verb: str, description: str) -> Parser:
     return Parser(prog=f"evolve {verb}", description=description)
 
 
+def print_settings(verb: str, text: str = "") -> int:
+    """The help of a verb with key=value words: `text`, or its usage, and its settings."""
+    from evolve.app.config.locate import config_dir
+
+    settings = (config_dir() / f"{verb}.yaml").read_text(encoding="utf-8")
+    print((text or f"usage: evolve {verb} [key=value ...]\n\n") + settings, end="")
+    return 0
+
+
 def add_store(target: argparse.ArgumentParser, name: str = "--store") -> None:
     """The option that names the database; `name` without dashes makes it an argument."""
     target.add_argument(
@@ -34,6 +46,51 @@ def add_store(target: argparse.ArgumentParser, name: str = "--store") -> None:
         metavar="STORE",
         help="the database, or postgresql://... (default: %(default)s in the current folder)",
     )
+
+
+def add_device(target: argparse.ArgumentParser, text: str) -> None:
+    """The option that names the device."""
+    from evolve.app.device import device_words
+
+    target.add_argument("--device", choices=device_words(), default="auto", help=text)
+
+
+def add_rules(target: argparse.ArgumentParser) -> None:
+    """Options that keep tasks out of training data."""
+    target.add_argument(
+        "--held-out",
+        action="append",
+        metavar="WHAT",
+        help="tasks never to train on: kernelbench (the default), a file or folder of tasks, or "
+        "none; repeat for more",
+    )
+    target.add_argument(
+        "--licences-allowed",
+        action="append",
+        default=[],
+        metavar="SPDX",
+        help="keep tasks under these only (patterns as in BSD-*); by default all but those that "
+        "forbid training",
+    )
+    target.add_argument(
+        "--test-share",
+        metavar="X",
+        type=float,
+        default=0.1,
+        help="of the task families, for a test split (default: %(default)s)",
+    )
+
+
+def add_count(target: argparse.ArgumentParser, *names: str, default: int, text: str) -> None:
+    """An option that is a number of at least 1."""
+    text += " (default: %(default)s)"
+    target.add_argument(*names, metavar="N", type=_at_least_one, default=default, help=text)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: take a whole number of at least 1")
+    return int(text)
 
 
 def add_run(target: argparse.ArgumentParser, what: str = "name of the run") -> None:

@@ -36,7 +36,7 @@ class Judge(NamedTuple):
 LIMITS_AT_START = "limits_at_start"
 """The part of a run's configuration that holds `termination` as it was before people raised it."""
 
-RECORDED = ("audit", "reference", "opening", "recalled", LIMITS_AT_START)
+RECORDED = ("audit", "reference", "opening", "recalled", "preset", LIMITS_AT_START)
 """Parts of a run's configuration that are facts, found at its start or later, and no settings."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from archives import TopK
 from evolve.app import components
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 from evolve.app.manual.files import ByHand
 from evolve.core.model import ModelRequest
 from evolve.search.engine import Search
@@ -51,7 +51,7 @@ def measure(store: Store, size: int) -> None:
         run=run,
         archive=TopK(capacity=CAPACITY),
         selection=Tournament(size=4),
-        operators=components.build_operators(to_plain(compose(["task=rmsnorm", OPERATORS]))),
+        operators=components.build_operators(compose(["task=rmsnorm", OPERATORS])),
         model=ByHand(),
     )
     for name in search.model_operators:

@@ -5,8 +5,9 @@ Invariants:
    first of them begins where it cannot be.
 2. The same command goes on where it stands and repeats nothing; other baselines measure only what
    is missing; a larger budget continues the searches.
-3. A stop, a judge that is gone, and a time limit leave runs that can be resumed, and a report.
-4. A task that has nothing to start from is listed with its reason, and counts as not solved.
+3. A stop, a judge that is gone, and a time limit leave runs that can be resumed, and a report. A
+   time limit that is too short for a verdict is refused, in place of calls without an end.
+4. A task that has nothing to start from is said so at once, and counts as not solved.
 5. Winners are measured again beside all baselines; programs that leave work to vendors stand apart.
 6. Searches that share a judge ask for no more at once than their share of it.
 """
@@ -25,8 +26,7 @@ import pytest
 
 from evolve.app.bench import plan as planning
 from evolve.app.bench import runner
-from evolve.app.bench.plan import BenchConfig, make_plan
-from evolve.app.bench.runner import RESERVE_S
+from evolve.app.bench.plan import RESERVE_S, BenchConfig, make_plan
 from evolve.app.config.compose import compose_other
 from evolve.cli.commands.run.bench import report
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -80,12 +80,13 @@ def test_runs_are_named_by_suite_level_problem_and_search():
     ("word", "said"),
     [
         ("suite=kernelbanch", "there is no such suite"),
-        ("path=nowhere", "KERNELBENCH_PATH"),
-        ("level=[7]", "level=[7]"),
+        ("path=nowhere", "path=nowhere: suite kernelbench: there is no folder nowhere"),
+        ("level=[7]", "level=7: not in suite kernelbench"),
         ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),
-        ("within=5s", "within=5s"),
+        ("within=5s", "within=5s: too short for a verdict of about 45 s"),
+        ("within=1m4s", "give at least within=1m5s"),
         ("search=nothing", "search=nothing"),
         ("termination.evaluations=none", "termination.evaluations"),
         ("nonsense=1", "nonsense"),
@@ -240,9 +241,18 @@ def test_nothing_begins_that_would_not_end_in_time():
     assert judge.calls == 0
 
 
+def test_a_time_in_which_nothing_can_be_judged_is_refused():
+    judge = SyntheticEvaluator()
+    with pytest.raises(UsageError, match=r"within=1m10s: too short .* give e\.g\. within=2m20s"):
+        bench(planned("within=70s"), judge, ends_at=time.monotonic() + RESERVE_S + 40)
+    with pytest.raises(UsageError, match="within=1m10s: too short"):  # the judge took all of it
+        bench(planned("within=70s"), judge, ends_at=time.monotonic() + RESERVE_S)
+    assert judge.calls == 0
+
+
 def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
     now = time.monotonic()
-    assert bench(planned(), ends_at=now + RESERVE_S, first_s=-60.0) == "the time is up"
+    assert bench(planned(), ends_at=now + RESERVE_S, verdict_s=-60.0) == "the time is up"
     with Store.open(DB) as store:
         assert not list(store.runs())
 
@@ -276,7 +286,7 @@ def test_what_does_not_end_when_it_is_given_up_holds_up_nothing(monkeypatch):
             return await super().evaluate(request)
 
     end = time.monotonic() + RESERVE_S + 2
-    assert bench(planned(), Deaf(), ends_at=end, first_s=0.0) == "the time is up"
+    assert bench(planned(), Deaf(), ends_at=end, verdict_s=0.0) == "the time is up"
     assert time.monotonic() < end
     with Store.open(DB) as store:
         assert {run.state for run in store.runs()} == {"interrupted"}
@@ -294,7 +304,7 @@ def test_the_end_of_the_time_gives_up_what_is_under_way(slow_from: int, state: s
             return await super().evaluate(request)
 
     plan, start = planned("problems=[1/1]"), time.monotonic()
-    assert bench(plan, Slow(), ends_at=start + RESERVE_S + 2, first_s=0.0) == "the time is up"
+    assert bench(plan, Slow(), ends_at=start + RESERVE_S + 2, verdict_s=0.0) == "the time is up"
     assert time.monotonic() - start < 15
     with Store.open(DB, read_only=True) as store:
         (run,) = store.runs()
@@ -401,6 +411,8 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
 
     assert asyncio.run(run()) == "the judge failed under some tasks"
     assert [line.split(":")[0] for line in said if "left out for now" in line] == skipped
+    assert [line.split(":")[0] for line in said if "again alone" in line] == skipped
+    assert sum("has no program to start from" in line for line in said) == 3 - len(skipped)
     with Store.open(DB, read_only=True) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
     assert [result.task.label for result in results if not result.ended] == skipped

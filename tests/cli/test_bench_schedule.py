@@ -3,10 +3,12 @@
 Invariants:
 1. A winner is measured again beside the searches of the next tasks, and no search waits for it. Two
    finalists of a task are measured at the same time.
-2. So many winners are measured at once that searches have slots; of a single slot they take turns.
+2. So many winners are measured at once that searches have slots, also if each has two finalists; of
+   a single slot they take turns.
 3. Tasks that an earlier call left behind come first, those nearest to their end before others.
 4. A final begins only if it is expected to end in time, by how long earlier ones took; what is left
-   behind is finished by the next call, which repeats nothing.
+   behind is finished by the next call, which repeats nothing. A time in which no call would measure
+   it is refused.
 """
 
 import asyncio
@@ -16,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app.bench.runner import RESERVE_S
-from evolve.core.errors import EvaluatorUnavailable
+from evolve.app.bench.plan import RESERVE_S
+from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import EvaluationRequest
@@ -113,6 +115,18 @@ def test_finals_leave_slots_to_searches_if_there_are_several(slots, most, beside
     assert (judge.most, judge.beside) == (most, beside)
 
 
+def test_finals_leave_slots_to_searches_if_winners_have_two_finalists():
+    class Mixed(Counting):
+        def judge(self, request: EvaluationRequest) -> Evaluation:
+            return replace(super().judge(request), custom="BLOCK = 64" not in request.source)
+
+    Path("other.py").write_text(SEED_SOURCE.replace("BLOCK = 16", "BLOCK = 64") + "\nx = 1\n")
+    judge = Mixed(slots=4, final_s=0.3)
+    assert bench(planned("initial=[mine.py,other.py]", "baselines=[compile]"), judge) == ""
+    assert [kind for kind, _ in judge.seen].count("final") == 6
+    assert judge.most <= 3
+
+
 def test_what_an_earlier_call_left_behind_comes_first_and_nearest_to_its_end():
     words = ("operators=[seed,tune]", "termination.evaluations=2")
     bench(planned(*words, "problems=[2/1]", "final=none"), Recording(slots=1))
@@ -136,7 +150,7 @@ def test_a_final_that_would_not_end_in_time_is_left_to_the_next_call():
     bench(planned(*words, "problems=[1/1]"), Recording(said_s=40.0))
     judge = Recording()
     ends_at = time.monotonic() + RESERVE_S + 30.0
-    why = bench(planned(*words), judge, ends_at=ends_at, first_s=1.0)
+    why = bench(planned(*words), judge, ends_at=ends_at, verdict_s=1.0)
     assert why == "too little time is left for the measurement of 1 winner"
     assert begun(judge, "search") == ["kernelbench:1/2"]
     assert not begun(judge, "final")
@@ -144,6 +158,9 @@ def test_a_final_that_would_not_end_in_time_is_left_to_the_next_call():
         run = store.run("kernelbench-1-2-seeds")
         assert run.state == "finished"
         assert not store.made_by(run.id, VERIFY)
+    ends_at = time.monotonic() + RESERVE_S + 30.0
+    with pytest.raises(UsageError, match="within=1m10s: too short for a verdict of about 40 s"):
+        bench(planned(*words, "within=70s"), judge, ends_at=ends_at, verdict_s=1.0)
     judge = Recording()
     assert bench(planned(*words), judge) == ""
     assert [kind for kind, _ in judge.seen] == ["final", "final ended"]

@@ -19,9 +19,9 @@ from evolve.app.config.build import build, check_types
 from evolve.app.config.compose import COMPONENTS, compose_other
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
+from evolve.app.config.schema import JudgeConfig
 from evolve.cli.commands.judge.mcp import McpConfig
 from evolve.cli.commands.judge.serve import ServeConfig
-from evolve.cli.commands.judge.work import WorkConfig
 from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
@@ -278,7 +278,7 @@ def test_a_resume_may_say_again_what_the_run_is_and_nothing_else():
         ("bench", BenchConfig, ["suite=shipped"]),
         ("mcp", McpConfig, []),
         ("serve", ServeConfig, []),
-        ("work", WorkConfig, []),
+        ("work", JudgeConfig, []),
     ],
 )
 def test_every_setting_of_another_verb_can_be_given(verb: str, node: type, needed: list[str]):

@@ -22,6 +22,7 @@ from evolve.app.config.build import locate
 from evolve.app.config.diff import flatten
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Progress
+from evolve.core.records import RECORDED
 from evolve.testing.synthetic import synthetic_task
 from tests.cli.at_terminal import launch
 from tests.cli.recording import settings
@@ -30,7 +31,7 @@ COMPONENTS = ("archive", "selection", "operators", "schedule", "knowledge")
 LEAVES = [
     name
     for name, _ in flatten(settings())
-    if name.partition(".")[0] not in (*COMPONENTS, "opponents", "termination")
+    if name.partition(".")[0] not in (*COMPONENTS, *RECORDED, "opponents", "termination")
 ]
 LIMITS = {"evaluations": 9, "proposals": 9, "wall_time": "9m", "device_time": "9m", "tokens": 9}
 LIMITS |= {"usd": 9.0, "stagnation": 9, "target_speedup": 9.0, "speed_of_light": 0.9}

@@ -3,7 +3,8 @@
 Invariants:
 - every task of a suite has a state and a reason, whatever it does;
 - an answer that needs no work makes a task weak if it passes a timed case;
-- what was checked is not checked again.
+- what was checked is not checked again;
+- messages name an option as the user gave it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import pytest
 
 from evolve.app.bench.suite_check import Checked, State, check_suite, count, line_of, read_checked
 from evolve.cli.commands.look.tasks import main
+from evolve.cli.commands.look.tasks_suite import check_suite_tasks, list_suite
 from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
 from evolve.core.task import Case, Task
@@ -122,6 +124,31 @@ def test_a_suite_is_listed_without_running_it(checkout: Path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--suite", "kernelbench", "--path", "nowhere"],
+            "--path nowhere: suite kernelbench: there is no",
+        ),
+        (
+            ["--suite", "tritonbench_g", "--path", "no"],
+            "--path no: suite tritonbench_g: there is no folder",
+        ),
+        (["--suite", "shipped", "--path", "."], "--path .: suite shipped needs no checkout"),
+        (["--suite", "shipped", "--level", "7"], "--level 7: not in suite shipped"),
+        (["--suite", "kernelbench"], "KERNELBENCH_PATH"),
+    ],
+)
+@pytest.mark.parametrize("verb", [list_suite, check_suite_tasks])
+def test_a_message_names_the_option_as_it_was_given(verb, words, said, monkeypatch):
+    monkeypatch.delenv("KERNELBENCH_PATH", raising=False)
+    with pytest.raises(UsageError) as refused:
+        verb(words)
+    assert said in str(refused.value)
+    assert "path=" not in str(refused.value)
+
+
 def test_a_worker_checks_every_task_of_a_suite(checkout: Path, capsys):
     words = ["check", "--suite", "kernelbench", "--path", str(checkout), "--device", "cpu"]
     assert main([*words, "--json"]) == 0

@@ -4,7 +4,8 @@ Invariants:
 1. Programs without a verdict and requests without an answer are said, with the way to go on.
 2. Where nothing is left, nothing of it is said.
 3. A configured model that was never asked, or never answered, is said.
-4. The winner is named by its program and the step that made it.
+4. The winner is named by its program and the step that made it; its gain is said once, and by case
+   if there are several.
 5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
 6. A limit on time that ended a run is raised by the command that continues it.
 7. More time is advised only if a limit on it has ended the run; else the failed steps are named.
@@ -17,6 +18,7 @@ import pytest
 
 from evolve.app.attach import attach
 from evolve.app.manual.files import ByHand
+from evolve.app.text import speedup_text
 from evolve.cli.console.summary import summary
 from evolve.cli.main import main
 from evolve.core.evaluation import Fidelity
@@ -164,6 +166,19 @@ def test_the_limit_on_time_that_ended_a_run_is_known_by_its_reason(reason, limit
 def test_where_nothing_is_left_nothing_of_it_is_said(store):
     lines = said(store, "target of 2.0 reached")
     assert not [line for line in lines if "not judged yet" in line or "go on" in line]
+
+
+@pytest.mark.parametrize(("cases", "times"), [(1, 1), (2, 3)])
+def test_the_gain_of_the_winner_is_said_once_or_by_case(store, cases, times):
+    facts = gather(store, "demo")
+    found = facts.champion.evaluation
+    named = [replace(found.cases[0], name=f"case{number}") for number in range(cases)]
+    ratios = {facts.baseline: facts.champion.ratio}
+    evaluation = replace(found, cases=tuple(replace(each, ratios=ratios) for each in named))
+    winner = replace(facts.champion, evaluation=evaluation)
+    outcome = Outcome(reason="2m of 2m wall time used", finished=True)
+    lines = summary(replace(facts, champion=winner), outcome, "runs/evolve.db", "demo.html")
+    assert sum(speedup_text(winner.ratio) in line for line in lines) == times
 
 
 def test_the_winner_is_named_by_its_program_and_the_step_that_made_it(store):

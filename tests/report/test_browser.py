@@ -1,7 +1,8 @@
 """The report in a real browser.
 
 1. Nothing is refused or wrong: the console stays silent, our script runs, no other does.
-2. A phone need not scroll sideways; a picture comes out in light and dark.
+2. A phone need not scroll sideways, and shows bars at their length.
+3. A picture comes out in light and dark.
 """
 
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from evolve.report.run.html import write_report
+from evolve.store import Store
 from tests.report.filling import Filling
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
@@ -59,18 +61,36 @@ def test_the_console_is_silent_and_our_script_runs(page: Path, tmp_path: Path) -
 @pytest.mark.parametrize("width", [360, 390, 400, 640])
 def test_a_phone_need_not_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
     """Nor for what is placed out of sight in a table that is wider than the screen."""
-    frame = tmp_path / "frame.html"
+    loose = (
+        "[...page.querySelectorAll('.scroll .hidden')].filter(e => e.offsetParent === page.body)"
+    )
+    found = measured(tmp_path, page, width, f"page.documentElement.scrollWidth, {loose}.length")
+    assert found == f"{width},0"
+
+
+@pytest.mark.slow  # the same path
+def test_on_a_phone_bars_show_their_shares(store: Store, tmp_path: Path) -> None:
+    """None is cut off: neither of the archive's ranked places, nor of proposals."""
+    filled = Filling(store=store, axes=False).search(40)
+    page = write_report(store, filled.name, tmp_path / "report.html")
+    bars = "[...page.querySelectorAll('.ranked td.bar, .funnel td.bar')]"
+    inside = f"{bars}.filter(e => e.offsetWidth > 150 && e.getBoundingClientRect().right <= 390)"
+    total, shown = measured(tmp_path, page, 390, f"{bars}.length, {inside}.length").split(",")
+    assert int(shown) == int(total) > 5
+
+
+def measured(folder: Path, page: Path, width: int, values: str) -> str:
+    """The values of JavaScript's expressions about a `page` in a frame of a width in pixels."""
+    frame = folder / "frame.html"
     frame.write_text(
-        f'<iframe src="report.html" style="width:{width}px;height:900px;border:0"></iframe>'
+        f'<iframe src="{page.name}" style="width:{width}px;height:900px;border:0"></iframe>'
         '<script>const f = document.querySelector("iframe"); f.onload = () => {'
-        "const page = f.contentDocument;"
-        'const loose = [...page.querySelectorAll(".scroll .hidden")].filter('
-        "each => each.offsetParent === page.body).length;"
-        "document.title = `width ${page.documentElement.scrollWidth}, ${loose} loose` };</script>",
+        f"const page = f.contentDocument; document.title = [{values}].join() }};</script>",
         encoding="utf-8",
     )
-    shown = browse(tmp_path, frame, "--dump-dom", "--allow-file-access-from-files")
-    assert f"<title>width {width}, 0 loose</title>" in shown.stdout
+    shown = browse(folder, frame, "--dump-dom", "--allow-file-access-from-files").stdout
+    (title,) = re.findall("<title>(.*)</title>", shown)
+    return str(title)
 
 
 @pytest.mark.sample(1)

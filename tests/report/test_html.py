@@ -23,6 +23,7 @@ from evolve.core.task import Task
 from evolve.report.run.html import SECTIONS, write_report
 from evolve.report.text import TIMES
 from evolve.store import Store
+from tests.composing import composed
 from tests.report.filling import CONFIG, ENVIRONMENT, Filling, evaluation, ratio, source
 from tests.report.page import Page, read
 
@@ -381,6 +382,14 @@ def test_keys_in_the_configuration_stay_hidden(searched: Filling, tmp_path: Path
 
 def test_commands_are_quoted_for_the_shell(hostile: str) -> None:
     assert "evolve best &#39;run&lt;/script&gt;" in hostile
+
+
+@pytest.mark.parametrize("words", [("search=seeds",), ("archive=topk",), ()])
+def test_a_search_is_repeated_by_its_preset(store: Store, tmp_path: Path, words) -> None:
+    config = composed("task=rmsnorm", *words)
+    html = report(Filling(store=store, config=config).search(5), tmp_path)
+    preset = {"search=seeds": "seeds", "archive=topk": "single"}.get("".join(words), "portfolio")
+    assert f"evolve run task=rmsnorm search={preset} seed=0" in html
 
 
 def test_an_unknown_run_and_a_missing_folder_are_refused(searched: Filling, tmp_path: Path) -> None:

@@ -56,15 +56,16 @@ print("========= ERROR SUMMARY: 0 errors")
     ],
 )
 def test_errors_are_counted_and_the_first_is_told(kind, text, errors, first):
-    assert read(json.dumps([text, 0]), kind) == Finding(errors, first)
+    assert read(json.dumps([text, 0, 0.5]), kind) == Finding(errors, first)
     found = Finding(errors, first) if errors else None  # who failed may not have launched anything
-    assert read(json.dumps([text, 1]), kind) == found
+    assert read(json.dumps([text, 1, 0.5]), kind) == found
     failed = f"========= {FAILED}\n{text}"
-    assert read(json.dumps([failed, 0]), kind) == found
+    assert read(json.dumps([failed, 0, 0.5]), kind) == found
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "[]", json.dumps(["========= it failed", 0]), "[" * 9999, json.dumps(CLEAN)]
+    "text",
+    ["", "7", "[]", json.dumps(["========= it failed", 0, 0.5]), "[" * 9999, json.dumps(CLEAN)],
 )
 def test_without_a_summary_there_is_no_finding(text):
     assert read(text, "memcheck") is None
@@ -72,7 +73,7 @@ def test_without_a_summary_there_is_no_finding(text):
 
 @given(st.text() | st.just(RACE), st.integers())
 def test_no_text_of_a_candidate_is_more_than_a_finding(text, code):
-    found = read(json.dumps([text, code]), "racecheck")
+    found = read(json.dumps([text, code, 0.5]), "racecheck")
     assert found is None or isinstance(found, Finding)
 
 
@@ -126,11 +127,11 @@ def test_a_tool_that_hangs_or_is_not_there_is_no_finding(tmp_path, monkeypatch):
 @given(st.text(), st.integers())
 def test_of_a_tool_without_a_result_its_last_line_is_told(text, code):
     printed = f"{text}\n========= Error: no device\n=========\nValueError: by the program\n"
-    assert last_words(json.dumps([printed, code])) == "Error: no device"
+    assert last_words(json.dumps([printed, code, 0.5])) == "Error: no device"
 
 
 def test_where_the_tool_said_nothing_the_programs_last_line_is_told():
-    assert last_words(json.dumps(["one\ntwo\n\n", 1])) == "two"
+    assert last_words(json.dumps(["one\ntwo\n\n", 1, 0.5])) == "two"
     assert last_words("{") == "not a word"
 
 

@@ -1,13 +1,12 @@
 """NVIDIA's tools together, without a GPU: who is asked, how many at once, and what counts.
 
-Invariants: each tool is asked once for a program on a task, unless it gave no result; side by side
-only where cores and room are there for all; racecheck only if memcheck has soon given a result, and
-a kernel may have shared memory; an error of memcheck refuses the candidate, a hazard does not;
-without a tool no room is asked for.
+Invariants: each tool is asked once for a program on a task, unless it gave no result: then it alone
+is; side by side only where cores and room are there for all; racecheck only if memcheck has soon
+given a result, by the time that it worked, and a kernel may have shared memory; an error of
+memcheck refuses the candidate, a hazard does not; without a tool no room is asked for.
 """
 
 import json
-import re
 import threading
 import time
 from types import SimpleNamespace
@@ -26,6 +25,11 @@ CLEAN = {
     "memcheck": "========= ERROR SUMMARY: 0 errors",
     "racecheck": "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
 }
+COUNTED = (
+    '"ID","Kernel Name","gpu__time_duration.sum",'
+    '"sm__throughput.avg.pct_of_peak_sustained_elapsed"\n'
+    '"0","kernel","100","50"'
+)
 WRONG = "========= Invalid __global__ read\n========= ERROR SUMMARY: 1 error"
 TASK = SimpleNamespace(cases=[], smallest=SimpleNamespace(case=SimpleNamespace(name="main")),
                        timed=[None], task=SimpleNamespace(revision="1"))  # fmt: skip
@@ -41,7 +45,7 @@ class CandidateSession:
 
     def __init__(self, cores=16, room=100, **said):
         self.device = SimpleNamespace(cores=cores, room=room, has_profiler=True)
-        self.asked, self.most, self._now = [], 0, 0
+        self.asked, self.most, self._now, self.worked_s = [], 0, 0, 0.2
         self.said, self._lock = CLEAN | said, threading.Lock()
 
     def observed(self, candidate, case, command):
@@ -55,7 +59,7 @@ class CandidateSession:
             self._now -= 1
         if isinstance(text := self.said.get(kind, ""), Exception):
             raise text
-        return json.dumps([text, 0])
+        return json.dumps([text, 0, self.worked_s])
 
 
 @pytest.fixture(autouse=True)
@@ -98,13 +102,18 @@ def test_racecheck_is_asked_only_where_it_can_say_something(own, said, asked, la
     assert (labels[-1].name, labels[-1].evidence) == label
 
 
-def test_racecheck_is_not_tried_after_a_long_memcheck(monkeypatch):
-    monkeypatch.setattr(observing, "_SOON_S", 0.1)
+@pytest.mark.parametrize(("worked_s", "asked"), [(0.1, True), (9.0, False)])
+def test_racecheck_is_tried_by_the_time_that_memcheck_worked_without_its_stops(
+    monkeypatch, worked_s, asked
+):
+    monkeypatch.setattr(observing, "_SOON_S", 0.15)  # less than a call takes here
     session = CandidateSession()
+    session.worked_s = worked_s
     labels = list(observing.observe(session, None, TASK, [KERNEL]))
-    assert [label.name for label in labels] == ["memcheck", "no_racecheck"]
-    assert re.fullmatch(r"not tried: memcheck took [0-9]+\.[0-9] s", labels[-1].evidence)
-    assert "racecheck" not in session.asked
+    assert ("racecheck" in session.asked) is asked
+    said = [(label.name, label.evidence) for label in labels]
+    refused = ("no_racecheck", "not tried: memcheck worked 9.0 s")
+    assert said[1] == (("racecheck", "no error in one call") if asked else refused)
 
 
 def test_what_memcheck_finds_refuses_the_candidate():
@@ -152,14 +161,29 @@ def test_an_error_that_counts_is_kept(tools):
 
 
 @pytest.mark.parametrize(
-    ("said", "label"), [("it hangs", "no_memcheck"), (InfraFault("no process"), "no_tools")]
+    ("kind", "said", "label", "again"),
+    [
+        ("memcheck", "it hangs", "no_memcheck", ["memcheck", "racecheck"]),
+        ("racecheck", "it hangs", "no_racecheck", ["racecheck"]),
+        ("memcheck", InfraFault("no process"), "no_tools", ["memcheck", "ncu", "racecheck"]),
+    ],
 )
-def test_a_tool_without_a_result_is_asked_again(tools, said, label):
+def test_only_a_tool_without_a_result_is_asked_again(tools, kind, said, label, again):
     tools, session = tools
-    session.said["memcheck"] = said
-    assert label in names(tools.look(PROGRAM, TASK, []))
+    session.said |= {kind: said, "ncu": COUNTED}
+    assert label in names(tools.look(PROGRAM, TASK, [KERNEL]))
     session.said |= CLEAN
-    assert names(tools.look(PROGRAM, TASK, [])) == ["memcheck", "racecheck"]
+    session.asked.clear()
+    assert names(tools.look(PROGRAM, TASK, [KERNEL])) == ["memcheck", "racecheck", "counters"]
+    assert sorted(session.asked) == again
+
+
+def test_a_racecheck_that_would_not_end_is_not_asked_for_again(tools):
+    tools, session = tools
+    session.worked_s = 9.0
+    for _ in range(2):
+        assert names(tools.look(PROGRAM, TASK, [KERNEL])) == ["memcheck", "no_racecheck"]
+    assert session.asked.count("memcheck") == 1
 
 
 def test_tools_wait_for_room_and_not_those_that_wait_for_them():

@@ -82,8 +82,7 @@ from evolve.worker.runner import tool_process
 tool_process.SECONDS = 1.0
 tool = subprocess.Popen(["sleep", sys.argv[1]], stdout=-1, stderr=-1, text=True)
 print("begun", flush=True)
-tool_process._ended(tool)
-print("ended", flush=True)
+print("worked a second or more:", tool_process._ended(tool)[2] >= 1.0, flush=True)
 """
     start = [sys.executable, "-c", program]
     with subprocess.Popen([*start, "0.5"], stdout=subprocess.PIPE, text=True) as watching:
@@ -91,4 +90,4 @@ print("ended", flush=True)
         watching.send_signal(signal.SIGSTOP)
         time.sleep(2)
         watching.send_signal(signal.SIGCONT)
-        assert watching.stdout.readline() == "ended\n"
+        assert watching.stdout.readline() == "worked a second or more: False\n"

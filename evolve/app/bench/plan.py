@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from evolve.app import components
-from evolve.app.config.compose import compose, compose_other, to_plain
+from evolve.app.config.compose import compose, compose_other
 from evolve.app.config.presets import search_of
 from evolve.app.device import kind_of
 from evolve.app.inputs import load_task
@@ -21,12 +21,13 @@ from evolve.core.evaluation import Fidelity
 from evolve.core.protocols import BASELINES
 from evolve.core.suites import Problem
 from evolve.report.suite.results import SuiteTask
-from evolve.search.termination import parse_duration
+from evolve.search.termination import format_duration, parse_duration
 from evolve.tasks.suites import suite_commit, suite_named, suite_problems
 from operators.knowledge.category import operation_of
 
 OURS = ("task", "on_exists")  # settings of a run that a suite gives itself
-MIN_SECONDS = 60.0
+VERDICT_S = 45.0  # to make a task ready and judge a program; a final, before one has ended
+RESERVE_S = 20.0  # before the end: to cancel running work, end the judge and write the report
 
 
 class Final(Enum):
@@ -107,7 +108,7 @@ def make_plan(words: Sequence[str]) -> Plan:
         levels=settings["level"],
         only=settings["problems"],
     )
-    config = to_plain(compose([f"task={problems[0].spec}", *of_runs]))
+    config = compose([f"task={problems[0].spec}", *of_runs])
     if config["device"]["kind"] == "replay":
         raise UsageError("device=replay knows recorded programs only; a suite needs a device")
     components.build_all(config)
@@ -189,6 +190,10 @@ def _within(text: str | None) -> float | None:
     if text is None:
         return None
     seconds = parse_duration(text)
-    if seconds < MIN_SECONDS:
-        raise UsageError(f"within={text}: too short for one task; give at least {MIN_SECONDS:g}s")
+    if seconds < VERDICT_S + RESERVE_S:
+        raise UsageError(
+            f"within={text}: too short for a verdict of about {VERDICT_S:g} s, as the last "
+            f"{RESERVE_S:g} s are kept for the report; give at least "
+            f"within={format_duration(VERDICT_S + RESERVE_S)}"
+        )
     return seconds

@@ -8,17 +8,17 @@ the searches of the next tasks, runs that an earlier call began come before new 
 import asyncio
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from evolve.app import components
-from evolve.app.bench.plan import Entry, Plan
-from evolve.app.bench.schedule import FinalTimes, begun_first, finals_at_once, searches_at_once
+from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan
+from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searches_at_once
 from evolve.app.compiler_seeds import with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
+from evolve.app.library.events import EventFrontend
 from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
 from evolve.app.validation import read_request
@@ -26,28 +26,28 @@ from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
-from evolve.evaluation import PooledEvaluator
+from evolve.evaluation import CallFailed, PooledEvaluator
 from evolve.evaluation.share import Share
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
 from evolve.report.text import count_text, one_line
 from evolve.search.engine import Search
 from evolve.search.execution.final_evaluation import (
-    is_measured,
+    evaluations_left,
     judge_again,
     play_finals,
     unjudged,
 )
 from evolve.search.execution.pipeline import Pipeline
+from evolve.search.termination import format_duration
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
-FIRST_S = 45.0  # to make a task ready and judge a program; a final, before one has ended
-RESERVE_S = 20.0  # before the end: to cancel running work, end the judge and write the report
 DRAIN_S = 5.0
 PATIENCE_S = 8.0  # after a stop, for work that does not end by itself
 MAX_WHY = 150  # characters
 MAX_SKIPPED = 3  # tasks in a row under which the judge failed: it is not the tasks
+TIME_IS_UP = "the time is up"
 
 T = TypeVar("T")
 
@@ -60,8 +60,8 @@ class Bench:
         store: the database of all runs.
         evaluator: the judge of all runs.
         ends_at: when to have given up, on the clock of `time.monotonic`; None: when all is done.
-        first_s: seconds to make a task ready and judge a program; the same for a final, before
-            one has ended.
+        verdict_s: seconds that a verdict is assumed to take while none says more: the first of a
+            new task, which is made ready for it, and one of a final.
         say: takes lines of progress.
         interruptible: a block within which a request to stop calls its argument with the reason.
     """
@@ -73,181 +73,113 @@ class Bench:
         evaluator: Evaluator,
         *,
         ends_at: float | None = None,
-        first_s: float = FIRST_S,
+        verdict_s: float = VERDICT_S,
         say: Callable[[str], None],
         interruptible: Callable[[Callable[[str], None]], AbstractContextManager[None]],
     ) -> None:
         self._plan, self._store, self._evaluator = plan, store, evaluator
-        self._ends_at, self._say = ends_at, say
-        self._interruptible = interruptible
-        self._begun_runs = {run.name for run in store.runs()}
-        self._waiting = begun_first(plan.entries, store)
-        self._first_s = first_s
-        self._final_times = FinalTimes(first_s)
-        self._final_times.recall(plan.entries, store, plan.final)
+        self._ends_at, self._verdict_s = ends_at, verdict_s
+        self._say, self._interruptible = say, interruptible
+        self._begun_runs = {run.name for run in self._runs()}
+        self._searches = asyncio.Semaphore(searches_at_once(evaluator.slots))
+        self._final_slots = FinalSlots(evaluator.slots)
+        self._final_times = FinalTimes(verdict_s)
         self._pipelines: set[Pipeline] = set()
-        self._tasks: list[asyncio.Task[EvolveError | None]] = []
-        self._finals: set[asyncio.Task[EvolveError | None]] = set()
-        self._places = asyncio.Semaphore(finals_at_once(evaluator.slots))
-        self._measuring = 0  # finals that have a place
+        self._under_way: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
-        self._request_stop: Callable[[str], None] = lambda reason: None
+        self._reasons: list[str] = []
         self._ended = 0
+        self._not_begun = 0  # tasks for which too little time was left
         self._unmeasured = 0  # winners for which too little time was left
-        self._alone: deque[Entry] = deque()
-        self._skipped: list[str] = []
+        self._alone: list[Entry] = []
         self._skipped_in_a_row = 0
+        self._has_skipped = False
+        if ends_at is not None and plan.final is not None:
+            for run in self._runs():
+                self._final_times.learn(store, run.id, plan.final)
 
     async def run(self) -> str:
         """Search until all is done; why it ended before that, empty if it did not.
 
         Raises:
+            UsageError: the time is too short for a verdict.
             EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
-        reasons: list[str] = []
-        loop = asyncio.get_running_loop()
-
-        def stop(reason: str) -> None:
-            reasons.append(reason)
-            self._stop.set()
-            for pipeline in self._pipelines:
-                pipeline.request_stop(reason)
-            loop.call_later(PATIENCE_S, self._cancel)
-
-        self._request_stop = stop
-        alarm = None
+        stored, alarm = self._stored(), None
         if self._ends_at is not None:
-            alarm = loop.call_later(max(self._left_s(), 0.0), stop, "the time is up")
+            left_s = max(self._left_s(), 0.0)
+            alarm = asyncio.get_running_loop().call_later(left_s, self._end, TIME_IS_UP)
         try:
-            with self._interruptible(stop):
-                for _ in range(searches_at_once(self._evaluator.slots)):
-                    self._start(self._search_all())
-                await self._all_ended()
-                self._start(self._repeat_alone())
-                ends = await self._all_ended()
+            with self._interruptible(self._end):
+                await self._all(map(self._task, begun_first(self._plan.entries, self._store)))
+                for entry in self._alone:
+                    await self._all([self._task(entry, alone=True)])
         finally:
             if alarm is not None:
                 alarm.cancel()
-        if errors := [end for end in ends if _is_failure(end, is_stopped=bool(reasons))]:
-            raise errors[0]
-        if not reasons and (self._waiting or self._alone):
-            return "too little time is left for another task"
-        if not reasons and self._unmeasured:
-            winners = count_text(self._unmeasured, "winner")
-            return f"too little time is left for the measurement of {winners}"
-        if not reasons and self._skipped:
-            return "the judge failed under some tasks"
-        return reasons[0] if reasons else ""
+        self._refuse_short_time(stored)
+        return self._why()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[EvolveError | None]:
-        """Begin with something; a failure of it ends all, and is its result."""
+    async def _task(self, entry: Entry, *, alone: bool = False) -> None:
+        """A task from its search to its line of the report.
 
-        async def guarded() -> EvolveError | None:
-            try:
-                await work
-            except EvolveError as error:
-                self._request_stop(str(error))
-                return error
-            return None
+        Searches are begun in the order of the tasks, a few at once. A winner is measured beside the
+        searches of the next tasks; `alone`, after all tasks, nothing else is under way.
+        """
+        try:
+            async with self._searches:
+                await self._may_begin(entry)
+                began = time.monotonic()
+                run, config = await self._begun(entry, alone=alone)
+                if not is_done(run, config):
+                    await self._search(run, config)
+                if alone and not self._stop.is_set():
+                    await judge_again(self._engine(run, config), self._evaluator, self._stop)
+            run = self._store.run(run.name)
+            failed = not self._stop.is_set() and await self._final(run, config)
+            if self._stop.is_set():
+                return
+            self._skipped_in_a_row = 0
+            if not alone and (failed or unjudged(self._store, run.id)):
+                raise _Failed("by a fault of the judge something has no verdict")
+        except _Failed as failure:
+            self._put_off(entry, failure, alone=alone)
+        except UsageError as error:
+            quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
+            self._say(f"{entry.task.label}: {error}")
+        except _GivenUp:
+            return
+        else:
+            self._report(entry, time.monotonic() - began)
 
-        task = asyncio.get_running_loop().create_task(guarded())
-        self._tasks.append(task)
-        return task
-
-    def _cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-    async def _all_ended(self) -> list[EvolveError | BaseException | None]:
-        """The results of all that was begun, and of what that began."""
-        ends: list[EvolveError | BaseException | None] = []
-        while len(ends) < len(self._tasks):
-            ends = [*await asyncio.gather(*self._tasks, return_exceptions=True)]
-        return ends
-
-    async def _search_all(self) -> None:
-        """Search one task after the other; their winners are measured beside the next searches."""
-        while (entry := await self._next()) is not None:
-            if (final := await self._searched(entry)) is not None:
-                task = self._start(final)
-                self._finals.add(task)
-                task.add_done_callback(self._finals.discard)
-
-    async def _repeat_alone(self) -> None:
-        """Repeat one by one the tasks that failed while others ran."""
-        while not self._stop.is_set() and self._alone and self._has_time(self._alone[0]):
-            if (final := await self._searched(self._alone.popleft(), alone=True)) is not None:
-                await final
-
-    async def _next(self) -> Entry | None:
-        """The first task there is time for; none while finals have all slots of the judge."""
-        await asyncio.sleep(0)  # for a final that has been started to take its place
-        while self._measuring >= self._evaluator.slots:
-            await asyncio.wait(self._finals, return_when=asyncio.FIRST_COMPLETED)
-        if self._stop.is_set():
-            return None
-        entry = next(filter(self._has_time, self._waiting), None)
-        if entry is not None:
-            self._waiting.remove(entry)
-        return entry
-
-    def _has_time(self, entry: Entry) -> bool:
-        """Whether anything of a task can end in time: a new one has to be made ready first.
+    async def _may_begin(self, entry: Entry) -> None:
+        """Raise _GivenUp if nothing of a task can end in time: a new one is made ready first.
 
         Searches are begun although they may not end: the next call goes on with them, and until
         then the judge would have nothing to do.
         """
-        is_begun = entry.task.run in self._begun_runs
-        return self._left_s() > (0.0 if is_begun else self._first_s)
-
-    def _left_s(self) -> float:
-        """Seconds in which work may be under way."""
-        return math.inf if self._ends_at is None else self._ends_at - RESERVE_S - time.monotonic()
-
-    async def _searched(
-        self, entry: Entry, *, alone: bool = False
-    ) -> Coroutine[Any, Any, None] | None:
-        """A task searched to the end of its budget: what is left to do then, None if nothing.
-
-        A failure beside others is repeated alone.
-        """
-        start = time.monotonic()
-        quotas.refuse_over_quota(entry.config)  # of all tasks to come, so it ends the bench
-        try:
-            run, config = await self._begun(entry, alone=alone)
-            if not is_done(run, config):
-                await self._search(run, config)
-            if alone and not self._stop.is_set():
-                await judge_again(self._engine(run, config), self._evaluator, self._stop)
-        except _Failed as failure:
-            self._put_off(entry, failure, alone=alone)
-            return None
-        except UsageError as error:
-            self._say(f"{entry.task.label}: {error}")
-            return None
-        except _GivenUp:
-            return None
-        return self._measured(entry, run.name, config, start, alone=alone)
-
-    async def _measured(
-        self, entry: Entry, name: str, config: Mapping[str, Any], start: float, *, alone: bool
-    ) -> None:
-        """The winner of a search measured again, if there is time for it, and the task's line."""
-        try:
-            failed = not self._stop.is_set() and await self._final(name, config)
-        except _TooLate:
-            self._unmeasured += 1
-            return
-        except UsageError as error:
-            self._say(f"{entry.task.label}: {error}")
-            return
-        self._skipped_in_a_row = 0
+        await self._final_slots.leave_one()
         if self._stop.is_set():
-            return
-        if not alone and (failed or unjudged(self._store, self._store.run(name).id)):
-            self._put_off(entry, "by a fault of the judge something has no verdict", alone=False)
-            return
-        self._report(entry, name, time.monotonic() - start)
+            raise _GivenUp
+        if self._left_s() <= (0.0 if entry.task.run in self._begun_runs else self._verdict_s):
+            self._not_begun += 1
+            raise _GivenUp
+
+    async def _final(self, run: RunRow, config: Mapping[str, Any]) -> bool:
+        """Whether a final failed by a fault of the judge. Raises _GivenUp if none may begin."""
+        fidelity, baselines = self._plan.final, self._plan.baselines
+        if fidelity is None or run.state != "finished":
+            return False
+        engine = self._engine(run, config)
+        if not (count := evaluations_left(engine, baselines)):
+            return False
+        async with self._final_slots.take(count):
+            if self._left_s() < self._final_times.expected_s:
+                self._unmeasured += 1
+                raise _GivenUp
+            failed = await play_finals(engine, self._evaluator, baselines, fidelity, self._stop)
+        self._final_times.learn(self._store, run.id, fidelity)
+        return failed
 
     def _put_off(self, entry: Entry, why: object, *, alone: bool) -> None:
         """Leave a task for when nothing else is under way, and then to a later call.
@@ -260,40 +192,101 @@ class Bench:
             self._say(f"{entry.task.label}: again alone, {one_line(str(why), MAX_WHY)}")
             return
         self._skipped_in_a_row += 1
-        self._skipped.append(entry.task.label)
+        self._has_skipped = True
         self._say(f"{entry.task.label}: left out for now, the judge failed: {why}")
         if self._skipped_in_a_row >= MAX_SKIPPED:
             raise EvaluatorUnavailable(str(why))
 
-    def _report(self, entry: Entry, run: str, seconds: float) -> None:
-        result = read_result(self._store, entry.task, self._store.run(run))
+    def _report(self, entry: Entry, seconds: float) -> None:
+        result = read_result(self._store, entry.task, self._store.run(entry.task.run))
         self._ended += 1
         number = f"{self._ended} of {len(self._plan.entries)}"
         self._say(f"{number}: {task_line(result, self._plan.baselines)} | {seconds:.1f} s")
 
+    async def _all(self, works: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Work side by side; a failure asks all the other work to end, and is raised then."""
+
+        async def guarded(work: Coroutine[Any, Any, None]) -> None:
+            try:
+                await work
+            except EvolveError as error:
+                self._end(str(error))
+                raise
+
+        self._under_way = [asyncio.create_task(guarded(work)) for work in works]
+        for end in await asyncio.gather(*self._under_way, return_exceptions=True):
+            is_given_up = self._reasons and isinstance(end, asyncio.CancelledError)
+            if isinstance(end, BaseException) and not is_given_up:
+                raise end
+
+    def _end(self, reason: str) -> None:
+        """Ask all work to end, and cancel what does not."""
+        self._reasons.append(reason)
+        self._stop.set()
+        for pipeline in self._pipelines:
+            pipeline.request_stop(reason)
+        for task in self._under_way:
+            asyncio.get_running_loop().call_later(PATIENCE_S, task.cancel)
+
+    def _why(self) -> str:
+        """Why it ended before all was done."""
+        if self._reasons:
+            return self._reasons[0]
+        if self._not_begun:
+            return "too little time is left for another task"
+        if self._unmeasured:
+            winners = count_text(self._unmeasured, "winner")
+            return f"too little time is left for the measurement of {winners}"
+        return "the judge failed under some tasks" if self._has_skipped else ""
+
+    def _left_s(self) -> float:
+        """Seconds in which work may be under way."""
+        return math.inf if self._ends_at is None else self._ends_at - RESERVE_S - time.monotonic()
+
+    def _runs(self) -> list[RunRow]:
+        """Runs of the plan that are stored."""
+        runs = {run.name: run for run in self._store.runs()}
+        return [runs[entry.task.run] for entry in self._plan.entries if entry.task.run in runs]
+
+    def _stored(self) -> int:
+        """How much is stored of all runs."""
+        progress = [self._store.progress(run.id) for run in self._runs()]
+        return sum(1 + one.evaluations + one.screens + one.calls for one in progress)
+
+    def _refuse_short_time(self, stored: int) -> None:
+        """Raise UsageError if nothing was stored for want of time: so it would be next time."""
+        within_s, reasons = self._plan.within_s, self._reasons[:1]
+        is_over = reasons == [TIME_IS_UP] or (not reasons and self._not_begun + self._unmeasured)
+        if within_s is None or not is_over or self._stored() > stored:
+            return
+        verdict_s = max(self._verdict_s, self._final_times.expected_s)
+        more = format_duration(math.ceil(max(2 * within_s, verdict_s + RESERVE_S)))
+        raise UsageError(
+            f"within={format_duration(within_s)}: too short for a verdict of about {verdict_s:.0f} "
+            f"s after the start of the judge, as the last {RESERVE_S:g} s are kept for the report; "
+            f"give e.g. within={more}"
+        )
+
     async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
+        quotas.refuse_over_quota(entry.config)
         if entry.task.run in self._begun_runs:
             request = read_request(entry.config, has_parts=True)
             assert request.existing is not None
             audited = findings_of(request.existing.config)
             return request.existing, {**request.recorded, "audit": audited}
-        task = load_task(entry.config)
-        recorded, failure = {**entry.config, "opponents": {}, "audit": []}, ""
+        task, failure = load_task(entry.config), ""
+        recorded = {**entry.config, "opponents": {}, "audit": []}
         try:
             new = {**entry.config, "on_exists": "new"}
             request = read_request(new, has_parts=True, beside=self._plan.beside)
             task, recorded = request.task, {**request.recorded, "audit": []}
+            task, facts = await self._unless_stopped(self._prepared(task, entry))
+            recorded |= facts
         except UsageError as error:  # of this task: the settings of all have been checked
+            if not alone and isinstance(error.__cause__, CallFailed):  # may be of a neighbour
+                raise _Failed(str(error)) from error
             failure = str(error)
-        else:
-            try:
-                task, facts = await self._unless_stopped(self._prepared(task, entry))
-                recorded |= facts
-            except UsageError as error:
-                if not alone:
-                    raise _Failed(str(error)) from error
-                failure = str(error)
         run = self._store.create_run(
             name=entry.task.run, task=task, config=recorded, seed=recorded["seed"]
         )
@@ -310,7 +303,7 @@ class Bench:
         if self._plan.audit and isinstance(self._evaluator, PooledEvaluator):
             findings = await self._evaluator.audit(task)
         try:
-            asked = task, entry.config, self._evaluator, _nothing, _silently
+            asked = task, entry.config, self._evaluator, EventFrontend(None)
             compiled, reference = await with_compiled(*asked), await reference_of(*asked)
             return compiled, {"audit": findings, "reference": reference}
         except EvaluatorUnavailable as error:
@@ -336,7 +329,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, self._sharing, lambda: self._measuring),
+            Share(self._evaluator, self._sharing, lambda: self._final_slots.taken),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
@@ -358,56 +351,18 @@ class Bench:
         """How many searches have something for the judge."""
         return sum(not pipeline.only_waits_for_models for pipeline in self._pipelines)
 
-    async def _final(self, name: str, config: Mapping[str, Any]) -> bool:
-        """Whether a final failed by a fault of the judge. Raises _TooLate if none may begin."""
-        run = self._store.run(name)
-        if self._plan.final is None or run.state != "finished":
-            return False
-        engine = self._engine(run, config)
-        if is_measured(engine, self._plan.baselines):
-            return False
-        async with self._places:
-            if self._left_s() < self._final_times.expected_s:
-                raise _TooLate
-            began = time.monotonic()
-            self._measuring += 1
-            try:
-                failed = await play_finals(
-                    engine, self._evaluator, self._plan.baselines, self._plan.final, self._stop
-                )
-            finally:
-                self._measuring -= 1
-        self._final_times.add(time.monotonic() - began)
-        return failed
-
     def _engine(self, run: RunRow, config: Mapping[str, Any]) -> Search:
         return components.build_search(
             self._store, run, config, device_class=self._evaluator.device_class
         )
 
 
-def _is_failure(end: object, *, is_stopped: bool) -> TypeGuard[BaseException]:
-    """Whether a worker ended so; one that was given up by a stop is cancelled."""
-    return isinstance(end, BaseException) and not (
-        is_stopped and isinstance(end, asyncio.CancelledError)
-    )
-
-
 class _Failed(Exception):
-    """A reference could not be looked at: the task's doing, the judge's, or that of neighbours."""
-
-
-class _TooLate(Exception):
-    """Too little time is left to measure a winner."""
+    """Something has no verdict: the task's doing, the judge's, or that of neighbours."""
 
 
 class _GivenUp(Exception):
-    """A stop came first; nothing is stored of the work in progress."""
-
-
-def _silently(what: str) -> AbstractContextManager[None]:
-    """Several tasks are prepared at once, and their lines would mix."""
-    return nullcontext()
+    """A stop came first, or too little time is left: the next call goes on."""
 
 
 def _nothing(line: str) -> None:

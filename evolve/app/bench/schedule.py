@@ -1,9 +1,10 @@
-"""Which of a bench's tasks come first, how many at once, and how long a final takes."""
+"""Which of a bench's tasks come first, how many at once, and how long their verdicts take."""
 
+import asyncio
 import math
 import statistics
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from evolve.app.bench.plan import Entry
 from evolve.core.evaluation import Fidelity, Status, stages_s
@@ -31,36 +32,56 @@ def searches_at_once(slots: int) -> int:
     return min(slots, max(2, (slots + 1) // 3))
 
 
-def finals_at_once(slots: int) -> int:
-    """Most of the slots of the judge; searches have the others, and so none idles."""
-    return max(1, slots * 3 // 4)
+class FinalSlots:
+    """The slots of the judge that finals have: one for each of their evaluations.
+
+    Finals have most of them, and searches the others, so that none idles.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.taken = 0
+        self._slots = slots
+        self._most = max(1, slots * 3 // 4)
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def take(self, count: int) -> AsyncIterator[None]:
+        """Slots for a final that begins with so many evaluations; one of more waits for all."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.taken + count <= max(self._most, count))
+            self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def leave_one(self) -> None:
+        """Wait until finals leave a slot to searches."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.taken < self._slots)
 
 
 class FinalTimes:
-    """How long finals take; the next one is expected to take the median of the last ones.
+    """How long an evaluation of a final takes, by the stages of the last ones.
 
     Args:
-        first_s: the expectation in seconds before one has ended.
+        assumed_s: the expectation in seconds before one has ended.
     """
 
-    def __init__(self, first_s: float) -> None:
-        self._first_s = first_s
-        self._seconds: deque[float] = deque(maxlen=_RECENT)
+    def __init__(self, assumed_s: float) -> None:
+        self._assumed_s = assumed_s
+        self._seconds: dict[tuple[int, int], float] = {}
 
-    def recall(self, entries: Sequence[Entry], store: RunStore, fidelity: Fidelity | None) -> None:
-        """Finals of earlier calls, by the stages of their evaluations."""
-        runs = {run.name: run.id for run in store.runs()}
-        for run in (runs[entry.task.run] for entry in entries if entry.task.run in runs):
-            for sequence in store.made_by(run, VERIFY):
-                found = store.evaluation(run, sequence)
-                if found and found.fidelity is fidelity and found.status is Status.CORRECT:
-                    self.add(stages_s(found.durations_s))
-
-    def add(self, seconds: float) -> None:
-        """One has ended."""
-        self._seconds.append(seconds)
+    def learn(self, store: RunStore, run: int, fidelity: Fidelity) -> None:
+        """Take in the finals of a run."""
+        for sequence in store.made_by(run, VERIFY):
+            found = store.evaluation(run, sequence)
+            if found and found.fidelity is fidelity and found.status is Status.CORRECT:
+                self._seconds[run, sequence] = stages_s(found.durations_s)
 
     @property
     def expected_s(self) -> float:
-        """Of the next one."""
-        return statistics.median(self._seconds or (self._first_s,))
+        """The median of the last ones."""
+        return statistics.median([*self._seconds.values()][-_RECENT:] or [self._assumed_s])

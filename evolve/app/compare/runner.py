@@ -10,7 +10,7 @@ from typing import Any
 
 from evolve.app.budget import run_s
 from evolve.app.compare.methods import OF_A_RUN
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 from evolve.app.config.diff import flatten
 from evolve.app.database import location_of, store_word
 from evolve.app.device import kind_of, start_evaluator
@@ -104,7 +104,7 @@ def _slug(text: str) -> str:
 
 def _composed(label: str, shared: Sequence[str]) -> dict[str, Any]:
     preset, *own = _words(label)
-    return to_plain(compose([f"search={preset}", *shared, *own]))
+    return compose([f"search={preset}", *shared, *own])
 
 
 def _words(label: str) -> list[str]:
@@ -159,9 +159,9 @@ def _budget(shared: Sequence[str]) -> dict[str, Any]:
             "termination.tokens=2000000"
         )
     if not any(word.startswith("termination=") for word in words):
-        defaults = flatten(to_plain(compose(["task=any"]))["termination"], "termination")
+        defaults = flatten(compose(["task=any"])["termination"], "termination")
         words = [f"{name}=null" for name, value in defaults if value is not None] + words
-    limits: dict[str, Any] = to_plain(compose(["task=any", *words]))["termination"]
+    limits: dict[str, Any] = compose(["task=any", *words])["termination"]
     return limits
 
 
@@ -237,8 +237,7 @@ async def _reference(entry: Entry, judge: Evaluator, frontend: Frontend) -> Any:
     existing = entry.request.existing
     if existing is not None:
         return existing.config.get("reference")
-    task = entry.request.task
-    return await reference_of(task, entry.config, judge, frontend.say, frontend.doing)
+    return await reference_of(entry.request.task, entry.config, judge, frontend)
 
 
 async def _search(

@@ -75,7 +75,7 @@ def build(node: Mapping[str, Any], where: str) -> Any:
     """The object that `node` describes by `_target_` and constructor arguments.
 
     Args:
-        node: plain data, as `compose` and `to_plain` give it.
+        node: plain data, as `compose` gives it.
         where: the setting that it stands under, for messages.
 
     Raises:

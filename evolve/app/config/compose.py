@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -15,6 +15,7 @@ from unittest.mock import patch
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -63,18 +64,18 @@ def register_schema() -> None:
     ConfigStore.instance().store(name="schema", node=RunConfig)
 
 
-def compose(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that `key=value` words give, typed and complete.
+def compose(overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration that `key=value` words give, complete and as plain data (`to_plain`).
 
     Raises:
         UsageError: a key, an option or a value that cannot be.
     """
+    return {**to_plain(_composed(overrides)), "preset": search_of(overrides)}
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
     register_schema()
-    with (
-        _our_words(overrides),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(overrides), _hydra_to_itself():
         return hydra.compose("config", overrides=_opened(overrides))
 
 
@@ -92,11 +93,7 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
     if odd := [word for word in overrides if "=" not in word or word.startswith("-")]:
         raise UsageError(f"'{odd[0]}' is not key=value; `evolve {name} --help` lists the keys")
     ConfigStore.instance().store(name=f"{name}_schema", node=node)
-    with (
-        _our_words(overrides, verb=name, node=node),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(overrides, verb=name, node=node), _hydra_to_itself():
         closed = [_closed(word) for word in overrides]
         _refuse_part_of_a_value(closed, name, node)
         config = hydra.compose(name, overrides=closed)
@@ -109,17 +106,16 @@ def compose_other(name: str, node: type, overrides: Sequence[str]) -> dict[str, 
 
 @contextmanager
 def _hydra_to_itself() -> Iterator[None]:
-    """Hydra without its state of this process, which may be that of a caller's own application."""
+    """Hydra, initialised, without its state of this process: that may be a caller's own."""
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
-        yield
+        with hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE):
+            yield
     finally:
         GlobalHydra.instance().hydra = before  # of another instance: Hydra makes a new one
 
 
-def run_with_hydra(
-    words: Sequence[str], job: Callable[[DictConfig], int], submitted: PlainJob | None = None
-) -> int:
+def run_with_hydra(words: Sequence[str], job: PlainJob, submitted: PlainJob | None = None) -> int:
     """Hand the words of the command line to Hydra (`-m`, `--cfg`, `--help`), and `job` to it.
 
     With `hydra/launcher=` other processes execute `submitted`, a function of a module, instead.
@@ -145,7 +141,7 @@ def run_with_hydra(
 
     def remembered(config: DictConfig) -> None:
         try:
-            codes.append(job(config))
+            codes.append(job(to_plain(config)))
         except (EvolveError, OSError) as error:  # Hydra would print its own words about it
             errors.append(error)
 
@@ -176,11 +172,7 @@ def _submit(words: Sequence[str], launcher: str, job: PlainJob) -> int:
     """Let a launcher execute the jobs of a sweep; the highest of their exit statuses."""
     overrides = _opened([word for word in words if "=" in word and not word.startswith("-")])
     overrides = with_defaults(overrides, launcher)
-    with (
-        _our_words(words),
-        _hydra_to_itself(),
-        hydra.initialize_config_dir(str(config_dir()), version_base=VERSION_BASE),
-    ):
+    with _our_words(words), _hydra_to_itself():
         initialised = GlobalHydra.instance().hydra
         assert initialised is not None
         sweep = partial(initialised.multirun, with_log_configuration=False)
@@ -360,7 +352,7 @@ def _known(node: type) -> tuple[list[str], list[str]]:
     if node is not RunConfig:
         plain = OmegaConf.to_container(OmegaConf.structured(node), enum_to_str=True)
         return [name for name, _ in flatten(plain)], []
-    plain = OmegaConf.to_container(compose(["task=any", "search=single"]), enum_to_str=True)
+    plain = OmegaConf.to_container(_composed(["task=any", "search=single"]), enum_to_str=True)
     return [name for name, _ in flatten(plain)], _groups()
 
 
@@ -373,8 +365,9 @@ def _groups() -> list[str]:
 def to_plain(config: DictConfig) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    In components and `llm`, values from the environment keep their `${oc.env:...}` spelling until
-    they are built: secrets come from there, and the database stores this spelling.
+    `preset` is the option of `conf/search`, if Hydra knows it. In components and `llm`, values from
+    the environment keep their `${oc.env:...}` spelling until they are built: secrets come from
+    there, and the database stores this spelling.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.
@@ -387,6 +380,8 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     assert isinstance(written, dict)
     assert isinstance(resolved, dict)
     plain = {str(key): value for key, value in resolved.items()}
+    if HydraConfig.initialized():
+        plain["preset"] = HydraConfig.get().runtime.choices.get("search")
     for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
     _check_lists(plain)

@@ -225,6 +225,15 @@ class AgentSettings:
 
 
 @dataclass
+class JudgeConfig:
+    """How a judge is started: the settings of servers and of `evolve work`."""
+
+    device: Device = field(default_factory=Device)
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    cuda: Cuda = field(default_factory=Cuda)
+
+
+@dataclass
 class RunConfig:
     """The root. `evolve run --help` prints it composed."""
 

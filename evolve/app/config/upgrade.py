@@ -30,9 +30,9 @@ def complete(stored: Mapping[str, Any]) -> dict[str, Any]:
     result = {"opponents": {}, **_filled(RunConfig, with_present_classes(stored))}
     lacking = [name for name in LATER_GROUPS if name not in stored]
     if lacking:
-        from evolve.app.config.compose import compose, to_plain
+        from evolve.app.config.compose import compose
 
-        defaults = to_plain(compose(["task=stored", "search=single"]))
+        defaults = compose(["task=stored", "search=single"])
         result |= {name: defaults[name] for name in lacking}
     return result | {"schedule": _in_asks(result["schedule"])}
 

@@ -8,6 +8,7 @@ from evolve.app.dispatch.choice import Choice, Contender, Workload, choose
 from evolve.app.dispatch.fallback import fallback_of
 from evolve.app.dispatch.module import Row, registered, set_text
 from evolve.app.frontend import Frontend
+from evolve.app.library.winner import no_winner
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import CaseResult, Evaluation, Fidelity, Status
 from evolve.core.lineage import REFERENCE, VERIFY
@@ -110,10 +111,7 @@ def _contenders(store: RunStore, run: RunRow) -> tuple[list[Contender], Evaluati
             found.append(one)
             evaluation = verdict
     if evaluation is None:
-        raise UsageError(
-            f"run {run.name} has no correct and timed kernel yet; "
-            f"`evolve show {run.name}` says what became of its candidates"
-        )
+        raise no_winner(run)
     return sorted(found, key=lambda one: one.sequence), evaluation
 
 

@@ -1,11 +1,11 @@
 """The cost of a task's reference, for the first prompts of a run: measured once, kept with it."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import Any
 
 from evolve.app.components import asks_models, build_operators
 from evolve.app.database import location_of
+from evolve.app.frontend import Frontend
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.protocols import Evaluator
 from evolve.core.task import Task
@@ -20,11 +20,7 @@ def wants_reference(config: Mapping[str, Any]) -> bool:
 
 
 async def reference_of(
-    task: Task,
-    config: Mapping[str, Any],
-    evaluator: Evaluator,
-    say: Callable[[str], None],
-    during: Callable[[str], AbstractContextManager[None]],
+    task: Task, config: Mapping[str, Any], evaluator: Evaluator, frontend: Frontend
 ) -> dict[str, Any] | None:
     """The cost as it is stored under `reference` (`ReferenceCost`); None if no prompt tells it.
 
@@ -39,10 +35,10 @@ async def reference_of(
     if not isinstance(evaluator, PooledEvaluator):
         return _recorded(config, config["device"]["run"])
     try:
-        with during("timing the reference by operation"):
+        with frontend.doing("timing the reference by operation"):
             return (await evaluator.reference(task)).to_json()
     except (EvaluatorUnavailable, UsageError) as error:
-        say(f"reference   its cost is unknown to prompts: {one_line(str(error))}")
+        frontend.say(f"reference   its cost is unknown to prompts: {one_line(str(error))}")
         return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 from evolve.app.database import place
 from evolve.app.device import device_words, kind_here
 from evolve.app.launch import launch
@@ -83,7 +83,7 @@ async def optimize_async(
         "device": device,
     }
     given = {key: value for key, value in given.items() if value is not None} | limits(budget)
-    config = to_plain(compose(as_words(together(given, settings))))
+    config = compose(as_words(together(given, settings)))
     await launch(config, frontend, began)
     assert frontend.place is not None
     return Result(*frontend.place)

@@ -36,11 +36,16 @@ def winner_of(store: RunStore, run: RunRow) -> Champion:
     """
     winner = champion(store, run)
     if winner is None:
-        raise UsageError(
-            f"run {run.name} has no correct and timed kernel yet; "
-            f"`evolve show {run.name}` says what became of its candidates"
-        )
+        raise no_winner(run)
     return winner
+
+
+def no_winner(run: RunRow) -> UsageError:
+    """The error for a run without a correct and timed program."""
+    return UsageError(
+        f"run {run.name} has no correct and timed kernel yet; "
+        f"`evolve show {run.name}` says what became of its candidates"
+    )
 
 
 def proof_text(winner: Champion) -> str:

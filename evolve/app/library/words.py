@@ -18,15 +18,12 @@ _NOT_TEXT = ("null", "true", "false", "nan", "inf")
 
 def as_words(settings: Mapping[str, Any]) -> list[str]:
     """Settings by dotted name as words of the command line; options of groups without quotes."""
-    return [
-        f"{name}={value if _is_bare(value) else value_text(value, name)}"
-        for name, value in settings.items()
-    ]
-
-
-def _is_bare(value: Any) -> bool:
-    is_name = isinstance(value, str) and value.isascii() and value.isidentifier()
-    return is_name and value.lower() not in _NOT_TEXT
+    words = []
+    for name, value in settings.items():
+        is_name = isinstance(value, str) and value.isascii() and value.isidentifier()
+        is_bare = is_name and value.lower() not in _NOT_TEXT
+        words.append(f"{name}={value if is_bare else value_text(value, name)}")
+    return words
 
 
 def limits(budget: str | Mapping[str, Any] | None) -> dict[str, Any]:

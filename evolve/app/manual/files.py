@@ -78,8 +78,9 @@ def write_request(folder: Path, run: RunRow, ticket: Ticket) -> Path:
     assert request is not None
     stem = _stem(ticket, ticket.revision)
     _refuse_stale(folder, stem, request.key)
-    for before in range(ticket.revision):
-        _withdraw(folder, _stem(ticket, before))
+    for before in range(ticket.revision):  # asked no more; its ticket stays, for a late reply
+        if not _replies(folder, old := _stem(ticket, before)):
+            (folder / (old + _PROMPT)).unlink(missing_ok=True)
     about = {
         "run": run.name,
         "task": run.task.name,
@@ -108,12 +109,6 @@ def _stem(ticket: Ticket, revision: int) -> str:
     """How the files of a ticket's open round are called."""
     stem = f"{ticket.sequence:06}-{len(ticket.exchanges)}"
     return f"{stem}.{revision}" if revision else stem
-
-
-def _withdraw(folder: Path, stem: str) -> None:
-    """Take a text away that is asked no more; its ticket stays, for a reply that is under way."""
-    if not _replies(folder, stem):
-        (folder / (stem + _PROMPT)).unlink(missing_ok=True)
 
 
 def _refuse_stale(folder: Path, stem: str, key: str) -> None:

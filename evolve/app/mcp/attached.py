@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 
 from evolve.app.attach import attach
 from evolve.app.database import open_store
 from evolve.app.estimate.reference import reference_of
+from evolve.app.library.events import EventFrontend
 from evolve.app.manual.files import ByHand
 from evolve.app.mcp.judging import LazyJudge
 from evolve.core.errors import EvaluatorUnavailable, UsageError
@@ -15,7 +16,6 @@ from evolve.core.protocols import Evaluator
 from evolve.evaluation import PooledEvaluator
 from evolve.search.engine import Search
 from evolve.search.execution.judging import Judging
-from evolve.search.verdicts import waiting_tickets
 from evolve.store import Ticket
 
 HEARTBEAT_S = 5.0  # a lease lapses after 30 s
@@ -63,11 +63,6 @@ class Attached:
         self._waiting[ticket.sequence] = ticket
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._judge_all())
-
-    def judge_what_waits(self) -> None:
-        """Judge the proposals that an earlier process left without a verdict."""
-        for ticket in waiting_tickets(self.search):
-            self.judge(ticket)
 
     async def close(self) -> None:
         """Let go of the run; proposals stay stored."""
@@ -125,9 +120,7 @@ class Attached:
         if run.config.get("audit") is None and isinstance(evaluator, PooledEvaluator):
             store = self.search.store
             store.record_audit(run.id, await evaluator.audit(run.task))
-            found = await reference_of(
-                run.task, run.config, evaluator, lambda line: None, lambda what: nullcontext()
-            )
+            found = await reference_of(run.task, run.config, evaluator, EventFrontend(None))
             if found is not None:
                 store.record_reference(run.id, found)
             self.search.reload()

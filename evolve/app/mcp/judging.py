@@ -50,7 +50,8 @@ class LazyJudge:
             UsageError: it is still starting after `wait_s` (None waits for it), or the device is
                 not to be had.
         """
-        if self._starting is None or (self._starting.done() and self._has_ended()):
+        runs = self._running is not None and not self._running.done()
+        if self._starting is None or (self._starting.done() and not runs):
             self._starting = asyncio.create_task(self._start())
         try:
             async with asyncio.timeout(wait_s):
@@ -85,9 +86,6 @@ class LazyJudge:
         await service.start()
         self._running = asyncio.create_task(service.run())
         return service
-
-    def _has_ended(self) -> bool:
-        return self._running is None or self._running.done()
 
 
 class Submissions:

@@ -21,7 +21,7 @@ from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of
 from evolve.report.text import one_line
-from evolve.search.verdicts import request_id
+from evolve.search.verdicts import request_id, waiting_tickets
 from evolve.serve.answers import verdict_answer
 from evolve.store import Ticket, TicketState
 
@@ -137,7 +137,8 @@ class RunSteps:
         verdict = self._look(run, sequence)
         if verdict.state == "waiting" and run not in self._open:
             async with self._attached(run) as attached:
-                attached.judge_what_waits()
+                for left in waiting_tickets(attached.search):
+                    attached.judge(left)
         while verdict.state == "waiting" and (left := until - time.monotonic()) > 0:
             async with self._news:
                 try:

@@ -66,16 +66,16 @@ class Searches:
 
     async def start(
         self,
-        *,
         name: str,
         task: str | None,
+        asked: Mapping[str, str | None],
         wall_time: str,
         evaluations: int | None,
         usd: float,
-        search: str | None,
-        model: str | None,
     ) -> None:
-        """Start a search; `task` None continues the run of that name.
+        """Start a search with settings that a client has `asked` for, by dotted name.
+
+        `task` None continues the run of that name.
 
         Raises:
             UsageError: the budget does not hold it, or `evolve run` refuses it.
@@ -84,10 +84,9 @@ class Searches:
             raise UsageError(f"run {name} is under way; `run_status` tells how far it is")
         wall_time_s = parse_duration(wall_time)
         spent_s, spent_usd, judged = (0.0, 0.0, 0) if task else self._spent(name)
-        self._require_usd(name if task is None else None, model, usd)
+        self._require_usd(name if task is None else None, asked["llm.model"], usd)
         settings = {
-            "search": search,
-            "llm.model": model,
+            **asked,
             "termination.evaluations": None if evaluations is None else judged + evaluations,
             "termination.usd": spent_usd + usd if usd else None,
         }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from evolve.app.config.compose import compose, to_plain
+from evolve.app.config.compose import compose
 from evolve.app.database import place
 from evolve.app.launch import create
 from evolve.app.library.words import as_words
@@ -74,11 +74,25 @@ class Parts:
     searches: Searches
 
 
-class JudgingTools:
-    """Tasks and candidates."""
-
+class _Tools:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+
+    async def _state(self, run: str | None) -> RunState:
+        """How far a run has come, with facts that only this server knows."""
+        state = await asyncio.to_thread(records.run_state, self._parts.location, run)
+        return self._logged(state).model_copy(update={"budget_left": self._budget_left()})
+
+    def _logged(self, state: RunState) -> RunState:
+        log = [one_line(line) for line in self._parts.searches.log(state.run)]
+        return state.model_copy(update={"log": log})
+
+    def _budget_left(self) -> dict[str, float | None]:
+        return {kind: self._parts.budget.left(kind) for kind in MEANINGS}
+
+
+class JudgingTools(_Tools):
+    """Tasks and candidates."""
 
     @as_tool(READS)
     async def list_tasks(self) -> TaskList:
@@ -153,11 +167,11 @@ class JudgingTools:
         return await self._parts.submissions.verdict(ticket, wait_s)
 
 
-class StepTools:
+class StepTools(_Tools):
     """A run that a client continues."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+        super().__init__(parts)
         self._opening = asyncio.Lock()  # Hydra composes one configuration at a time
 
     @as_tool(MAKES)
@@ -175,8 +189,8 @@ class StepTools:
         given |= {} if search else {"operators": "llm"}
         words = as_words({key: value for key, value in given.items() if value is not None})
         async with self._opening:
-            await asyncio.to_thread(lambda: create(to_plain(compose(words))))
-        return _within(self._parts, records.run_state(self._parts.location, name))
+            await asyncio.to_thread(lambda: create(compose(words)))
+        return await self._state(name)
 
     @as_tool(MAKES)
     async def ask(self, run: Run = None, operator: Name | None = None) -> Asked:
@@ -214,25 +228,14 @@ class StepTools:
         return await self._parts.steps.offer(run, source, parents, note)
 
 
-class SearchTools:
+class SearchTools(_Tools):
     """Searches without the client."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    async def _state(self, run: str | None) -> RunState:
-        return _within(
-            self._parts, await asyncio.to_thread(records.run_state, self._parts.location, run)
-        )
 
     @as_tool(READS)
     async def list_runs(self) -> Runs:
         """The newest runs of the database."""
         states = await asyncio.to_thread(records.run_states, self._parts.location)
-        return Runs(
-            runs=[_logged(self._parts, each) for each in states],
-            budget_left=_budget_left(self._parts),
-        )
+        return Runs(runs=[*map(self._logged, states)], budget_left=self._budget_left())
 
     @as_tool(READS)
     async def run_status(self, run: Run = None) -> RunState:
@@ -259,15 +262,8 @@ class SearchTools:
         Returns once the run has begun. `run_status` tells how far it is; `stop_run` ends it early.
         """
         spec = None if task is None else self._parts.catalogue.spec(task)
-        await self._parts.searches.start(
-            name=name,
-            task=spec,
-            wall_time=wall_time,
-            evaluations=evaluations,
-            usd=usd,
-            search=search,
-            model=model,
-        )
+        asked = {"search": search, "llm.model": model}
+        await self._parts.searches.start(name, spec, asked, wall_time, evaluations, usd)
         return await self._state(name)
 
     @as_tool(MAKES)
@@ -294,17 +290,3 @@ class SearchTools:
         """End a search that this server started; the run keeps all and can be continued."""
         await self._parts.searches.stop(run)
         return await self._state(run)
-
-
-def _within(parts: Parts, state: RunState) -> RunState:
-    """The state of a run, with facts that only this server knows."""
-    return _logged(parts, state).model_copy(update={"budget_left": _budget_left(parts)})
-
-
-def _logged(parts: Parts, state: RunState) -> RunState:
-    log = [one_line(line) for line in parts.searches.log(state.run)]
-    return state.model_copy(update={"log": log})
-
-
-def _budget_left(parts: Parts) -> dict[str, float | None]:
-    return {kind: parts.budget.left(kind) for kind in MEANINGS}

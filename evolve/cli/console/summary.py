@@ -128,11 +128,11 @@ def _winner(facts: RunFacts, winner: Champion) -> Iterator[str]:
         yield f"  The interval contains 1: no gain over {against} was shown."
     if weak := weak_task_text(findings_of(facts.run.config)):
         yield f"  {weak}"
-    for case in winner.evaluation.cases:
-        ratio = case.ratios.get(facts.baseline)
-        if ratio is not None:
-            slower = "  slower than the baseline" if ratio.high < 1 else ""
-            yield f"    {case.name:<12} {speedup_text(ratio)}{slower}"
+    found = [(case.name, case.ratios.get(facts.baseline)) for case in winner.evaluation.cases]
+    timed = [(name, ratio) for name, ratio in found if ratio is not None]
+    for name, ratio in timed if len(timed) > 1 else ():  # of one, the line above says all
+        slower = "  slower than the baseline" if ratio.high < 1 else ""
+        yield f"    {name:<12} {speedup_text(ratio)}{slower}"
 
 
 def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> Iterator[str]:

@@ -47,6 +47,8 @@ def _overrides(facts: RunFacts) -> Iterator[str]:
     """The settings that decide most about a search; the whole configuration stands below them."""
     config, task = facts.run.config, facts.run.task
     yield f"task={config.get('task', task.name)}"
+    if preset := config.get("preset"):
+        yield f"search={preset}"
     yield f"seed={facts.run.seed}"
     yield f"task_config.size={task.size}"
     for name in ("precision", "accumulation"):

@@ -107,12 +107,11 @@ def _spoken_of(evaluation: Evaluation, baselines: Sequence[str]) -> set[str]:
     return {*evaluation.ratios} | failed
 
 
-def is_measured(search: Search, baselines: Sequence[str]) -> bool:
-    """Whether no final is left to be played, nor to be repeated."""
+def evaluations_left(search: Search, baselines: Sequence[str]) -> int:
+    """How many evaluations a final begins with; 0 if none is left, nor to be repeated."""
     store, run = search.store, search.run.id
-    return not search.open_tickets() and not any(
-        lacking(store, run, elite, baselines) for elite in finalists(search)
-    )
+    left = [elite for elite in finalists(search) if lacking(store, run, elite, baselines)]
+    return len(search.open_tickets()) + len(left)
 
 
 async def play_finals(

@@ -67,7 +67,7 @@ def suite_named(name: str) -> Suite:
         return others[0]
     close = difflib.get_close_matches(name, suites(), 1)
     hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(suites())}."
-    raise UsageError(f"suite={name}: there is no such suite. {hint}")
+    raise UsageError(f"suite {name}: there is no such suite. {hint}")
 
 
 def suite_commit(name: str, path: str | None = None) -> str:
@@ -83,6 +83,7 @@ def suite_problems(
     path: str | None = None,
     levels: Sequence[str] = (),
     only: Sequence[str] = (),
+    option: str = "{}={}",
 ) -> list[Problem]:
     """The problems of a suite in its own order.
 
@@ -91,24 +92,32 @@ def suite_problems(
         path: the checkout; None takes it from the suite's environment variable.
         levels: of difficulty; empty for those that the suite names.
         only: labels of problems (`1/40`, `softmax`); empty for all.
+        option: how messages spell an option: for its name, and its value.
 
     Raises:
         UsageError: no such suite, checkout, level or problem.
     """
     suite = suite_named(name)
     if path and not suite.variable:
-        raise UsageError(f"path={path}: suite={name} needs no checkout; leave path out")
-    found = suite.problems(Path(path) if path else None)
+        raise UsageError(
+            f"{option.format('path', path)}: suite {name} needs no checkout; leave it out"
+        )
+    try:
+        found = suite.problems(Path(path) if path else None)
+    except UsageError as error:
+        if not path:
+            raise
+        raise UsageError(f"{option.format('path', path)}: {error}") from error
     known = sorted({problem.level for problem in found if problem.level})
     for level in levels:
         if level not in known:
-            there = f"it has {', '.join(known)}" if known else "it has none; leave level out"
-            raise UsageError(f"level=[{level}]: suite={name} has no such level; {there}")
+            there = f"it has {', '.join(known)}" if known else "it has none; leave this out"
+            raise UsageError(f"{option.format('level', level)}: not in suite {name}; {there}")
     wanted = tuple(levels) or (() if only else suite.levels)
     found = [problem for problem in found if not wanted or problem.level in wanted]
     if not found:
         raise UsageError(
-            f"suite={name}: no problem at level {', '.join(wanted)} in {path or 'its checkout'}; "
+            f"suite {name}: no problem at level {', '.join(wanted)} in {path or 'its checkout'}; "
             "check the path"
         )
     return _only(name, found, only) if only else found
@@ -121,7 +130,7 @@ def _only(name: str, found: Sequence[Problem], only: Sequence[str]) -> list[Prob
             close = difflib.get_close_matches(label, known, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
-                f"suite={name} has no problem {label!r}; {hint}"
+                f"suite {name} has no problem {label!r}; {hint}"
                 f"`evolve tasks list --suite {name}` prints them"
             )
     return [problem for problem in found if problem.label in only]

@@ -44,7 +44,7 @@ class BackendBench(ListedSuite):
                 found.setdefault(operator.removeprefix("aten."), path)
         if not found:
             raise UsageError(
-                f"suite={self.name}: no *.parquet and no trace *.txt of {root} has operators. "
+                f"suite {self.name}: no *.parquet and no trace *.txt of {root} has operators. "
                 f"{self._remedy} and give its folder."
             )
         return dict(sorted(found.items()))

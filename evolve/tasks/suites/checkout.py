@@ -36,16 +36,16 @@ class CheckoutSuite:
         Raises:
             UsageError: none is named, or it is no checkout of the suite.
         """
-        remedy = f"{self._remedy} and set {self.variable} to its folder, or give path="
+        remedy = f"{self._remedy} and set {self.variable} to its folder."
         chosen = checkout or os.environ.get(self.variable)
         if not chosen:
-            raise UsageError(f"suite={self.name}: no checkout is named. {remedy}")
+            raise UsageError(f"suite {self.name}: no checkout is named. {remedy}")
         root = Path(chosen).expanduser()
         if not root.is_dir():
-            raise UsageError(f"suite={self.name}: there is no folder {root}. {remedy}")
+            raise UsageError(f"suite {self.name}: there is no folder {root}. {remedy}")
         if not any(any(root.glob(place)) for place in self._places):
             raise UsageError(
-                f"suite={self.name}: {root} has no {' or '.join(self._places)}; in other commits "
+                f"suite {self.name}: {root} has no {' or '.join(self._places)}; in other commits "
                 f"they may be elsewhere. {remedy}"
             )
         return root

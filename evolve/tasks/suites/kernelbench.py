@@ -96,16 +96,14 @@ def list_problems(checkout: Path | None = None) -> list[tuple[int, int, str]]:
 
 
 def _levels_folder(spec: str, checkout: Path | None) -> Path:
-    is_suite = spec == NAME
-    asked = f"suite={NAME}" if is_suite else f"task {spec}"
-    remedy = f"{_REMEDY}{', or give path=' if is_suite else ''}."
+    asked = f"suite {NAME}" if spec == NAME else f"task {spec}"
     chosen = checkout or os.environ.get(VARIABLE)
     if not chosen:
-        raise UsageError(f"{asked}: no KernelBench checkout is named. {remedy}")
+        raise UsageError(f"{asked}: no KernelBench checkout is named. {_REMEDY}.")
     root = Path(chosen).expanduser()
     for folder in (root / "KernelBench", root):
         if any(folder.glob("level*")):
             return folder
     if not root.is_dir():
-        raise UsageError(f"{asked}: there is no folder {root}. {remedy}")
-    raise UsageError(f"{asked}: {root} has no KernelBench/level1. {remedy}")
+        raise UsageError(f"{asked}: there is no folder {root}. {_REMEDY}.")
+    raise UsageError(f"{asked}: {root} has no KernelBench/level1. {_REMEDY}.")

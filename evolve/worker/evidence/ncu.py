@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evolve.worker.session.candidate_session import Candidate, CandidateSession
     from evolve.worker.session.prepared_task import PreparedTask
 
+COUNTERS = "counters"  # the label's name
+
 _NAMED = 2
 _LAUNCHES = "8"  # of these kernels
 _DURATION = "gpu__time_duration.sum"
@@ -64,7 +66,7 @@ def labels(printed: str, own: Collection[str]) -> Iterator[Label]:
         values = {text: _number(row.get(counter)) for counter, text in _COUNTERS.items()}
         said = [text.format(value) for text, value in values.items() if value >= 0]
         if said:
-            yield Label("counters", f"{plain(name, 60)}: {', '.join(said)}")
+            yield Label(COUNTERS, f"{plain(name, 60)}: {', '.join(said)}")
 
 
 def _base(name: str | None) -> str:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from evolve.core.evaluation import Label, Status
 from evolve.worker.base.faults import CandidateFault
 from evolve.worker.base.feedback import plain
-from evolve.worker.base.host_facts import find_tool
 from evolve.worker.runner import tool_process
 
 if TYPE_CHECKING:
     from evolve.worker.session.candidate_session import Candidate, CandidateSession
-    from evolve.worker.session.prepared_task import PreparedCase, PreparedTask
+    from evolve.worker.session.prepared_task import PreparedCase
 
 NAME = "compute-sanitizer"
 NO_RESULT = "no_"  # before the name of a tool that gave none
@@ -48,7 +47,7 @@ def read(text: str, kind: str) -> Finding | None:
 
     A program that fails by itself may have launched nothing: then that no error was found is none.
     """
-    printed, code = tool_process.read(text)
+    printed, code, _ = tool_process.read(text)
     said = "\n".join(line for line in printed.splitlines() if line.startswith(_MARK))
     if not (summary := _SUMMARY[kind].search(said)):
         return None
@@ -60,35 +59,37 @@ def read(text: str, kind: str) -> Finding | None:
 
 
 def sanitise_call(
-    session: "CandidateSession", candidate: "Candidate", task: "PreparedTask", kind: str
-) -> list[Label]:
-    """The findings of one of `TOOLS`, or why it gave no result; nothing if it is not installed.
+    session: "CandidateSession", candidate: "Candidate", case: "PreparedCase", tool: str, kind: str
+) -> tuple[Label, float]:
+    """The findings of one of `TOOLS`, or why it gave no result, and the seconds that it worked.
 
     Hazards stay a label: on asynchronous copies and barriers racecheck is known to err.
+
+    Args:
+        session: Where its process comes from.
+        candidate: That has passed the checks.
+        case: Of which one call is looked at.
+        tool: Path of compute-sanitizer.
+        kind: Of `TOOLS`.
 
     Raises:
         CandidateFault: memcheck has found an error.
     """
-    tool = find_tool(NAME)
-    return [_said_of(session, candidate, task.smallest, tool, kind)] if tool else []
-
-
-def _said_of(
-    session: "CandidateSession", candidate: "Candidate", case: "PreparedCase", tool: str, kind: str
-) -> Label:
     command = (tool, "--tool", kind, "--report-api-errors", "no", "--print-limit", "2",
                *TOOLS[kind])  # fmt: skip
     try:
         text = session.observed(candidate, case, command)
     except CandidateFault as fault:  # the same call was right without the tool
-        return Label(f"{NO_RESULT}{kind}", plain(fault.feedback, 160))
-    found = read(text, kind)
+        return Label(f"{NO_RESULT}{kind}", plain(fault.feedback, 160)), 0.0
+    found, seconds = read(text, kind), tool_process.read(text).seconds
     if found is None:
-        return Label(f"{NO_RESULT}{kind}", f"the tool gave no result: {last_words(text)}")
+        why = f"the tool gave no result: {last_words(text)}"
+        return Label(f"{NO_RESULT}{kind}", why), seconds
     if not found.errors:
-        return Label(kind, "no error in one call")
+        return Label(kind, "no error in one call"), seconds
     if kind != "memcheck":
-        return Label(kind, f"{found.errors} errors in one call: {found.first}".rstrip(": "))
+        said = f"{found.errors} errors in one call: {found.first}".rstrip(": ")
+        return Label(kind, said), seconds
     raise CandidateFault(
         Status.ILLEGAL_ACCESS,
         f"case {case.case.name}: right, but compute-sanitizer (memcheck) finds "

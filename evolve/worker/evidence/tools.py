@@ -2,12 +2,11 @@
 
 A tool takes seconds to start, and uses the GPU as it likes: it stands still while windows are
 timed. So tools look while the program that they look at is timed as well, which takes longer. The
-findings of the tools on a program and task are kept if each gave a result.
+findings of the tools on a program and task are kept; only a tool that gave no result looks again.
 """
 
-import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -21,7 +20,7 @@ from evolve.worker.base.feedback import KernelFacts, plain
 from evolve.worker.base.host_facts import find_tool
 from evolve.worker.base.infra import InfraFault
 from evolve.worker.devices.base import Device
-from evolve.worker.evidence.ncu import count
+from evolve.worker.evidence.ncu import COUNTERS, count
 from evolve.worker.evidence.sanitizer import NAME, NO_RESULT, sanitise_call
 from evolve.worker.session.candidate_session import Candidate, CandidateSession
 from evolve.worker.session.memory_budget import MemoryBudget
@@ -31,7 +30,8 @@ from evolve.worker.session.prepared_task import PreparedTask
 _ALL = 2  # the sanitizer's, one after the other, and the counters'
 _PROCESSES = 2  # of each: the one that starts it, and the one that it starts
 _KEPT = 256
-_SOON_S = 8.0  # of memcheck; after a longer one racecheck has not ended in time
+_SOON_S = 8.0  # that memcheck worked; after a longer one racecheck has not ended in time
+_NOT_IN_TIME = "not tried: memcheck worked "  # and would again, so that it is not tried later
 
 Findings = Future[list[Label]]
 
@@ -70,8 +70,9 @@ class Tools:
         key = framed_digest("tools", candidate.source, task.task.revision)
         with self._changing:
             known = self._found.get(key)
-            if known is None or not _is_whole(known):
-                known = self._looking.submit(self._look, candidate, task, own)
+            kept = [] if known is None else _results(known)
+            if known is None or kept is not None:
+                known = self._looking.submit(self._look, candidate, task, own, kept or [])
                 self._found[key] = known
             self._found.move_to_end(key)
             while len(self._found) > _KEPT:
@@ -79,24 +80,33 @@ class Tools:
         return known
 
     def _look(
-        self, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+        self,
+        candidate: Candidate,
+        task: PreparedTask,
+        own: Sequence[KernelFacts],
+        known: Sequence[Label],
     ) -> list[Label]:
         device = self._session.device
         room = room_for(task.cases, device, processes(task, device), judges=False)
         try:
             with self._budget.taken(room):
-                return list(observe(self._session, candidate, task, own))
+                return list(observe(self._session, candidate, task, own, known))
         except (InfraFault, OSError, torch.OutOfMemoryError) as error:
-            return [Label(f"{NO_RESULT}tools", plain(str(error), 160))]
+            return [*known, Label(f"{NO_RESULT}tools", plain(str(error), 160))]
 
 
-def _is_whole(found: Findings) -> bool:
-    """Whether it is under way, or each tool has given a result."""
+def _results(found: Findings) -> list[Label] | None:
+    """Results to keep if a tool is to look again; None if it is under way, or all have looked."""
     if not found.done():
-        return True
+        return None
     if (error := found.exception()) is not None:
-        return isinstance(error, CandidateFault)
-    return not any(label.name.startswith(NO_RESULT) for label in found.result())
+        return None if isinstance(error, CandidateFault) else []
+    kept = [label for label in found.result() if _is_result(label)]
+    return kept if len(kept) < len(found.result()) else None
+
+
+def _is_result(label: Label) -> bool:
+    return not label.name.startswith(NO_RESULT) or label.evidence.startswith(_NOT_IN_TIME)
 
 
 def processes(task: PreparedTask, device: Device) -> int:
@@ -106,7 +116,11 @@ def processes(task: PreparedTask, device: Device) -> int:
 
 
 def observe(
-    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+    session: CandidateSession,
+    candidate: Candidate,
+    task: PreparedTask,
+    own: Sequence[KernelFacts],
+    known: Sequence[Label] = (),
 ) -> Iterator[Label]:
     """The findings of each tool, as labels.
 
@@ -119,32 +133,39 @@ def observe(
         candidate: That has passed the checks.
         task: Of which one call is looked at.
         own: Facts of the candidate's own kernels.
+        known: Results of an earlier look, whose tools are not asked again.
 
     Raises:
         CandidateFault: a tool has found an error that counts.
     """
     about = session, candidate, task
-    looks = [partial(_sanitised, *about, own), partial(count, *about, {fact.name for fact in own})]
+    looks = [partial(_sanitised, *about, own, {label.name: label for label in known})]
+    if not known:
+        looks.append(partial(count, *about, {fact.name for fact in own}))
     with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
         for found in [pool.submit(look) for look in looks]:
             yield from found.result()
+    yield from (label for label in known if label.name == COUNTERS)
 
 
 def _sanitised(
-    session: CandidateSession, candidate: Candidate, task: PreparedTask, own: Sequence[KernelFacts]
+    session: CandidateSession,
+    candidate: Candidate,
+    task: PreparedTask,
+    own: Sequence[KernelFacts],
+    known: Mapping[str, Label],
 ) -> list[Label]:
-    start = time.monotonic()
-    found = sanitise_call(session, candidate, task, "memcheck")
-    took_s = time.monotonic() - start
-    if not found:
+    if (tool := find_tool(NAME)) is None:
         return []
+    look = partial(sanitise_call, session, candidate, task.smallest, tool)
+    found, seconds = (known["memcheck"], 0.0) if "memcheck" in known else look("memcheck")
     if own and all(fact.shared_bytes == 0 for fact in own):
-        return [*found, Label("racecheck", "its kernels have no shared memory")]
-    if found[0].name.startswith(NO_RESULT):
-        return [*found, Label(f"{NO_RESULT}racecheck", "not tried: memcheck gave no result")]
-    if took_s > _SOON_S:
-        return [*found, Label(f"{NO_RESULT}racecheck", f"not tried: memcheck took {took_s:.1f} s")]
-    return [*found, *sanitise_call(session, candidate, task, "racecheck")]
+        return [found, Label("racecheck", "its kernels have no shared memory")]
+    if found.name.startswith(NO_RESULT):
+        return [found, Label(f"{NO_RESULT}racecheck", "not tried: memcheck gave no result")]
+    if seconds > _SOON_S:
+        return [found, Label(f"{NO_RESULT}racecheck", f"{_NOT_IN_TIME}{seconds:.1f} s")]
+    return [found, look("racecheck")[0]]
 
 
 def _at_once(task: PreparedTask, device: Device) -> int:

@@ -66,10 +66,11 @@ if place.type == "cuda":
 
 
 class Said(NamedTuple):
-    """A tool's output, and its exit code."""
+    """A tool's output, its exit code, and the seconds that it worked while it was not stopped."""
 
     text: str
     code: int
+    seconds: float
 
 
 def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
@@ -90,18 +91,18 @@ def observe(tool: Sequence[str], source: str, call: dict[str, Any]) -> str:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             env=environment, start_new_session=True,
         ) as process:  # fmt: skip
-            output, errors = _ended(process)
+            output, errors, seconds = _ended(process)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MAX_TEXT], -1))
+        return json.dumps(Said(f"{type(error).__name__}: {error}"[:_MAX_TEXT], -1, SECONDS))
     printed = output + (errors if process.returncode else "")
-    return json.dumps(Said(printed[-_MAX_TEXT:], process.returncode))
+    return json.dumps(Said(printed[-_MAX_TEXT:], process.returncode, seconds))
 
 
-def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Its output and errors; it is killed, with its children, after `SECONDS` of its own."""
-    for _ in range(int(SECONDS / _STEP_S)):
+def _ended(process: subprocess.Popen[str]) -> tuple[str, str, float]:
+    """Its output, errors and own seconds; after `SECONDS` it is killed, with its children."""
+    for step in range(int(SECONDS / _STEP_S)):
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=_STEP_S)
+            return *process.communicate(timeout=_STEP_S), step * _STEP_S
     os.killpg(process.pid, signal.SIGKILL)
     raise subprocess.TimeoutExpired(process.args, SECONDS)
 
@@ -113,6 +114,6 @@ def read(text: str) -> Said:
     except (ValueError, RecursionError):
         said = None
     match said:
-        case [str(printed), int(code)]:
-            return Said(printed, code)
-    return Said("", -1)
+        case [str(printed), int(code), float(seconds)]:
+            return Said(printed, code, seconds)
+    return Said("", -1, 0.0)

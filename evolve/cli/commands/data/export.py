@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from evolve.app.database import open_store
-from evolve.cli.args import add_store, parser
+from evolve.cli.args import add_rules, add_store, parser
 from evolve.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from evolve.store import RunRow
     from evolve.trajectories.decontamination.exclusions import Rules
     from evolve.trajectories.exporters.export import Plan
-    from evolve.trajectories.exporters.formats import Format
     from evolve.trajectories.exporters.manifest import Manifest
 
 FORMS = ("jsonl", "parquet")
@@ -69,19 +68,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument(
         "--format", choices=FORMS, help="of the files; parquet by default for verl, else jsonl"
     )
-    _add_rules(arguments)
-    add_store(arguments)
-    return arguments.parse_args(words)
-
-
-def _add_rules(arguments: argparse.ArgumentParser) -> None:
-    arguments.add_argument(
-        "--held-out",
-        action="append",
-        metavar="WHAT",
-        help="tasks never to train on: kernelbench (the default), a file or folder of tasks, or "
-        "none; repeat for more",
-    )
+    add_rules(arguments)
     arguments.add_argument(
         "--models-allowed",
         action="append",
@@ -92,31 +79,20 @@ def _add_rules(arguments: argparse.ArgumentParser) -> None:
         "those that ship belong to no model",
     )
     arguments.add_argument(
-        "--licences-allowed",
-        action="append",
-        default=[],
-        metavar="SPDX",
-        help="keep tasks under these only; by default all but those that forbid training",
-    )
-    arguments.add_argument(
-        "--test-share",
-        metavar="X",
-        type=float,
-        default=0.1,
-        help="of the task families, for a test split (default: %(default)s)",
-    )
-    arguments.add_argument(
         "--test-family", action="append", default=[], metavar="NAME", help="for the test split"
     )
+    add_store(arguments)
+    return arguments.parse_args(words)
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
     from evolve.trajectories.exporters.export import Plan
     from evolve.trajectories.exporters.formats import find_format
-    from evolve.trajectories.views.recipes import find_recipe
+    from evolve.trajectories.views.recipes import RECIPES, find_recipe
 
     target = find_format(options.to)
-    recipe = find_recipe(options.recipe or _default_recipe(target))
+    fitting = (one.name for one in RECIPES if set(one.views) & set(target.shapes))
+    recipe = find_recipe(options.recipe or next(fitting))
     return Plan(
         format=target,
         recipe=recipe,
@@ -125,13 +101,6 @@ def _plan(options: argparse.Namespace) -> "Plan":
         test_families=tuple(options.test_family),
         parquet=target.parquet if options.format is None else options.format == "parquet",
     )
-
-
-def _default_recipe(target: "Format") -> str:
-    """The first recipe that makes rows which the trainer takes."""
-    from evolve.trajectories.views.recipes import RECIPES
-
-    return next(one.name for one in RECIPES if set(one.views) & set(target.shapes))
 
 
 def _rules(options: argparse.Namespace) -> "Rules":

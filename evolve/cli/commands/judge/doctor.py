@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import evolve
-from evolve.app.device import device_words, require_interpreter
+from evolve.app.device import require_interpreter
 from evolve.app.finding import MISSING, NOTE, OK, Finding
 from evolve.cli import signals
-from evolve.cli.args import parser
+from evolve.cli.args import add_device, parser
 from evolve.core.devices import CPU, HIP, device_kind
 from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.languages.base import Package, release
@@ -63,12 +63,7 @@ def main(words: Sequence[str]) -> int:
         help="judge programs of known outcome and print a report to send, in Markdown",
     )
     arguments.add_argument("--python", metavar="PATH", help="as device.python of a run")
-    arguments.add_argument(
-        "--device",
-        choices=device_words(),
-        default="auto",
-        help="as in a run; exit status 2 without it",
-    )
+    add_device(arguments, "as in a run; exit status 2 without it")
     options = arguments.parse_args(words)
     if options.report and options.json:
         raise UsageError("--report with --json: the report is Markdown; leave one of them out")
@@ -243,8 +238,11 @@ def gpus(kind: str, python: str | None) -> Iterator[Finding]:
 
 def judge(kind: str, python: str | None) -> Iterator[Finding]:
     """The evaluation worker's report on its device and its sandbox."""
+    from evolve.app.device import kind_here
+
     try:
-        facts = signals.run(_ask_worker(kind, python))
+        worker = _with_worker(kind_here(kind, python), python, lambda worker: worker.doctor())
+        facts = signals.run(worker)
     except (EvaluatorUnavailable, UsageError) as error:
         yield Finding(MISSING, "evaluation worker", str(error))
         return
@@ -265,12 +263,6 @@ def _sandbox(facts: dict[str, Any]) -> Iterator[Finding]:
 
 def _names(mechanisms: list[str]) -> str:
     return ", ".join(name.lower().replace("_", " ") for name in mechanisms)
-
-
-async def _ask_worker(kind: str, python: str | None) -> dict[str, Any]:
-    from evolve.app.device import kind_here
-
-    return await _with_worker(kind_here(kind, python), python, lambda worker: worker.doctor())
 
 
 async def _with_worker(

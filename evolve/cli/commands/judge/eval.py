@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.app import repro
-from evolve.app.device import device_words, kind_here, require_interpreter, require_runnable
+from evolve.app.device import kind_here, require_interpreter, require_runnable
 from evolve.app.library.evaluation import Place, judge, recorded, request_for
 from evolve.cli import signals
-from evolve.cli.args import add_store, parser, split_step
+from evolve.cli.args import add_device, add_store, parser, split_step
 from evolve.cli.console.timing_table import graph_lines, kernelbench_lines
 from evolve.cli.console.verdict import verdict_text
 from evolve.core.devices import kind_of_class
@@ -149,12 +149,7 @@ def _add_task(arguments: argparse.ArgumentParser) -> None:
 
 def _add_place(arguments: argparse.ArgumentParser) -> None:
     """Where, and in which sandbox."""
-    arguments.add_argument(
-        "--device",
-        choices=device_words(),
-        default="auto",
-        help="a GPU where there is one, or as named",
-    )
+    add_device(arguments, "a GPU where there is one, or as named")
     arguments.add_argument(
         "--python", metavar="PATH", help="interpreter that the worker runs under"
     )
@@ -176,9 +171,10 @@ def _request(options: argparse.Namespace) -> tuple[EvaluationRequest, Evaluation
     if (Path(target) / repro.REQUEST).is_file():
         asked = repro.read(Path(target))  # whose candidate may have been edited since
         return replace(asked, instance=instance_digest(Program(asked.source).digest, {})), None
-    _, sequence = (None, None) if Path(target).exists() else split_step_or_file(target)
-    if sequence is not None:
-        return recorded(options.store, split_step(target)[0], sequence)
+    if not Path(target).exists() and target.rpartition(":")[2].isdigit():
+        run, sequence = split_step(target)
+        if sequence is not None:
+            return recorded(options.store, run, sequence)
     if not options.task:
         raise UsageError(f"--task is missing: which task is {target} for? See `evolve tasks`")
     request = request_for(
@@ -201,8 +197,3 @@ def _place(options: argparse.Namespace) -> Place:
         sandbox_require=options.sandbox_require,
         sandbox_read=options.sandbox_read,
     )
-
-
-def split_step_or_file(target: str) -> tuple[str | None, int | None]:
-    """RUN:SEQ if the text has that shape; else it is the name of a file."""
-    return split_step(target) if target.rpartition(":")[2].isdigit() else (target, None)

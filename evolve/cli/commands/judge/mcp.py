@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
-from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.app.config.schema import JudgeConfig
 from evolve.app.mcp import MCP_PACKAGES
 from evolve.cli import signals
+from evolve.cli.args import print_settings
 from evolve.cli.commands.judge.serve import LOOPBACK_NAMES, References, require_token
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import needing
@@ -47,7 +48,7 @@ class KnowledgeConfig:
 
 
 @dataclass
-class McpConfig:
+class McpConfig(JudgeConfig):
     """The types of conf/mcp.yaml, which describes each field."""
 
     transport: Transport = Transport.stdio
@@ -61,19 +62,12 @@ class McpConfig:
     references: References = References.known
     knowledge: KnowledgeConfig = field(default_factory=KnowledgeConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    device: Device = field(default_factory=Device)
-    sandbox: Sandbox = field(default_factory=Sandbox)
-    cuda: Cuda = field(default_factory=Cuda)
 
 
 def main(words: Sequence[str]) -> int:
     """Serve until the client goes away or a signal says to stop; the exit status is 0 then."""
-    from evolve.app.config.locate import config_dir
-
     if {"-h", "--help"} & {*words}:
-        print("usage: evolve mcp [key=value ...]\n")
-        print((config_dir() / "mcp.yaml").read_text(), end="")
-        return 0
+        return print_settings("mcp")
     from evolve.app.config.compose import compose_other
 
     config = compose_other("mcp", McpConfig, words)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
-from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.app.config.schema import JudgeConfig
 from evolve.cli import signals
+from evolve.cli.args import print_settings
 from evolve.cli.console.terminal import notify
 from evolve.core.errors import UsageError, needing
 from evolve.serve import HTTP_PACKAGES
@@ -32,7 +33,7 @@ class References(Enum):
 
 
 @dataclass
-class ServeConfig:
+class ServeConfig(JudgeConfig):
     """The types of conf/serve.yaml, which describes each field."""
 
     host: str = MISSING
@@ -48,19 +49,12 @@ class ServeConfig:
     keep: str = MISSING
     quotas: str | None = None
     project: str | None = None
-    device: Device = field(default_factory=Device)
-    sandbox: Sandbox = field(default_factory=Sandbox)
-    cuda: Cuda = field(default_factory=Cuda)
 
 
 def main(words: Sequence[str]) -> int:
     """Serve until a signal says to stop; the exit status is 0 then."""
-    from evolve.app.config.locate import config_dir
-
     if {"-h", "--help"} & {*words}:
-        print("usage: evolve serve [key=value ...]\n")
-        print((config_dir() / "serve.yaml").read_text(), end="")
-        return 0
+        return print_settings("serve")
     config = compose(words)
     token = read_token(config["token_file"], os.environ, variable=TOKEN_VARIABLE)
     require_token(config["host"], token)

@@ -3,9 +3,8 @@
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from evolve.app.config.schema import Cuda, Device, Sandbox
+from evolve.app.config.schema import JudgeConfig
 from evolve.cli import signals
 from evolve.cli.args import parser
 from evolve.cli.console.terminal import notify
@@ -28,15 +27,6 @@ device, version or judge version than the search has, or no search was ever ther
 """
 
 
-@dataclass
-class WorkConfig:
-    """The types of conf/work.yaml, which says what each is."""
-
-    device: Device = field(default_factory=Device)
-    sandbox: Sandbox = field(default_factory=Sandbox)
-    cuda: Cuda = field(default_factory=Cuda)
-
-
 def main(words: Sequence[str]) -> int:
     """Work until a signal says to stop, or there is no search for too long."""
     options = _parse(words)
@@ -47,7 +37,7 @@ def main(words: Sequence[str]) -> int:
     try:
         signals.run(
             work(
-                compose_other("work", WorkConfig, options.words),
+                compose_other("work", JudgeConfig, options.words),
                 server=options.server,
                 token_file=options.token_file,
                 idle_s=idle_s,

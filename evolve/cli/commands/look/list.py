@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.app.database import open_store
 from evolve.app.text import speedup_text, table
-from evolve.cli.args import add_store, parser
+from evolve.cli.args import RUN_FACTS, add_store, parser
 from evolve.report.audit import NOT_COUNTED, Findings, findings_of
 from evolve.report.text import duration_text, one_line
 
@@ -84,14 +84,8 @@ def _record(store: "RunStore", run: "RunRow") -> dict[str, Any]:
 
     winner, progress = champion(store, run), store.progress(run.id)
     return {
-        "name": run.name,
+        **{name: getattr(run, name) for name in RUN_FACTS},
         "task": run.task.name,
-        "state": run.state,
-        "reason": run.reason,
-        "created": run.created,
-        "user": run.user,
-        "host": run.host,
-        "project": run.project,
         "evaluations": progress.evaluations,
         "proposals": progress.proposals,
         "tunings": progress.tunings,

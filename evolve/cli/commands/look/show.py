@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolve.app.database import open_store
 from evolve.app.text import speedup_text, table
-from evolve.cli.args import add_run, add_store, parser, split_step
+from evolve.cli.args import RUN_FACTS, add_run, add_store, parser, split_step
 from evolve.cli.console.verdict import verdict_text
 from evolve.report.audit import findings_of, weak_task_text
 from evolve.report.run.opponent import opponent
@@ -81,13 +81,7 @@ def _run_text(store: "RunStore", run: "RunRow") -> Iterator[str]:
 
 def _run_json(store: "RunStore", run: "RunRow") -> Iterator[str]:
     record = {
-        "name": run.name,
-        "state": run.state,
-        "reason": run.reason,
-        "created": run.created,
-        "user": run.user,
-        "host": run.host,
-        "project": run.project,
+        **{name: getattr(run, name) for name in RUN_FACTS},
         "seed": run.seed,
         "task": {"name": run.task.name, "size": run.task.size, "revision": run.task.revision},
         "audit": findings_of(run.config),

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import evolve
-from evolve.app.device import device_words, kind_here, start_local
-from evolve.cli.args import parser
+from evolve.app.device import kind_here, start_local
+from evolve.cli.args import add_count, add_device, add_rules, parser
 from evolve.cli.console.terminal import notify
 from evolve.core.digest import canonical_json, framed_digest
-from evolve.core.errors import UsageError
 from evolve.core.task import SIZES
 from evolve.languages.registry import languages
 from evolve.languages.triton import TRITON
@@ -102,35 +101,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         help="language of the answers (default: %(default)s)",
     )
     arguments.add_argument("--size", choices=SIZES, default="gpu", help="default: %(default)s")
-    arguments.add_argument("--device", choices=device_words(), default="auto", help="that audits")
-    arguments.add_argument(
-        "--jobs",
-        metavar="N",
-        type=int,
-        default=max(1, (os.cpu_count() or 2) // 2),
-        help="tasks audited at once (default: %(default)s)",
-    )
-    arguments.add_argument(
-        "--test-share", metavar="X", type=float, default=0.1, help="of the task families (0.1)"
-    )
-    arguments.add_argument(
-        "--held-out",
-        action="append",
-        metavar="WHAT",
-        help="kernelbench (the default), a file or folder of tasks, or none; repeat for more",
-    )
-    arguments.add_argument(
-        "--licences-allowed",
-        action="append",
-        default=[],
-        metavar="SPDX",
-        help="keep tasks under these only (patterns as in BSD-*); by default all but those that "
-        "forbid training",
-    )
-    options = arguments.parse_args(words)
-    if options.jobs < 1:
-        raise UsageError(f"--jobs is {options.jobs}; take 1 or more")
-    return options
+    add_device(arguments, "that audits")
+    half = max(1, (os.cpu_count() or 2) // 2)
+    add_count(arguments, "--jobs", default=half, text="tasks audited at once")
+    add_rules(arguments)
+    return arguments.parse_args(words)
 
 
 async def _audited(

@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from evolve.app.bench.suite_check import Checked, State, check_suite, count, line_of, read_checked
-from evolve.app.device import device_words, kind_here, start_local
+from evolve.app.device import kind_here, start_local
 from evolve.app.text import table
-from evolve.cli.args import parser
+from evolve.cli.args import add_count, add_device, parser
 from evolve.core.devices import device_kind
-from evolve.core.errors import UsageError
 from evolve.core.suites import Problem
 from evolve.core.task import SIZES
 from evolve.languages.registry import languages_on
@@ -98,22 +97,15 @@ def _parse_check(words: Sequence[str]) -> argparse.Namespace:
         "work. Says which tasks are sound, weak, not judged or need a GPU.",
     )
     arguments.add_argument("--size", choices=SIZES, help="default: that of the device")
-    arguments.add_argument(
-        "--device", choices=device_words(), default="auto", help="the device of the check"
-    )
-    arguments.add_argument(
-        "--jobs", metavar="N", type=int, default=1, help="tasks checked at once (default: 1)"
-    )
+    add_device(arguments, "the device of the check")
+    add_count(arguments, "--jobs", default=1, text="tasks checked at once")
     arguments.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         help="append a line of JSON for each task; an existing file is continued",
     )
-    options = arguments.parse_args(words)
-    if options.jobs < 1:
-        raise UsageError(f"--jobs is {options.jobs}; take 1 or more")
-    return options
+    return arguments.parse_args(words)
 
 
 def _parser(verb: str, description: str) -> argparse.ArgumentParser:
@@ -130,7 +122,11 @@ def _parser(verb: str, description: str) -> argparse.ArgumentParser:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     return suite_problems(
-        options.suite, path=options.path, levels=options.level, only=options.select
+        options.suite,
+        path=options.path,
+        levels=options.level,
+        only=options.select,
+        option="--{} {}",
     )
 
 

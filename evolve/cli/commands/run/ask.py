@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.app.database import open_store
-from evolve.cli.args import add_run, add_store, parser
+from evolve.cli.args import add_count, add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.report.text import count_text, make_folder
 
@@ -14,8 +14,6 @@ from evolve.report.text import count_text, make_folder
 def main(words: Sequence[str]) -> int:
     """Ask, store, and write the files."""
     options = _parse(words)
-    if options.number < 1:
-        raise UsageError(f"-n {options.number}: it must be at least 1")
     from evolve.app.attach import attach
     from evolve.app.manual.asking import requests, wanted_operators
     from evolve.app.manual.files import ByHand, is_answered, write_request
@@ -62,9 +60,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "have arrived since, and adds new ones up to N.",
     )
     add_run(arguments)
-    arguments.add_argument(
-        "-n", "--number", type=int, default=8, metavar="N", help="at most (default: %(default)s)"
-    )
+    add_count(arguments, "-n", "--number", default=8, text="at most")
     arguments.add_argument("--out", required=True, metavar="DIR", help="where the files go")
     arguments.add_argument("--operator", metavar="NAME", help="ask this operator only")
     add_store(arguments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evolve.app.database import open_store
 from evolve.cli import signals
-from evolve.cli.args import add_run, add_store, parser
+from evolve.cli.args import add_count, add_run, add_store, parser
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.lineage import NO_PROPOSALS, VERIFY
@@ -28,8 +28,6 @@ MAX_FAILURES = 50  # recorded failures in a row: nothing is to be had at present
 def main(words: Sequence[str]) -> int:
     """Ask, store, and write the file."""
     options = _parse(words)
-    if options.number < 1:
-        raise UsageError(f"-n {options.number}: it must be at least 1")
     from evolve.app.attach import attach
 
     with open_store(options.store, read_only=False) as store:
@@ -48,9 +46,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         "machine with the device, judges them, and `evolve tell RUN OUT` takes the verdicts in.",
     )
     add_run(arguments)
-    arguments.add_argument(
-        "-n", "--number", type=int, default=16, metavar="N", help="at most (default: %(default)s)"
-    )
+    add_count(arguments, "-n", "--number", default=16, text="at most")
     arguments.add_argument("-o", "--output", required=True, metavar="FILE", help="JSON lines")
     arguments.add_argument(
         "--new",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evolve.app.database import location_of, open_store
 from evolve.app.text import table
 from evolve.cli import signals
+from evolve.cli.args import print_settings
 from evolve.cli.commands.run.run import check_python, check_words
 from evolve.core.errors import OK, RESUMABLE
 
@@ -32,10 +33,7 @@ settings of `evolve run` apply to every run (search=..., device=..., termination
 def main(words: Sequence[str]) -> int:
     """Do the remaining work; then write the page and the CSV and print the table."""
     if {"-h", "--help"} & {*words}:
-        from evolve.app.config.locate import config_dir
-
-        print(HELP + (config_dir() / "bench.yaml").read_text(encoding="utf-8"), end="")
-        return 0
+        return print_settings("bench", HELP)
     check_python()
     check_words(words)
     from evolve.app.bench.plan import make_plan

@@ -108,10 +108,10 @@ def overridden(stored: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
     """
     if not overrides:
         return dict(stored)
-    from evolve.app.config.compose import compose, to_plain
+    from evolve.app.config.compose import compose
     from evolve.app.config.diff import MAY_DIFFER, difference
 
-    given = to_plain(compose(["task=stored", *overrides]))
+    given = compose(["task=stored", *overrides])
     result = dict(stored)
     refused = []
     for word in overrides:

@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
     check_words(rest)
     if rest and rest[-1] in ("-c", "--cfg"):
         raise UsageError(f"{rest[-1]}: write --cfg job, which prints the configuration")
-    from evolve.app.config.compose import run_with_hydra, to_plain
+    from evolve.app.config.compose import run_with_hydra
     from evolve.app.config.submission import FOLDER, launcher_of
 
     def first(config: Mapping[str, Any]) -> int:
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
             f"jobs: their output is in {FOLDER}/.submitit, `evolve list` shows their runs",
             flush=True,
         )
-    return run_with_hydra(rest, lambda config: job(to_plain(config)), submitted)
+    return run_with_hydra(rest, job, submitted)
 
 
 def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
