@@ -243,3 +243,16 @@ def test_a_program_that_is_near_one_of_an_island_is_turned_away_before_it_is_jud
     assert archive.near_duplicate_of({"block": 64.0}) == "p1"
     assert archive.near_duplicate_of({"block": 500.0}) is None
     assert islands().near_duplicate_of({"block": 64.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "fires"),
+    [
+        ({"migration": "ring", "count": 2, "most": 2}, {"interval": 8}),
+        ({"migration": "none", "count": 2, "most": 2}, {}),
+        ({"migration": "none", "count": 2, "most": 3}, {"patience": 40}),
+        ({"migration": "ring", "count": 2, "most": 3}, {"interval": 8, "patience": 40}),
+    ],
+)
+def test_islands_say_when_programs_first_migrate_and_when_one_more_is_founded(settings, fires):
+    assert islands(interval=8, patience=40, **settings).fires_at == fires

@@ -7,6 +7,7 @@ Invariants:
 4. Tunings are no steps.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,11 @@ import pytest
 from evolve.core.archive import AddStatus, Offer, described
 from evolve.core.elites import Elite, Population, Visits, best_of, rank
 from evolve.core.measurement import Interval
+from evolve.core.records import Account, RunRow
+from evolve.core.task import Task
+from evolve.testing.facts import MemoryFacts
+from evolve.testing.parts import make_context
+from evolve.testing.synthetic import synthetic_task
 
 
 def elite(program: str, value: float = 0.0, sequence: int = 1, **more) -> Elite:
@@ -93,3 +99,18 @@ def test_a_text_is_described_once_for_what_is_missing(has, known, found, reads):
     assert described(given, archive, source, before) == elite("a", descriptors=found)
     assert len(said) == reads
     assert described(given, SimpleNamespace(), source) == given
+
+
+def test_parents_meet_the_elites_of_their_island_if_there_is_one():
+    context = make_context(MemoryFacts(task=synthetic_task()), (), sequence=7, elites=[FIRST, LAST])
+    assert list(context.peers) == [FIRST, LAST]
+    assert replace(context, island=[LAST]).peers == [LAST]
+    assert (context.step, replace(context, tunings=3).step) == (7, 4)
+
+
+def test_a_run_is_measured_against_eager_unless_its_configuration_says_otherwise():
+    facts = {"id": 1, "name": "r", "task": Task(name="t", source=""), "seed": 0}
+    facts |= {"state": "running", "reason": "", "created": ""}
+    assert RunRow(config={}, **facts).baseline == "eager"
+    assert RunRow(config={"baseline": "compile"}, **facts).baseline == "compile"
+    assert str(Account("user", "me")) == "user me"

@@ -11,9 +11,13 @@ from dataclasses import replace
 import pytest
 
 from evolve.core.compiled import Compiled, convolution_key, each_of, read_compiled
+from evolve.core.errors import UsageError
 from evolve.core.program import Program, instance_digest, without_model
 from evolve.core.reference import CaseCost
+from evolve.core.source.normalise import normalised_length, normalised_text
+from evolve.core.source.pytext import Module, first_line
 from evolve.core.source.tokens import estimate_tokens
+from evolve.core.source.tunables import Space, Tunable
 from evolve.core.task import Case, Task
 
 
@@ -109,3 +113,40 @@ def test_the_limits_of_a_case_are_in_milliseconds():
 def test_tokens_are_a_digit_or_three_other_bytes():
     texts = ("", "a", "abc", "abcd", "1234", "é7é")
     assert [estimate_tokens(text) for text in texts] == [0, 1, 1, 2, 4, 3]
+
+
+def test_a_decorated_definition_begins_with_its_first_decorator():
+    module = Module("x = 1\n@a\n@b\ndef f(): ...\nclass C: ...\n")
+    assert [first_line(node) for node in module.tree.body] == [1, 2, 5]
+
+
+def test_a_text_that_cannot_be_read_is_compared_as_it_is():
+    broken = "def f(:  # why\n"
+    assert normalised_text(broken) == broken
+    assert normalised_length(broken) == len(broken)
+    assert normalised_text("x  =  1  # why\n") == "x = 1"
+    assert normalised_length("x  =  1  # why\n") == 5.0
+
+
+@pytest.mark.parametrize(
+    ("choices", "value", "beside"),
+    [
+        ((1, 2, 4), 2, (1, 4)),
+        ((1, 2, 4), 1, (2,)),
+        ((1, 2, 4), 4, (2,)),
+        ((1, 2, 4), None, (1, 2, 4)),
+        (("a", "b", "c"), "b", ("a", "c")),
+        ((False, True), True, (False,)),
+    ],
+)
+def test_neighbours_are_the_choices_beside_a_number_and_all_others_of_a_word(
+    choices, value, beside
+):
+    tunable = Tunable("X", value, choices)
+    assert tuple(tunable.neighbours(value)) == beside
+    assert (len(Space()), len(Space((tunable,)))) == (0, 1)
+
+
+def test_a_value_of_another_type_is_no_choice():
+    with pytest.raises(UsageError, match=r"tunable X: True is not a choice; take one of \[1, 2\]"):
+        Tunable("X", 1, (1, 2)).index(True)
