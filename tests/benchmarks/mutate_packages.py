@@ -9,15 +9,15 @@ A mutant is one changed operator, comparison, constant or return value (DeMillo,
 they are, because no behaviour follows from them: types and decorators, defaults of functions
 without a body (protocols), the sizes of caches. A returned `None` becomes a true value, for 0 is as
 false; a returned True or False is changed as a constant only; a number from 100 up is doubled, for
-one more in a hundred is the same limit to its user. Each mutant is judged in a temporary copy of the project by the
-tests of the same package without those marked `slow`, `gpu` or `quiet`: first by those that execute
-the changed line, up to the first that fails, and only if all pass by the whole package's, the files
-that import the changed module first. Which tests execute a line is found by a run of the package as
-it is (`pip install pytest-cov`), which has to pass: a test that fails anyway would notice every
-mutant. The map is kept beside the output file under a digest of sources and tests, and made anew
-for others. It orders the tests; with `--near` it also chooses them. What is in the output file is
-not judged again, unless `--again` asks for its survivors, which are looked up in the sources as
-they are now.
+one more in a hundred is the same limit to its user. Each mutant is judged in a temporary copy of
+the project by the tests of the same package without those marked `slow`, `gpu` or `quiet`: first by
+those that execute the changed line, up to the first that fails, and only if all pass by the whole
+package's, the files that import the changed module first. Which tests execute a line is found by a
+run of the package as it is (`pip install pytest-cov`), which has to pass: a test that fails anyway
+would notice every mutant. The map is kept beside the output file under a digest of sources and
+tests, and made anew for others. It orders the tests; with `--near` it also chooses them. What is in
+the output file is not judged again, unless `--again` asks for its survivors, which are looked up in
+the sources as they are now.
 """
 
 import argparse
