@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from evolve.core.archive import AddStatus, Offer, described
-from evolve.core.elites import Elite, Population, Visits, best_of, rank
+from evolve.core.elites import Elite, Population, best_of, rank
 from evolve.core.measurement import Interval
 from evolve.core.records import Account, RunRow
 from evolve.core.task import Task
@@ -42,13 +42,10 @@ class Held(Population):
     """A population of elites in a given order."""
 
     turn, islands, roots = 0, {}, ()
-    children = elite = slot = None
+    children = elite = slot = visits = None
 
     def __init__(self, ranked) -> None:
         self.ranked = ranked
-
-    def visits(self, program):
-        return Visits(asked=ord(program))
 
 
 def test_elites_are_ordered_by_fitness_then_age_then_name():
@@ -62,9 +59,6 @@ def test_elites_are_ordered_by_fitness_then_age_then_name():
 def test_a_population_is_the_sequence_of_its_elites():
     held = Held([FASTEST, OLDEST, FIRST])
     assert (len(held), list(held), held[0], held[1:]) == (3, held.ranked, FASTEST, [OLDEST, FIRST])
-    assert {name: visits.asked for name, visits in held.visited.items()} == {
-        name: ord(name) for name in "zya"
-    }
 
 
 def test_the_step_of_an_elite_leaves_tunings_out():
