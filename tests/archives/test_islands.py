@@ -136,17 +136,18 @@ def test_a_migrant_is_known_by_the_same_elite_on_every_island():
     assert known == [lucky_no_more, lucky_no_more]
 
 
-def test_an_island_is_founded_when_the_best_has_stood_for_long():
+@pytest.mark.parametrize("first", [0, 100])
+def test_an_island_is_founded_when_the_best_has_stood_for_long(first):
     archive = islands(count=2, most=3, patience=20)
-    archive.offer(child("seed", None, 0, speedup=2.0))
+    archive.offer(child("seed", None, first, speedup=2.0))
     for number in (5, 10, 19):
-        archive.offer(child(f"p{number}", "seed", number))
+        archive.offer(child(f"p{number}", "seed", first + number))
         assert homes(archive, "seed") | homes(archive, f"p{number}") <= {0, 1}
-    offer = archive.offer(child("p21", "seed", 21))
+    offer = archive.offer(child("p21", "seed", first + 21))
     assert any(slot.startswith("2/") for slot in offer.moves)
     assert {int(slot[0]) for slot in archive.slots()} == {0, 1, 2}
     for number in (39, 41, 62):
-        archive.offer(child(f"p{number}", "seed", number))
+        archive.offer(child(f"p{number}", "seed", first + number))
     assert {int(slot[0]) for slot in archive.slots()} == {0, 1, 2}, "no more than `most`"
 
 
