@@ -17,6 +17,7 @@ from evolve.app import components
 from operators import Contrastive, Edit
 from operators.prompting.composition import Prompted
 from tests import composing
+from tests.configured import differing_defaults
 
 OPTIONS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "conf/operators").glob("*.yaml")
