@@ -98,6 +98,14 @@ def test_the_dump_has_the_texts_for_which_another_stands(store, run, asked):
     assert (kept["key"], "messages" in kept) == (SECOND.key, False)
 
 
+def test_the_dump_has_the_reply_of_each_answered_round(store, run, asked):
+    store.propose(store.answer(asked, REPLY), SECOND)
+    answered, open_one = rounds(store.dump(run))
+    assert (answered["key"], answered["reply"]) == (FIRST.key, REPLY.to_json())
+    assert (open_one["key"], "reply" in open_one) == (SECOND.key, False)
+    assert "latency_s" not in rounds(store.dump(run, canonical=True))[0]["reply"]
+
+
 def test_only_the_first_request_is_asked_anew_and_only_before_its_reply(store, run, asked):
     ticket = store.answer(asked, REPLY)
     with pytest.raises(StoreError, match="it is replied, not asked"):
