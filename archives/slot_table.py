@@ -34,10 +34,6 @@ class SlotTable:
         """The elite at a place in the order of fitness: 0 is the best, -1 the worst."""
         return self._elites[self._slot_of[self._ranks[place][2]]]
 
-    def best(self, count: int) -> list[Elite]:
-        """The best elites, at most so many."""
-        return [self._elites[self._slot_of[program]] for *_, program in self._ranks[:count]]
-
     @property
     def latest(self) -> int:
         """The highest number of a step that is held, -1 if nothing is."""

@@ -64,8 +64,8 @@ def shortened(text: str, limit: int) -> str:
     A line is never cut inside, if it would change a number; one that is too long by itself is cut
     between words.
 
-    >>> shortened("first line\nsecond line\nthird line\nlast line", 45)
-    'first line\n[... 2 lines left out ...]\nlast line'
+    >>> shortened("first line\n" + "another line\n" * 9 + "last line", 60)
+    'first line\n[... 9 lines left out ...]\nlast line'
     """
     if len(text) <= limit:
         return text

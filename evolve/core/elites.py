@@ -125,11 +125,6 @@ class Population(Sequence[Elite]):
     def visits(self, program: str) -> Visits:
         """Results of a held program as a parent."""
 
-    @property
-    def visited(self) -> Mapping[str, Visits]:
-        """`visits` by program, for policies that look at all; the never asked may be missing."""
-        return {elite.program: self.visits(elite.program) for elite in self}
-
     @abstractmethod
     def children(self, program: str) -> Sequence[Elite]:
         """Held elites whose nearest held ancestor along main parents is this one, oldest first."""

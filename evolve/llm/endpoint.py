@@ -226,7 +226,7 @@ class Endpoint:
             self._circuit.fault(fault.message)
             return ModelReply(status=CallStatus.UNKNOWN, error=fault.message)
         self._answered(fault.kind)
-        tries = self._refusals.get(fault.kind, 0)
+        tries = self._refusals[fault.kind]
         if fault.kind in FOR_PEOPLE or tries >= MAX_REFUSALS.get(fault.kind, tries + 1):
             said = remedy(fault, self.settings, tries)
             raise UsageError(f"{self.name}: {said}; then `evolve resume` goes on")

@@ -132,6 +132,6 @@ def ratio_ticks(low: float, high: float) -> list[float]:
         step = round_step((high - low) / 10)
         numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
         inside = [round(number * step, 9) for number in numbers]
-    if len(inside) > 9:
+    while len(inside) > 9:
         inside = [tick for index, tick in enumerate(inside) if index % 2 == 0 or tick == 1.0]
     return inside

@@ -70,13 +70,9 @@ class LivePopulation(Population):
         return min(self._slots[program])
 
     def visits(self, program: str) -> Visits:
-        return self.visited.get(program, _NONE)
-
-    @property
-    def visited(self) -> Mapping[str, Visits]:
         if self._visits is None:
             self._visits = self._store.held_visits(self._run)
-        return self._visits
+        return self._visits.get(program, _NONE)
 
     def children(self, program: str) -> Sequence[Elite]:
         return self._descent.children(program)

@@ -17,7 +17,8 @@ def differing(source: str, known: str, name: str) -> str:
         known: the one that is shown in full.
         name: how the prompt calls that one.
 
-    >>> differing("def f():\n    return 1\n\n\nX = 2", "def f():\n    return 1", "program a")
+    >>> function = "def f(x):\n    return x + 1 if x > 0 else x - 1\n"
+    >>> differing(f"{function}X = 2", function, "program a")
     '# as in program a: f\nX = 2'
     """
     try:

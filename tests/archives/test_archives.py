@@ -196,6 +196,7 @@ def test_a_capacity_out_of_range_is_refused_by_name(capacity):
         ({"block": 8}, r"archive\.axes\.block must be a list"),
         ({"block": "8"}, r"archive\.axes\.block must be a list"),
         ({"block": []}, "at least two rising edges"),
+        ({"block": [8]}, "at least two rising edges"),
         ({"block": [8, 8]}, "at least two rising edges"),
         ({"block": [8, "x"]}, "mixes words and numbers"),
         ({"block": [8, True]}, "mixes words and numbers"),
@@ -206,6 +207,10 @@ def test_a_capacity_out_of_range_is_refused_by_name(capacity):
 def test_wrong_axes_are_refused_by_name(axes, said):
     with pytest.raises(UsageError, match=said):
         MapElites(axes=axes)
+
+
+def test_two_edges_are_enough():
+    assert MapElites(axes={"block": [8, 16]}).offer(make_elite("a", descriptors={"block": 9.0}))
 
 
 def test_a_depth_out_of_range_is_refused_by_name():

@@ -5,6 +5,7 @@ Invariants:
 2. Objectives that the device cannot deliver are refused with field, value and remedy.
 3. A capacity that is typed for the whole bounds the parts; one typed for a part bounds it further.
 4. The value that a message offers in the place of a wrong number is taken.
+5. An archive that is made in Python has the values of its configuration file.
 """
 
 import re
@@ -18,6 +19,7 @@ from evolve.core.protocols import Archive
 from evolve.testing.parts import make_elite
 from tests.cli.recording import settings
 from tests.composing import composed
+from tests.configured import differing_defaults
 
 PARTS = ("topk", "map_elites", "compiled", "priority", "tree", "pareto", "novelty")
 
@@ -92,3 +94,8 @@ def test_a_wrong_setting_of_a_part_is_refused():
         built("archive=islands", "archive.of.depth=0")
     with pytest.raises(UsageError, match="dept"):
         built("archive=islands", "+archive.of.dept=1")
+
+
+def test_defaults_are_the_values_of_the_configuration_files():
+    """But for the axes of compiled kernels, and novelty's distance, which is made anew."""
+    assert differing_defaults("archive") == {"MapElites.axes", "Novelty.distance"}

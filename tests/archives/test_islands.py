@@ -136,17 +136,18 @@ def test_a_migrant_is_known_by_the_same_elite_on_every_island():
     assert known == [lucky_no_more, lucky_no_more]
 
 
-def test_an_island_is_founded_when_the_best_has_stood_for_long():
+@pytest.mark.parametrize("first", [0, 100])
+def test_an_island_is_founded_when_the_best_has_stood_for_long(first):
     archive = islands(count=2, most=3, patience=20)
-    archive.offer(child("seed", None, 0, speedup=2.0))
+    archive.offer(child("seed", None, first, speedup=2.0))
     for number in (5, 10, 19):
-        archive.offer(child(f"p{number}", "seed", number))
+        archive.offer(child(f"p{number}", "seed", first + number))
         assert homes(archive, "seed") | homes(archive, f"p{number}") <= {0, 1}
-    offer = archive.offer(child("p21", "seed", 21))
+    offer = archive.offer(child("p21", "seed", first + 21))
     assert any(slot.startswith("2/") for slot in offer.moves)
     assert {int(slot[0]) for slot in archive.slots()} == {0, 1, 2}
     for number in (39, 41, 62):
-        archive.offer(child(f"p{number}", "seed", number))
+        archive.offer(child(f"p{number}", "seed", first + number))
     assert {int(slot[0]) for slot in archive.slots()} == {0, 1, 2}, "no more than `most`"
 
 
@@ -243,3 +244,16 @@ def test_a_program_that_is_near_one_of_an_island_is_turned_away_before_it_is_jud
     assert archive.near_duplicate_of({"block": 64.0}) == "p1"
     assert archive.near_duplicate_of({"block": 500.0}) is None
     assert islands().near_duplicate_of({"block": 64.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "fires"),
+    [
+        ({"migration": "ring", "count": 2, "most": 2}, {"interval": 8}),
+        ({"migration": "none", "count": 2, "most": 2}, {}),
+        ({"migration": "none", "count": 2, "most": 3}, {"patience": 40}),
+        ({"migration": "ring", "count": 2, "most": 3}, {"interval": 8, "patience": 40}),
+    ],
+)
+def test_islands_say_when_programs_first_migrate_and_when_one_more_is_founded(settings, fires):
+    assert islands(interval=8, patience=40, **settings).fires_at == fires

@@ -239,3 +239,13 @@ def test_texts_differ_by_what_is_not_in_common():
 def test_wrong_settings_are_refused_by_name(make, said):
     with pytest.raises(UsageError, match=said):
         make()
+
+
+def test_novelty_holds_apart_more_programs_than_fit_into_the_first_rows():
+    archive = novelty(distance=Numbers(descriptors=["block"]), epsilon=0.001, capacity=40)
+    for number in range(40):
+        archive.offer(make_elite(f"p{number}", descriptors={"block": 2.0**number}))
+    assert len(programs(archive)) == 40
+    for number in range(40):
+        name = f"again{number}"
+        assert not archive.offer(make_elite(name, sequence=1, descriptors={"block": 2.0**number}))

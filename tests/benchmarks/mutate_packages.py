@@ -5,20 +5,24 @@
     python -m tests.benchmarks.mutate_packages --out mutants.jsonl --again
 
 A mutant is one changed operator, comparison, constant or return value (DeMillo, Lipton and Sayward,
-1978). Packages take turns; within one, every place that can be changed is equally likely; types and
-decorators are left as they are. Each mutant is judged in a temporary copy of the project by the
-tests of the same package without those marked `slow`, `gpu` or `quiet`: first by those that execute
-the changed line, up to the first that fails, and only if all pass by the whole package's, the files
-that import the changed module first. Which tests execute a line is found by a run of the package as
-it is (`pip install pytest-cov`), which has to pass: a test that fails anyway would notice every
-mutant. The map is kept beside the output file under a digest of sources and tests, and made anew
-for others. It orders the tests; with `--near` it also chooses them. What is in the output file is
-not judged again, unless `--again` asks for its survivors, which are looked up in the sources as
-they are now.
+1978). Packages take turns; within one, every place that can be changed is equally likely. Left as
+they are, because no behaviour follows from them: types and decorators, defaults of functions
+without a body (protocols), the sizes of caches. A returned `None` becomes a true value, for 0 is as
+false; a returned True or False is changed as a constant only; a number from 100 up is doubled, for
+one more in a hundred is the same limit to its user. Each mutant is judged in a temporary copy of
+the project by the tests of the same package without those marked `slow`, `gpu` or `quiet`: first by
+those that execute the changed line, up to the first that fails, and only if all pass by the whole
+package's, the files that import the changed module first. Which tests execute a line is found by a
+run of the package as it is (`pip install pytest-cov`), which has to pass: a test that fails anyway
+would notice every mutant. The map is kept beside the output file under a digest of sources and
+tests, and made anew for others. It orders the tests; with `--near` it also chooses them. What is in
+the output file is not judged again, unless `--again` asks for its survivors, which are looked up in
+the sources as they are now.
 """
 
 import argparse
 import ast
+import builtins
 import hashlib
 import json
 import os
@@ -99,13 +103,21 @@ def changes(module: Module) -> Iterator[tuple[str, ast.expr, str]]:
             case ast.Compare(ops=[op], left=left, comparators=[right]):
                 sides = module.segment(left), module.segment(right)
                 yield "comparison", node, f"({sides[0]}) {_COMPARISONS[type(op)]} ({sides[1]})"
-            case ast.Constant(value=bool() as value):
-                yield "constant", node, str(not value)
-            case ast.Constant(value=int() | float() as value):
-                yield "constant", node, repr(value + 1)
-            case ast.Return(value=ast.expr() as value):
-                is_none = isinstance(value, ast.Constant) and value.value is None
-                yield "return", value, "0" if is_none else "None"
+            case ast.Constant() | ast.Return():
+                yield from _of_value(node)
+
+
+def _of_value(node: ast.Constant | ast.Return) -> Iterator[tuple[str, ast.expr, str]]:
+    match node:
+        case ast.Constant(value=bool() as value):
+            yield "constant", node, str(not value)
+        case ast.Constant(value=int() | float() as value):
+            yield "constant", node, repr(2 * value if value >= 100 else value + 1)
+        case ast.Return(value=ast.Constant(value=bool())):
+            pass
+        case ast.Return(value=ast.expr() as value):
+            is_none = isinstance(value, ast.Constant) and value.value is None
+            yield "return", value, "1" if is_none else "None"
 
 
 def _joined(module: Module, node: ast.BinOp, operator: str) -> str:
@@ -123,15 +135,31 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def _left_out(tree: ast.Module) -> Iterator[int]:
-    """Nodes that are types, or belong to a decorator such as `dataclass(slots=True)`."""
+    """Nodes whose change changes no behaviour, or nothing but whether the program runs."""
     for node in ast.walk(tree):
         found = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         found += getattr(node, "decorator_list", [])
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("TypeVar", "cast"):
-            found += node.args
+        match node:
+            case ast.Call(func=ast.Name(id="TypeVar" | "cast" | "lru_cache")):
+                found += [*node.args, *node.keywords]
+            case ast.BinOp(op=ast.BitOr()) if _is_type(node.left) or _is_type(node.right):
+                found.append(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if _has_no_body(node):
+                found += [*node.args.defaults, *node.args.kw_defaults]
         for one in found:
             if isinstance(one, ast.AST):
                 yield from map(id, ast.walk(one))
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether it is a built-in type, or the None of a union."""
+    name = getattr(node, "id", "None" if getattr(node, "value", "") is None else "")
+    return name == "None" or isinstance(getattr(builtins, name, None), type)
+
+
+def _has_no_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether nothing but a docstring or `...` is in it."""
+    return all(isinstance(e, ast.Expr) and isinstance(e.value, ast.Constant) for e in node.body)
 
 
 def mutants(package: str, seed: int) -> list[Mutant]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from evolve.core.model import Message, ModelRequest, Sampling, conversation
+from evolve.core.model import Message, ModelRequest, Sampling, Usage, conversation
 
 REQUEST = ModelRequest(messages=(Message("system", "Be brief."), Message("user", "Faster?")))
 
@@ -43,3 +43,7 @@ def test_what_is_not_sent_is_no_part_of_the_key(change):
 
 def test_a_conversation_is_one_text_with_each_message_under_its_role():
     assert conversation(REQUEST) == "<!-- system -->\n\nBe brief.\n\n<!-- user -->\n\nFaster?\n"
+
+
+def test_the_tokens_of_a_call_are_those_of_the_prompt_and_of_the_answer():
+    assert Usage(prompt=30, completion=20, cached=10, reasoning=5).total == 50

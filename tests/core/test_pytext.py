@@ -35,9 +35,11 @@ def test_a_text_that_is_nested_too_deeply_for_python_tools_is_refused(depth):
 
 
 def test_a_text_at_the_limit_of_nesting_is_unparsed_without_harm():
-    module = Module("x = " + "1 + " * 145 + "1")
+    module = Module("x = " + "1 + " * 147 + "1")
     assert ast.unparse(module.tree) == module.source
     assert ast.dump(module.tree)
+    with pytest.raises(UsageError, match="nested more than 150 deep"):
+        Module("x = " + "1 + " * 148 + "1")
 
 
 def test_a_definition_comes_with_its_decorators_and_last_comment():

@@ -5,8 +5,9 @@ Invariant: variables are named, their values never.
 
 import pytest
 
+from evolve.core.errors import UsageError
 from evolve.llm import ModelSettings
-from evolve.llm.doctor import findings, key_finding
+from evolve.llm.doctor import findings, key_finding, refuse_unlisted, refuse_without_key
 from evolve.llm.secrets import KEY_VARIABLES
 
 KEY = "planted-7f3a9b-key"
@@ -48,3 +49,72 @@ def test_a_server_of_ones_own_needs_no_key():
     )
     text = said([key_finding(settings)])
     assert "ok | openai/my-own | at http://localhost:8000/v1, without a key" in text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "ollama/mine"},
+        {"model": "openai/gpt-4o-mini", "api_base": "http://localhost:8000/v1"},
+        {"model": "openai/gpt-4o-mini", "options": {"extra_headers": {"a": "b"}}},
+    ],
+)
+def test_models_that_may_need_no_key_are_not_refused(settings):
+    refuse_without_key(ModelSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
+        ("openai/gpt-4o-mini", "OPENAI_GATEWAY_TOKEN"),
+        ("gemini/gemini-2.5-pro", "GOOGLE_API_KEY"),
+    ],
+)
+def test_any_variable_of_a_provider_may_hold_its_key(monkeypatch, model, variable):
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    with pytest.raises(UsageError, match=r"needs a key.*export [A-Z]+_API_KEY=\.\.\.") as told:
+        refuse_without_key(ModelSettings(model=model))
+    assert str(told.value).startswith(f"llm.model={model}: ")
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(UsageError, match="needs a key"):
+        refuse_without_key(ModelSettings(model=model))
+    monkeypatch.setenv(variable, KEY)
+    refuse_without_key(ModelSettings(model=model))
+
+
+def test_a_variable_that_is_named_has_to_be_there(monkeypatch):
+    settings = ModelSettings(model="openai/gpt-4o-mini", key_variable="MINE")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(UsageError, match=r"llm\.key_variable=MINE: there is no such environment"):
+        refuse_without_key(settings)
+    monkeypatch.setenv("MINE", KEY)
+    refuse_without_key(settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "openai/gpt-4o-mini"},
+        {"model": "openai/gpt-4o-mini-2031-01-01"},
+        {"model": "openai/ft:gpt-4o-mini:me::1"},
+        {"model": "openai/gpt-99", "context_tokens": 200_000},
+        {"model": "openai/gpt-99", "api_base": "http://localhost:8000/v1"},
+        {"model": "openai/gpt-99", "price": {"prompt": 1, "completion": 2}},
+        {"model": "openrouter/some/model"},
+        {"model": "ollama/mine"},
+    ],
+)
+def test_a_model_that_is_listed_or_may_be_newer_is_not_refused(settings):
+    refuse_unlisted(ModelSettings(**settings))
+
+
+def test_a_model_that_its_provider_does_not_list_is_refused_with_the_nearest_name():
+    with pytest.raises(UsageError) as told:
+        refuse_unlisted(ModelSettings(model="openai/gpt-4o-mimi"))
+    assert str(told.value).startswith(
+        "llm.model=openai/gpt-4o-mimi: LiteLLM lists no such model of openai; "
+        "did you mean llm.model=openai/gpt-4o-mini? For one that is newer"
+    )
+    with pytest.raises(UsageError, match=r"no such model of openai; For one"):
+        refuse_unlisted(ModelSettings(model="openai/zzzzzzzzzz"))

@@ -45,6 +45,31 @@ def test_no_json_makes_the_reading_of_bodies_raise(body):
         assert not isinstance(with_plain_text(body).get("content"), list)
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": {"message": "no"}}, "no"),
+        ({"error": {"code": 400}}, ""),
+        ({"error": {}}, None),
+        ({"error": "no", "status": 404}, "no"),
+        ({"error": ""}, None),
+        ([{"error": {"message": "no"}}], "no"),
+        ([], None),
+        ({"base_resp": {"status_code": 1004, "status_msg": "no"}}, "no"),
+        ({"base_resp": {"status_code": 0, "status_msg": "ok"}}, None),
+        ({"object": "error", "message": "no"}, "no"),
+        ({"type": "error", "message": "no"}, "no"),
+        ({"detail": "no"}, "no"),
+        ({"object": "list", "type": "ok", "message": "yes"}, None),
+        ({}, None),
+        ("error", None),
+    ],
+)
+def test_a_body_is_an_error_in_any_of_the_usual_shapes(body, message):
+    error = error_of(body)
+    assert (None if error is None else message_of(error)) == message
+
+
 def test_a_body_as_it_should_be_is_not_touched():
     body = answer().body
     assert as_meant(body) == (200, body)

@@ -477,3 +477,10 @@ def test_what_models_and_candidates_wrote_is_quoted_in_a_skeleton():
     assert excerpt.text.count("obey") >= 6
     assert "obey" not in ours
     assert "<|" not in excerpt.text
+
+
+def test_a_front_matter_that_is_no_yaml_is_refused_with_the_line_of_the_file():
+    text = changed("title: My notes", "title: a: b")
+    line = 1 + text.splitlines().index("title: a: b")
+    with pytest.raises(UsageError, match=rf"front matter is no YAML in line {line}; quote"):
+        parse(text, "mine.md")

@@ -17,6 +17,7 @@ from evolve.app import components
 from operators import Contrastive, Edit
 from operators.prompting.composition import Prompted
 from tests import composing
+from tests.configured import differing_defaults
 
 OPTIONS = sorted(
     path.stem for path in (Path(__file__).parents[2] / "conf/operators").glob("*.yaml")
@@ -108,3 +109,14 @@ def test_one_method_without_a_model_or_by_choice_has_none(words: list[str]):
         "tune",
         "recombine",
     }
+
+
+STATED = {  # what a search sets, and a single operator in Python does not need
+    *("Crossover.mates", "Translate.knowledge", "Translate.usual_tokens", "Tune.limit"),
+    *("Knowledge.budget_tokens", "Knowledge.folders", "Knowledge.limit", "Knowledge.unmeasured"),
+    "Universal.memory",
+}
+
+
+def test_an_operator_that_is_made_in_python_has_the_values_of_its_configuration_file():
+    assert differing_defaults("operators") == STATED

@@ -150,8 +150,9 @@ def test_a_subtree_stands_still_long_enough_to_be_left_within_the_budget_of_mcts
     run = store.run("demo")
     search = components.build_search(store, run, run.config, model=ScriptedModel())
     limit = run.config["selection"]["dead_stale"]
-    roots = {elite.program for elite in search.population.roots}
-    stale = [each.stale for name, each in search.population.visited.items() if name not in roots]
+    population = search.population
+    roots = {elite.program for elite in population.roots}
+    stale = [population.visits(one.program).stale for one in population if one.program not in roots]
     assert max(stale) >= limit
 
 

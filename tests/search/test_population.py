@@ -113,7 +113,7 @@ def test_visits_equal_a_recount_of_the_steps(store, run):
     judge = SyntheticEvaluator(failures={Status.WRONG_VALUE: 0.2})
     for _ in range(60):
         step(search, judge)
-        assert search.population.visited is not None  # followed from the first step on
+        assert search.population.visits("none") == Visits()  # followed from the first step on
     expected = recount(store, run)
     assert any(visits.failed for visits in expected.values())
     for elite in search.population:
@@ -136,7 +136,7 @@ def test_a_resumed_run_sees_what_was_measured_again(store, run):
     judge = SyntheticEvaluator(noise=0.3, failures={Status.WRONG_VALUE: 0.1})
     for _ in range(40):
         step(search, judge)
-        assert search.population.visited is not None  # followed from the first step on
+        assert search.population.visits("none") == Visits()  # followed from the first step on
         fresh = breeding(store, run, archive=TopK(capacity=6), **again)
         assert seen(fresh.population) == seen(search.population)
     known = {elite.program: elite.fitness.value for elite, _ in store.offers(run.id)}

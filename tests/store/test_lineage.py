@@ -139,3 +139,12 @@ def test_lines_of_different_runs_do_not_mix(store: Store) -> None:
     take_step(store, two, SmallArchive(), 2)
     assert [step.program for step in store.ancestors(two, program(2).digest)] == [program(2).digest]
     assert store.ancestors(two, program(1).digest) == []
+
+
+def test_a_step_without_a_verdict_has_cost_nothing_and_has_no_finding(store: Store) -> None:
+    run = new_run(store).id
+    store.ask(run, "seed", ())
+    step = store.step(run, 0)
+    assert (step.device_time_s, step.judged_s, step.usd) == (0.0, 0.0, 0.0)
+    assert (step.status, step.custom, step.ratios, step.labels) == (None, None, {}, ())
+    assert (step.program, step.offer, step.slot, step.judge) == (None, None, None, "")

@@ -271,6 +271,18 @@ def test_every_turn_asks_in_the_words_and_the_form_of_its_own_step(search: Searc
     assert "1.00x as fast as PyTorch eager" in turn
     assert turn.endswith("# Your job\n\nChange one thing.\n\n# Your answer\n\nSEARCH/REPLACE")
     assert "# Task" not in turn  # which the conversation has shown already
+    assert "Meanwhile" not in turn
+
+
+def test_a_turn_shows_the_program_if_it_is_not_that_of_the_turn_before(search: Searched) -> None:
+    search.model("A", verdict(1.0))
+    search.built_in("X", verdict(1.5), "A")
+    search.model("B", verdict(2.0), "X", shows="X", job="Change one thing.")
+    [row], _ = rows(search, "multi_turn@1", "conversation")
+    turn = row.messages[3].content
+    begins = turn.index("Meanwhile the program has become")
+    assert turn.index("1.00x as fast") < begins < turn.index('name = "X"')
+    assert turn.index('name = "X"') < turn.index("1.50x as fast") < turn.index("Change one thing.")
 
 
 def test_a_turn_that_joins_programs_shows_all_of_them(search: Searched) -> None:

@@ -127,7 +127,7 @@ def _best(
     """
     by_instance: dict[str, list[Step]] = {}
     for step in steps:
-        if step.program is not None and step.status is not None:
+        if step.program is not None:
             instance = instance_digest(step.program, step.assignment)
             by_instance.setdefault(instance, []).append(step)
     found = {name: _found(store, run, group, kind) for name, group in by_instance.items()}

@@ -64,11 +64,6 @@ def total(value: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(func.coalesce(func.sum(value), 0), value.type)
 
 
-def unindexed(column: ColumnElement[str]) -> ColumnElement[str]:
-    """The column in a condition that no index is to be used for."""
-    return column.op("||")("")
-
-
 _REFUSED = "%(table)s is append-only"
 _ON_SQLITE = (
     "CREATE TRIGGER %(table)s_no_{0} BEFORE {0} ON %(table)s "

@@ -5,7 +5,7 @@ reservation where the outcome, or the count, never arrived.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -171,11 +171,16 @@ def recorded(connection: Connection, run_id: int, key: str, sample: int) -> Mode
 
 
 def _reply(connection: Connection, row: Row[Any]) -> ModelReply:
-    trace = blobs.get_unless_none(connection, row.trace)
+    return of_row(row, lambda identity: blobs.get_unless_none(connection, identity))
+
+
+def of_row(row: Row[Any], text: Callable[[int | None], str]) -> ModelReply:
+    """A row as a reply; `text` gives its blobs by id, and the empty text for None."""
+    trace = json.loads(text(row.trace) or "null")
     return ModelReply(
         status=CallStatus(row.status),
-        text=blobs.get_unless_none(connection, row.reply),
-        reasoning=blobs.get_unless_none(connection, row.reasoning),
+        text=text(row.reply),
+        reasoning=text(row.reasoning),
         finish_reason=row.finish_reason,
         usage=None if row.usage is None else Usage(**json.loads(row.usage)),
         cost_usd=row.cost_usd,
@@ -183,14 +188,10 @@ def _reply(connection: Connection, row: Row[Any]) -> ModelReply:
         attempts=row.attempts,
         model=row.model,
         error=row.error,
-        trace=_trace(json.loads(trace)) if trace else None,
+        trace=trace and TokenTrace(**{name: tuple(trace[name]) for name in trace}),
     )
 
 
 def _storable(text: str) -> str:
     """The text with lone surrogates, which JSON can carry and UTF-8 cannot, as question marks."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _trace(data: dict[str, Sequence[Any]]) -> TokenTrace:
-    return TokenTrace(**{name: tuple(values) for name, values in data.items()})

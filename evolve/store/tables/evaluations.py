@@ -1,7 +1,7 @@
 """Evaluations as rows, and back."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select
@@ -150,7 +150,24 @@ def _whole(
 ) -> Evaluation | None:
     if row is None:
         return None
-    found = ratios(connection, [row.id]).get(row.id, {})
+    return of_row(
+        row,
+        ratios(connection, [row.id]).get(row.id, {}),
+        feedback=blobs.get_unless_none(connection, row.feedback),
+        environment=_get_json(connection, row.environment),
+        samples=_get_json(connection, row.samples) if samples else {},
+    )
+
+
+def of_row(
+    row: Row[Any],
+    found: Mapping[str, Ratio],
+    *,
+    feedback: str,
+    environment: Mapping[str, str],
+    samples: Mapping[str, Any],
+) -> Evaluation:
+    """A row as an evaluation, with what is not in the row itself."""
     return Evaluation.from_json(
         {
             "status": row.status,
@@ -164,10 +181,10 @@ def _whole(
             "custom": boolean(row.custom),
             "suite": boolean(row.suite),
             "labels": json.loads(row.labels),
-            "feedback": blobs.get_unless_none(connection, row.feedback),
+            "feedback": feedback,
             "descriptors": json.loads(row.descriptors),
-            "environment": _get_json(connection, row.environment),
-            "samples": _get_json(connection, row.samples) if samples else {},
+            "environment": environment,
+            "samples": samples,
             "durations_s": json.loads(row.durations_s),
             "device_time_s": row.device_time_s,
         }

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -166,14 +166,17 @@ def proposals(connection: Connection, run_id: int) -> Counter[str]:
 
 def load(connection: Connection, row: Row[Any]) -> ModelRequest:
     """The request of a row, with its messages."""
+    messages = connection.execute(_MESSAGES, {"request": row.id})
+    return of_row(row, (Message(role, blobs.decode(*text)) for role, *text in messages))
+
+
+def of_row(row: Row[Any], messages: Iterable[Message]) -> ModelRequest:
+    """A row as a request of these messages."""
     parameters = json.loads(row.parameters)
     max_tokens = parameters.pop("max_tokens")
     parameters["stop"] = tuple(parameters["stop"])
     return ModelRequest(
-        messages=tuple(
-            Message(role, blobs.decode(codec, data))
-            for role, codec, data in connection.execute(_MESSAGES, {"request": row.id})
-        ),
+        messages=tuple(messages),
         model=row.model or None,
         sampling=Sampling(**parameters),
         max_tokens=max_tokens,

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from evolve.core.evaluation import Evaluation
-from evolve.core.measurement import Ratio
 from evolve.store.database import blobs
 from evolve.store.database.schema import blob, evaluation
 from evolve.store.tables import evaluations
@@ -79,33 +78,12 @@ def verdicts(
         for identity, ratios in evaluations.ratios(connection, part).items()
     }
     return {
-        row.id: _verdict(row, measured.get(row.id, {}), said, environments.get(row.environment, {}))
+        row.id: evaluations.of_row(
+            row,
+            measured.get(row.id, {}),
+            feedback=said.get(row.feedback, ""),
+            environment=environments.get(row.environment, {}),
+            samples=json.loads(said.get(row.samples, "{}")),
+        )
         for row in rows
     }
-
-
-def _verdict(
-    row: Row[Any], ratios: dict[str, Ratio], said: dict[int, str], environment: dict[str, str]
-) -> Evaluation:
-    """A row as an evaluation; texts that were not read are left empty."""
-    return Evaluation.from_json(
-        {
-            "status": row.status,
-            "stage": row.stage,
-            "fidelity": row.fidelity,
-            "task_revision": row.task_revision,
-            "device_class": row.device_class,
-            "evaluator_version": row.evaluator_version,
-            "ratios": {baseline: ratio.to_json() for baseline, ratio in ratios.items()},
-            "cases": json.loads(row.cases),
-            "custom": evaluations.boolean(row.custom),
-            "suite": evaluations.boolean(row.suite),
-            "labels": json.loads(row.labels),
-            "feedback": said.get(row.feedback, ""),
-            "descriptors": json.loads(row.descriptors),
-            "environment": environment,
-            "samples": json.loads(said.get(row.samples, "{}")),
-            "durations_s": json.loads(row.durations_s),
-            "device_time_s": row.device_time_s,
-        }
-    )

@@ -1,6 +1,5 @@
 """Requests to models and their replies, of many tickets at a time."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +11,10 @@ from evolve.core.model import (
     Exchange,
     Message,
     ModelReply,
-    ModelRequest,
     ReplyStatus,
-    Sampling,
-    TokenTrace,
-    Usage,
 )
 from evolve.store.database.schema import call, request, request_message
+from evolve.store.tables import calls, requests
 from evolve.store.training import bulk
 
 _REQUESTS = (
@@ -79,7 +75,7 @@ class Conversations:
                 models=frozenset(row.model for row in rows),
                 reading=None if rows[-1].reading is None else ReplyStatus(rows[-1].reading),
                 exchanges=tuple(
-                    Exchange(_request(row, *exchanges[row.id][:1]), exchanges[row.id][1])
+                    Exchange(requests.of_row(row, exchanges[row.id][0]), exchanges[row.id][1])
                     for row in rows
                     if row.id in exchanges
                 ),
@@ -88,21 +84,23 @@ class Conversations:
         }
 
     def _exchanges(
-        self, connection: Connection, requests: Sequence[int]
+        self, connection: Connection, asked: Sequence[int]
     ) -> Mapping[int, tuple[tuple[Message, ...], ModelReply]]:
         """Messages and reply of every request that has one."""
-        calls = {
-            row.request: row for row in _all(connection, _CALLS, requests) if row.status in _ENDED
+        ended = {
+            row.request: row for row in _all(connection, _CALLS, asked) if row.status in _ENDED
         }
-        rows = _all(connection, _MESSAGES, calls)
+        rows = _all(connection, _MESSAGES, ended)
         needed = [row.content for row in rows]
-        needed += [one for row in calls.values() for one in (row.reply, row.reasoning, row.trace)]
+        needed += [one for row in ended.values() for one in (row.reply, row.reasoning, row.trace)]
         texts = self._texts.turn(connection, needed)
-        messages: dict[int, tuple[Message, ...]] = dict.fromkeys(calls, ())
+        messages: dict[int, tuple[Message, ...]] = dict.fromkeys(ended, ())
         for row in rows:
             messages[row.request] += (Message(row.role, texts[row.content]),)
+        said = lambda one: "" if one is None else texts.get(one, "")  # noqa: E731
         return {
-            identity: (messages[identity], _reply(row, texts)) for identity, row in calls.items()
+            identity: (messages[identity], calls.of_row(row, said))
+            for identity, row in ended.items()
         }
 
 
@@ -110,34 +108,3 @@ def _all(connection: Connection, query: Any, ids: Collection[int]) -> list[Row[A
     return [
         row for part in bulk.in_parts(ids) for row in connection.execute(query, {"ids": part}).all()
     ]
-
-
-def _request(row: Row[Any], messages: tuple[Message, ...]) -> ModelRequest:
-    parameters = json.loads(row.parameters)
-    max_tokens = parameters.pop("max_tokens")
-    parameters["stop"] = tuple(parameters["stop"])
-    return ModelRequest(
-        messages=messages,
-        model=row.model or None,
-        sampling=Sampling(**parameters),
-        max_tokens=max_tokens,
-        purpose=row.purpose,
-        memo=json.loads(row.memo),
-    )
-
-
-def _reply(row: Row[Any], texts: Mapping[int, str]) -> ModelReply:
-    trace = json.loads(texts[row.trace]) if row.trace is not None else None
-    return ModelReply(
-        status=CallStatus(row.status),
-        text=texts.get(row.reply, ""),
-        reasoning=texts.get(row.reasoning, ""),
-        finish_reason=row.finish_reason,
-        usage=None if row.usage is None else Usage(**json.loads(row.usage)),
-        cost_usd=row.cost_usd,
-        latency_s=row.latency_s,
-        attempts=row.attempts,
-        model=row.model,
-        error=row.error,
-        trace=trace and TokenTrace(**{name: tuple(trace[name]) for name in trace}),
-    )
