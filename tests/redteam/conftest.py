@@ -10,7 +10,7 @@ import pytest
 from evolve.core.evaluation import Evaluation
 from tests.redteam.corpus import HONEST_SCORE, Entry, corpus
 from tests.redteam.tasks import TASKS
-from tests.worker.serving import Worker
+from tests.worker.serving import WIDE, Worker
 
 ANSWER_S = {"cpu": 110.0, "cuda": 290.0}  # all are sent at once, and any may be the last
 RIVAL = "an honest kernel"  # timed beside a cheat that may only get an honest score
@@ -55,7 +55,8 @@ class Court:
 
 
 def _court(folder: Path, device: str) -> Iterator[Court]:
-    options = () if device == "cpu" else ("--device", device)
+    # A cheat that works gains several times, and an honest kernel has to gain nothing.
+    options = ("--half-width", str(WIDE)) if device == "cpu" else ("--device", device)
     worker = Worker(
         folder, "--call-timeout", "5", *options, EVOLVE_TEST_API_KEY="sk-secret-of-the-user"
     )

@@ -14,6 +14,8 @@ from evolve.core.evaluation import Evaluation
 from evolve.core.task import Task
 
 ROOT = Path(__file__).parents[2]
+WIDE = 0.2
+"""Half-width of intervals for tests that only need a time: a narrow one takes tens of seconds."""
 
 RELU_TASK = Task(
     name="relu",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evolve.worker.base.operation_cost import Work
 from evolve.worker.evidence.static_checks import static_labels
-from evolve.worker.runner.probes import count_aten, stub_custom
+from evolve.worker.runner.probes import count_aten, prepare, stub_custom
 
 imported_before = numpy.from_dlpack  # as a candidate has it by `from numpy import from_dlpack`
 CANDIDATE = """
@@ -195,6 +195,29 @@ def test_work_in_a_kernel_that_a_candidate_has_put_in_the_place_of_torchs_counts
     finally:
         library._destroy()
     assert account.totals()["aten::abs"].operations > 2 * 4 * 4 * 6
+
+
+def test_a_kernel_where_torch_has_none_of_its_own_counts_though_operations_are_looked_up_early():
+    prepare()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("square", lambda x: torch.mm(X, X.T)[:1, :1] + x, "CPU")  # torch: by `pow`
+    try:
+        with count_aten() as account:
+            torch.ones(1).square()
+    finally:
+        library._destroy()
+    assert account.totals()["aten::square"].operations >= 2 * 4 * 4 * 6
+
+
+def test_operations_are_looked_up_without_a_question_to_the_driver(monkeypatch):
+    """The zygote does it, and no process forked from one that asked could use the GPU."""
+
+    def asked():
+        raise AssertionError
+
+    for name in ("is_available", "device_count", "init", "_lazy_init"):
+        monkeypatch.setattr(torch.cuda, name, asked)
+    prepare()
 
 
 def test_work_of_an_operation_that_fails_in_the_end_counts():

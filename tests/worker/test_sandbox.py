@@ -25,7 +25,7 @@ from evolve.worker.processes.launcher import Launcher
 from evolve.worker.sandbox import policy
 from evolve.worker.sandbox.policy import Mechanism
 from tests.worker.launching import Borrowing
-from tests.worker.serving import ROOT, Worker, forward
+from tests.worker.serving import ROOT, forward
 
 EVERYTHING = ~Mechanism(0)
 NAMESPACES = (
@@ -150,17 +150,10 @@ def test_files_of_one_candidate_are_gone_for_the_next(worker):
     assert "note" not in worker.evaluate(find).feedback
 
 
-def test_a_path_can_be_opened_on_purpose(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "table").write_text("opened")
-    tmp_path.chmod(0o755)
-    serving = Worker(tmp_path / "worker", "--read", str(data))
-    try:
-        assert "opened" in says(serving, f"open('{data}/table').read()")
-        refused(serving, f"open('{data}/other', 'w')")
-    finally:
-        serving.close()
+def test_a_path_can_be_opened_on_purpose(worker, readable):
+    assert "opened" in says(worker, f"open('{readable}/table').read()")
+    refused(worker, f"open('{readable}/other', 'w')")
+    refused(worker, f"os.listdir('{readable.parent}')")
 
 
 @pytest.mark.sample(1)

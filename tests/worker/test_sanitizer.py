@@ -259,6 +259,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.sample(1)  # each imports torch anew
 @pytest.mark.parametrize("classes", ["", CLASSES, "class Config:\n    pass"])
 def test_a_program_gets_objects_of_the_tasks_own_classes_under_a_tool_too(
     launcher, monkeypatch, classes

@@ -16,14 +16,7 @@ from evolve.worker.devices.cpu.device import CpuDevice
 from evolve.worker.ipc.memfd import Landing, map_privately
 from evolve.worker.ipc.tensor_buffer import unpack
 from evolve.worker.ipc.turns import Turns
-from tests.worker.serving import TIMED, Worker, forward
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory):
-    worker = Worker(tmp_path_factory.mktemp("worker"))
-    yield worker
-    worker.close()
+from tests.worker.serving import TIMED, forward
 
 
 @pytest.fixture

@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from evolve.languages.registry import languages
+from evolve.worker.base import operation_cost
 from evolve.worker.base.operation_cost import Work, moves_data, work_of
 from evolve.worker.ipc.pytree import tensors_of
 
 # Where the dispatcher keeps kernels that compute; the second kind serves every device.
-_BACKENDS = ("CPU", "CUDA")
+_CPU, _CUDA = "CPU", "CUDA"
 _SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 # Read before any candidate runs: operators of other namespaces are the candidate's own.
 _OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
@@ -35,6 +36,16 @@ _EXACT = {float: torch.float64, complex: torch.complex128}
 
 
 _counting: list["Account"] = []
+
+
+def prepare() -> None:
+    """Look up torch's operations, before any process needs them; that runs none of them.
+
+    It asks no driver for a GPU, which no process forked from this one could use after that.
+    """
+    operation_cost.prepare()
+    for backend in (_CPU, _CUDA):
+        _compute_operations(backend)
 
 
 @wraps(numpy.from_dlpack)
@@ -112,7 +123,7 @@ def count_aten() -> Iterator[Account]:
     libraries: dict[tuple[str, str], Any] = {}
     with warnings.catch_warnings(), _replaced(Tensor, _noted_ways_to_numpy(account)):
         warnings.simplefilter("ignore")  # torch says that kernels are being replaced
-        kernels = [(*at, torch.library.get_kernel(*at)) for at in _compute_operations()]
+        kernels = [(*at, torch.library.get_kernel(*at)) for at in _replaceable()]
         for name, backend, kernel in kernels:
             namespace = name.partition("::")[0]
             key = namespace, backend
@@ -190,17 +201,21 @@ def _noted_ways_to_numpy(account: Account) -> dict[str, Callable[..., Any]]:
     return {name: noted(name) for name in _WAYS_TO_NUMPY}
 
 
-def _compute_operations() -> Iterator[tuple[str, str]]:
-    """Operations (with overload) that compute, and the backend at which to replace them."""
+def _replaceable() -> Iterator[tuple[str, str]]:
+    """Operations that compute, and the backend at which to replace them."""
+    backends = (_CPU, _CUDA) if torch.cuda.is_available() else (_CPU,)
+    return ((name, backend) for backend in backends for name in _compute_operations(backend))
+
+
+def _compute_operations(backend: str) -> list[str]:
+    """Operations (with overload) of a backend that compute."""
     registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    own = registered(backend)
     shared = [name for key in _SHARED_KERNELS for name in registered(key)]
-    for backend in _BACKENDS:
-        own = registered(backend)
-        for name in {*own, *shared} if own else ():
-            if _computes(name):
-                yield name, backend
+    return [name for name in {*own, *shared} if _computes(name)] if own else []
 
 
+@cache
 def _computes(name: str) -> bool:
     """Whether an operation is one of torch that does more than to make, describe or move data."""
     namespace = name.partition("::")[0]

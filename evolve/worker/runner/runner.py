@@ -58,7 +58,6 @@ from typing import Any
 import torch
 
 from evolve.core.protocols import BASELINES
-from evolve.worker.base import operation_cost
 from evolve.worker.build import cache as buildcache
 from evolve.worker.build import inductor
 from evolve.worker.ipc import messages, tensor_buffer
@@ -244,7 +243,6 @@ class Runner:
 
     def _trap_torch(self, channel: socket.socket) -> None:
         self._trap.close()
-        operation_cost.prepare()
         self._computed = self._trap.enter_context(probes.count_aten())
         messages.send_ack(channel)
 

@@ -142,6 +142,7 @@ def _import_everything() -> Callable[..., None]:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
     run: Callable[..., None] = importlib.import_module("evolve.worker.runner.runner").run
+    importlib.import_module("evolve.worker.runner.probes").prepare()
     if COMPILER in os.environ:
         with _driver_left_alone():
             importlib.import_module("evolve.worker.build.inductor").prepare()
