@@ -17,7 +17,7 @@ class How(Enum):
     STRETCHED = auto()
     """The same, but long sums begin with two products of parts."""
     LONG = auto()
-    """The same, but only sums so long that the judge accepts that of two inputs too."""
+    """The same, but only sums so long that the judge accepts them of two inputs too."""
     WIDE = auto()
     """`LONG`, and outputs of convolutions of few filters are side by side."""
 
