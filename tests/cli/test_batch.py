@@ -262,7 +262,7 @@ def test_telling_a_finished_run_what_it_knows_leaves_it_finished(evolve: Evolve,
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["batch", "far", "-n", "0", "-o", "x"], "-n 0"),
+        (["batch", "far", "-n", "0", "-o", "x"], "-n/--number: 0"),
         (["batch", "far"], "--output"),
         (["batch", "nobody", "-o", "x"], "nobody"),
         (["batch", "far", "-o", "synthetic.py/x"], "synthetic.py"),

@@ -137,8 +137,8 @@ class RunSteps:
         verdict = self._look(run, sequence)
         if verdict.state == "waiting" and run not in self._open:
             async with self._attached(run) as attached:
-                for left in waiting_tickets(attached.search):
-                    attached.judge(left)
+                for proposed in waiting_tickets(attached.search):
+                    attached.judge(proposed)
         while verdict.state == "waiting" and (left := until - time.monotonic()) > 0:
             async with self._news:
                 try:
