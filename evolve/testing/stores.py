@@ -345,12 +345,13 @@ class StoreConformance:
         store.claim(run)
         note = store.steer(run, SteeringKind.NOTE, "wider")
         store.steer(run, SteeringKind.PAUSE, due=3)
+        store.steer(run, SteeringKind.NOTE, "narrower", due=9)
         assert store.steering(run, due=0) == [note]
         store.take_steering(run, note, 2, {"baseline": "eager", "changed": True})
         assert store.steering(run, due=2) == []
-        assert [event.sequence for event in store.steering(run)] == [2, None]
+        assert [event.sequence for event in store.steering(run)] == [2, None, None]
         assert [event.kind for event in store.steering(run, due=3)] == [SteeringKind.PAUSE]
-        assert store.steering_counts(run) == (2, 1)
+        assert store.steering_counts(run) == (3, 1)
         assert store.run().config["changed"]
         other = self.open(tmp_path)
         with raises(StoreError, "another process"):
