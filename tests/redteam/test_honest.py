@@ -20,9 +20,9 @@ AGAINST = {
 @pytest.mark.parametrize(
     "entry",
     # To judge all takes minutes, and those that are timed need the machine to themselves. So about
-    # a quarter of the kernels of fidelity check are quick and the first of the timed. `make test-all`
-    # alone runs all, and sees that one of the others is refused. The last are those whose blocks
-    # take seconds, for inputs of 16 MB.
+    # a quarter of the kernels of fidelity check are quick and the first of the timed. That one of
+    # the others is refused is seen by `make test-all` only, which runs all. Blocks of inputs of
+    # 16 MB take seconds: those come last.
     marked(sorted(HONEST, key=lambda entry: entry.task == "energy"), timed=1, checked=8),
 )
 def test_an_honest_kernel_is_neither_failed_nor_flagged(entry: Entry, judge):

@@ -40,8 +40,6 @@ from tests.worker.judging import task_source
 from tests.worker.serving import RELU_TASK, forward
 from tests.worker.turns import TurnsDevice
 
-pytestmark = pytest.mark.quiet
-
 PLAIN = {"candidate": [20e-6, 20e-6], "eager": [30e-6, 30e-6]}
 SOURCE = task_source("x * 2", "[torch.rand(8)]")
 

@@ -1,5 +1,7 @@
 """How many windows a sitting has, and how many rounds a comparison, on a device that tests set.
 
+Its clock shows what a test says, except in tests marked `quiet`.
+
 Invariants:
 - where the host is too busy for a clock, nobody is convicted; blocks that are short since the
   candidate was slow before do not make it look so;
@@ -36,8 +38,6 @@ from evolve.worker.timing.planning import planned, with_blocks
 from evolve.worker.timing.reference_profile import ReferenceProfile
 from evolve.worker.timing.results import Timing, label_mismatches
 from tests.worker.serving import HONEST_CPP, RELU_TASK, TIMED, forward
-
-pytestmark = pytest.mark.quiet
 
 
 def slow_until_timed(seconds: float, timed_s: float = 0.001) -> str:
@@ -125,10 +125,14 @@ class PliantWindow(CpuWindow):
 
 @pytest.fixture(scope="module")
 def device_judge(tmp_path_factory):
-    device = PliantDevice()
-    judge = Judge(device, tmp_path_factory.mktemp("judge"))
-    yield device, judge
-    judge.close()
+    folder = tmp_path_factory.mktemp("judge")
+    folder.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(folder))  # a lock of its own
+        device = PliantDevice()
+        judge = Judge(device, folder / "cache")
+        yield device, judge
+        judge.close()
 
 
 @pytest.fixture
@@ -149,6 +153,7 @@ def unset(device_judge, monkeypatch):
     return device, partial(judge.evaluate, task)
 
 
+@pytest.mark.quiet
 @pytest.mark.slow
 def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls(unset):
     device, judged = unset
@@ -158,6 +163,7 @@ def test_nobody_is_convicted_where_a_window_costs_more_than_the_references_calls
     assert "too busy for a clock" in verdict.feedback
 
 
+@pytest.mark.quiet
 @pytest.mark.slow
 @pytest.mark.parametrize("cost_s", [  # the second is more than what blocks of one call take
     pytest.param(0.0, marks=pytest.mark.slow), 0.001,
@@ -292,6 +298,7 @@ def test_a_clock_that_does_not_fit_is_found_however_many_blocks_the_reference_ha
     assert [label.name for label in timing.labels] == ["timing_mismatch"]
 
 
+@pytest.mark.quiet
 def test_what_one_waits_for_inside_of_something_is_counted_once():
     timing = Timing()
     with timing.spending("opening"):

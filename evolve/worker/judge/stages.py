@@ -366,7 +366,7 @@ def _right(
     try:
         hidden = session.hidden(partial(case.check, "task", number))
         by = partial(judge, explain=False, excuse=excuse)
-        if trap:  # without the device: it takes 0.3 s
+        if trap:  # without the device: it takes a tenth of a second
             runner.trap_torch(session.call_s)
         outcome = session.outcome(runner, case, hidden, by=by)
     except CandidateFault as fault:
