@@ -167,6 +167,16 @@ def test_a_final_that_would_not_end_in_time_is_left_to_the_next_call():
     assert begun(judge, "final") == ["kernelbench:1/2"]
 
 
+def test_a_call_that_measures_some_of_the_winners_has_got_on():
+    words = ("baselines=[compile]", "problems=[1/1,1/2]", "within=70s")
+    assert bench(planned(*words, "final=none")) == ""
+    judge = Recording(slots=1, said_s=40.0)
+    ends_at = time.monotonic() + RESERVE_S + 30.0
+    why = bench(planned(*words), judge, ends_at=ends_at, verdict_s=1.0)
+    assert why == "too little time is left for the measurement of 1 winner"
+    assert [kind for kind, _ in judge.seen] == ["final", "final ended"]
+
+
 def test_what_is_measured_already_needs_no_time():
     words = ("baselines=[compile]", "problems=[1/1]")
     bench(planned(*words), Recording(said_s=40.0))

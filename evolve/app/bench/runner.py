@@ -23,6 +23,7 @@ from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
 from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
+from evolve.core.evaluation import Status
 from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
@@ -105,7 +106,7 @@ class Bench:
             UsageError: the time is too short for a verdict.
             EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
-        stored, alarm = self._stored(), None
+        stored, alarm = self._stored() if self._plan.within_s else 0, None
         if self._ends_at is not None:
             left_s = max(self._left_s(), 0.0)
             alarm = asyncio.get_running_loop().call_later(left_s, self._end, TIME_IS_UP)
@@ -249,9 +250,13 @@ class Bench:
         return [runs[entry.task.run] for entry in self._plan.entries if entry.task.run in runs]
 
     def _stored(self) -> int:
-        """How much is stored of all runs."""
-        progress = [self._store.progress(run.id) for run in self._runs()]
-        return sum(1 + one.evaluations + one.screens + one.calls for one in progress)
+        """How many runs, calls of models, and verdicts of searches and finals are stored."""
+        return sum(
+            1
+            + self._store.progress(run.id).calls
+            + sum(step.status not in (None, Status.INFRA) for step in self._store.steps(run.id))
+            for run in self._runs()
+        )
 
     def _refuse_short_time(self, stored: int) -> None:
         """Raise UsageError if nothing was stored for want of time: so it would be next time."""
