@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from evolve.app import components
 from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan
 from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searches_at_once
-from evolve.app.compiler_seeds import with_compiled
+from evolve.app.compiler_seeds import NoStart, with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
 from evolve.app.library.events import EventFrontend
@@ -27,7 +27,7 @@ from evolve.core.evaluation import Status
 from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
-from evolve.evaluation import CallFailed, PooledEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.evaluation.share import Share
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
@@ -289,7 +289,7 @@ class Bench:
             task, facts = await self._unless_stopped(self._prepared(task, entry))
             recorded |= facts
         except UsageError as error:  # of this task: the settings of all have been checked
-            if not alone and isinstance(error.__cause__, CallFailed):  # may be of a neighbour
+            if not alone and not isinstance(error, NoStart):  # neighbours may have what it lacks
                 raise _Failed(str(error)) from error
             failure = str(error)
         run = self._store.create_run(
