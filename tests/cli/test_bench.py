@@ -37,6 +37,7 @@ from evolve.evaluation import LocalEvaluator, PooledEvaluator
 from evolve.report.suite.figures import figures
 from evolve.report.suite.results import read_suite
 from evolve.search.execution.judging import MAX_ATTEMPTS
+from evolve.search.termination import parse_duration
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.benching import DB, WORDS, at_terminal, bench, planned
@@ -86,8 +87,8 @@ def test_runs_are_named_by_suite_level_problem_and_search():
         ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),
-        ("within=5s", "within=5s: too short for a verdict of about 45 s"),
-        ("within=1m4s", "give at least within=1m5s"),
+        ("within=5s", "within=5s: too short for the start of the judge, a verdict of about 45 s"),
+        ("within=1m4s", "give e.g. within=2m10s"),
         ("search=nothing", "search=nothing"),
         ("termination.evaluations=none", "termination.evaluations"),
         ("nonsense=1", "nonsense"),
@@ -249,6 +250,21 @@ def test_a_time_in_which_nothing_can_be_judged_is_refused():
     with pytest.raises(UsageError, match="within=1m10s: too short"):  # the judge took all of it
         bench(planned("within=70s"), judge, ends_at=time.monotonic() + RESERVE_S)
     assert judge.calls == 0
+
+
+@pytest.mark.parametrize("within_s", [5, 64, 66, 200])
+def test_the_time_that_a_refusal_names_is_enough_after_a_slow_start_of_the_judge(within_s: int):
+    start_s = max(60, within_s - RESERVE_S)  # of the judge; it leaves nothing of within_s
+
+    def within(seconds: float) -> str:
+        plan = planned("problems=[1/1]", f"within={seconds:g}s")
+        return bench(plan, ends_at=time.monotonic() + seconds - start_s)
+
+    with pytest.raises(UsageError) as refused:
+        within(within_s)
+    assert within(parse_duration(str(refused.value).rpartition("within=")[2])) == ""
+    with Store.open(DB, read_only=True) as store:
+        assert {run.state for run in store.runs()} == {"finished"}
 
 
 def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():

@@ -159,7 +159,7 @@ def test_a_final_that_would_not_end_in_time_is_left_to_the_next_call():
         assert run.state == "finished"
         assert not store.made_by(run.id, VERIFY)
     ends_at = time.monotonic() + RESERVE_S + 30.0
-    with pytest.raises(UsageError, match="within=1m10s: too short for a verdict of about 40 s"):
+    with pytest.raises(UsageError, match=r"within=1m10s: too short .* a verdict of about 40 s"):
         bench(planned(*words, "within=70s"), judge, ends_at=ends_at, verdict_s=1.0)
     judge = Recording()
     assert bench(planned(*words), judge) == ""

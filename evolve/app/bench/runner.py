@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from evolve.app import components
-from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan
+from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan, too_short
 from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searches_at_once
 from evolve.app.compiler_seeds import NoStart, with_compiled
 from evolve.app.estimate.reference import reference_of
@@ -40,7 +40,6 @@ from evolve.search.execution.final_evaluation import (
     unjudged,
 )
 from evolve.search.execution.pipeline import Pipeline
-from evolve.search.termination import format_duration
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
@@ -264,13 +263,7 @@ class Bench:
         is_over = reasons == [TIME_IS_UP] or (not reasons and self._not_begun + self._unmeasured)
         if within_s is None or not is_over or self._stored() > stored:
             return
-        verdict_s = max(self._verdict_s, self._final_times.expected_s)
-        more = format_duration(math.ceil(max(2 * within_s, verdict_s + RESERVE_S)))
-        raise UsageError(
-            f"within={format_duration(within_s)}: too short for a verdict of about {verdict_s:.0f} "
-            f"s after the start of the judge, as the last {RESERVE_S:g} s are kept for the report; "
-            f"give e.g. within={more}"
-        )
+        raise too_short(within_s, max(self._verdict_s, self._final_times.expected_s))
 
     async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
