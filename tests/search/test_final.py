@@ -150,7 +150,7 @@ def test_failures_of_the_judge_are_judged_once_more(search, store, run, stopped)
 def test_finals_are_played_until_none_is_left(search, store, run):
     tell(search, 1, 2.0)
     end(store, run)
-    play = play_finals(search, JUDGE, ("compile",), Fidelity.VERIFY, asyncio.Event())
+    play = play_finals(search, JUDGE, ("compile",), Fidelity.VERIFY, asyncio.Event(), at_once=1)
     assert asyncio.run(play) is False
     assert len(store.made_by(run.id, VERIFY)) == 1
     assert evaluations_left(search, ("compile",)) == 0

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from evolve.app import components
 from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan, too_short
-from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searches_at_once
+from evolve.app.bench.schedule import FinalTimes, Slots, begun_first
 from evolve.app.compiler_seeds import NoStart, with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
@@ -81,8 +81,7 @@ class Bench:
         self._ends_at, self._verdict_s = ends_at, verdict_s
         self._say, self._interruptible = say, interruptible
         self._begun_runs = {run.name for run in self._runs()}
-        self._searches = asyncio.Semaphore(searches_at_once(evaluator.slots))
-        self._final_slots = FinalSlots(evaluator.slots)
+        self._slots = Slots(evaluator.slots, len(plan.entries))
         self._final_times = FinalTimes(verdict_s)
         self._pipelines: set[Pipeline] = set()
         self._under_way: list[asyncio.Task[None]] = []
@@ -127,8 +126,8 @@ class Bench:
         searches of the next tasks; `alone`, after all tasks, nothing else is under way.
         """
         try:
-            async with self._searches:
-                await self._may_begin(entry)
+            async with self._slots.search():
+                self._may_begin(entry)
                 began = time.monotonic()
                 run, config = await self._begun(entry, alone=alone)
                 if not is_done(run, config):
@@ -152,13 +151,12 @@ class Bench:
         else:
             self._report(entry, time.monotonic() - began)
 
-    async def _may_begin(self, entry: Entry) -> None:
+    def _may_begin(self, entry: Entry) -> None:
         """Raise _GivenUp if nothing of a task can end in time: a new one is made ready first.
 
         Searches are begun although they may not end: the next call goes on with them, and until
         then the judge would have nothing to do.
         """
-        await self._final_slots.leave_one()
         if self._stop.is_set():
             raise _GivenUp
         if self._left_s() <= (0.0 if entry.task.run in self._begun_runs else self._verdict_s):
@@ -173,11 +171,13 @@ class Bench:
         engine = self._engine(run, config)
         if not (count := evaluations_left(engine, baselines)):
             return False
-        async with self._final_slots.take(count):
-            if self._left_s() < self._final_times.expected_s:
+        async with self._slots.final(count) as at_once:
+            if self._left_s() < self._final_times.expected_s * math.ceil(count / at_once):
                 self._unmeasured += 1
                 raise _GivenUp
-            failed = await play_finals(engine, self._evaluator, baselines, fidelity, self._stop)
+            failed = await play_finals(
+                engine, self._evaluator, baselines, fidelity, self._stop, at_once=at_once
+            )
         self._final_times.learn(self._store, run.id, fidelity)
         return failed
 
@@ -327,7 +327,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, self._sharing, lambda: self._final_slots.taken),
+            Share(self._evaluator, self._sharing, lambda: self._slots.of_finals),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,
