@@ -81,9 +81,10 @@ def test_runs_are_named_by_suite_level_problem_and_search():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("suite=kernelbanch", "there is no such suite"),
+        ("suite=kernelbanch", "suite=kernelbanch: there is no such suite"),
         ("path=nowhere", "path=nowhere: suite kernelbench: there is no folder nowhere"),
-        ("level=[7]", "level=7: not in suite kernelbench"),
+        ("path=nowhere", "Or give the checkout's folder: path=FOLDER."),
+        ("level=[7]", "level=[7]: not in suite kernelbench"),
         ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),

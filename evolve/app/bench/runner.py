@@ -172,7 +172,8 @@ class Bench:
         if not (count := evaluations_left(engine, baselines)):
             return False
         async with self._slots.final(count) as at_once:
-            if self._left_s() < self._final_times.expected_s * math.ceil(count / at_once):
+            turns = math.ceil(count / at_once)
+            if self._left_s() < turns * self._final_times.expected_s:
                 self._unmeasured += 1
                 raise _GivenUp
             failed = await play_finals(
