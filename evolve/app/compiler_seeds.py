@@ -29,6 +29,10 @@ _REPLACING = {TemplateSeed, PortedSeed}  # of whose programs calls of libraries 
 _ON_CPU = ("default", "unfused")  # the others are settings of Triton's code
 
 
+class NoStart(UsageError):
+    """A task has no program to start from, and another try of the compiler would bring none."""
+
+
 def variants(task: Task, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The requests to the compiler.
 
@@ -88,19 +92,24 @@ async def with_compiled(
         needs_start: whether a run without any program to start from is refused.
 
     Raises:
-        UsageError: `needs_start`, and there is no program to start from.
+        NoStart: `needs_start`, and there is no program to start from.
+        UsageError: the same, but the compiler failed, which may be for want of memory or time.
     """
     names = variants(task, config)
     why = ""
+    error: type[UsageError] = NoStart
     if names and isinstance(evaluator, PooledEvaluator):
         with frontend.doing(f"compiling the reference, {count_text(len(names), 'variant')}"):
-            compiled, reasons = usable(task, config, await evaluator.compiled(task, names))
+            answers = await evaluator.compiled(task, names)
+            compiled, reasons = usable(task, config, answers)
         for reason in reasons:
             frontend.say(f"variant {reason}")
         why = f", and the compiler makes none of it ({'; '.join(reasons)})" if reasons else ""
+        if any(isinstance(answer, str) for answer in answers.values()):
+            error = UsageError
         task = replace(task, compiled=compiled)
     if needs_start:
-        require_start(task, config, why)
+        require_start(task, config, why, error)
     return task
 
 
@@ -145,11 +154,13 @@ def _identified(task: Task, compiled: Compiled, users: Collection[type]) -> tupl
     return identity, reason
 
 
-def require_start(task: Task, config: Mapping[str, Any], why: str = "") -> None:
-    """Raise UsageError if a run would have nothing to start from; `why` is said of it."""
+def require_start(
+    task: Task, config: Mapping[str, Any], why: str = "", error: type[UsageError] = NoStart
+) -> None:
+    """Raise the error, which gives the reason `why`, if a run would have nothing to start from."""
     if task.seeds or task.compiled or has_model(config):
         return
-    raise UsageError(
+    raise error(
         f"task {task.name} has no program to start from on device={kind_of(config)}{why}: give one "
         "of yours, initial=[mine.py] (any ModelNew that is correct), put some into seeds/ beside "
         "the task file, or name a language model that writes the first one, llm.model=provider/NAME"

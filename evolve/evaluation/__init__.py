@@ -3,11 +3,10 @@
 from evolve.evaluation.local import LocalEvaluator
 from evolve.evaluation.pooled import PooledEvaluator
 from evolve.evaluation.replay import ReplayEvaluator
-from evolve.worker.service.dispatch.faults import CallFailed, WorkerDied
+from evolve.worker.service.dispatch.faults import WorkerDied
 from evolve.worker.service.dispatch.place import Deadlines
 
 __all__ = [
-    "CallFailed",
     "Deadlines",
     "LocalEvaluator",
     "PooledEvaluator",

@@ -33,13 +33,15 @@ from evolve.core.errors import EvaluatorUnavailable, UsageError
 from evolve.core.evaluation import Evaluation, Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.protocols import EvaluationRequest
-from evolve.evaluation import LocalEvaluator
+from evolve.evaluation import LocalEvaluator, PooledEvaluator
 from evolve.report.suite.figures import figures
 from evolve.report.suite.results import read_suite
 from evolve.search.execution.judging import MAX_ATTEMPTS
+from evolve.search.termination import parse_duration
 from evolve.store import Store
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
 from tests.cli.benching import DB, WORDS, at_terminal, bench, planned
+from tests.operators.output_code import compiled, matrix
 from tests.report.page import read
 
 pytestmark = pytest.mark.usefixtures("bench_checkout")
@@ -79,14 +81,15 @@ def test_runs_are_named_by_suite_level_problem_and_search():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("suite=kernelbanch", "there is no such suite"),
+        ("suite=kernelbanch", "suite=kernelbanch: there is no such suite"),
         ("path=nowhere", "path=nowhere: suite kernelbench: there is no folder nowhere"),
-        ("level=[7]", "level=7: not in suite kernelbench"),
+        ("path=nowhere", "Or give the checkout's folder: path=FOLDER."),
+        ("level=[7]", "level=[7]: not in suite kernelbench"),
         ("problems=[1/77]", "no problem '1/77'"),
         ("task=softmax", "bench sets it"),
         ("baselines=[fast]", "baselines=[fast]"),
-        ("within=5s", "within=5s: too short for a verdict of about 45 s"),
-        ("within=1m4s", "give at least within=1m5s"),
+        ("within=5s", "within=5s: too short for the start of the judge, a verdict of about 45 s"),
+        ("within=1m4s", "give e.g. within=2m10s"),
         ("search=nothing", "search=nothing"),
         ("termination.evaluations=none", "termination.evaluations"),
         ("nonsense=1", "nonsense"),
@@ -250,6 +253,21 @@ def test_a_time_in_which_nothing_can_be_judged_is_refused():
     assert judge.calls == 0
 
 
+@pytest.mark.parametrize("within_s", [5, 64, 66, 200])
+def test_the_time_that_a_refusal_names_is_enough_after_a_slow_start_of_the_judge(within_s: int):
+    start_s = max(60, within_s - RESERVE_S)  # of the judge; it leaves nothing of within_s
+
+    def within(seconds: float) -> str:
+        plan = planned("problems=[1/1]", f"within={seconds:g}s")
+        return bench(plan, ends_at=time.monotonic() + seconds - start_s)
+
+    with pytest.raises(UsageError) as refused:
+        within(within_s)
+    assert within(parse_duration(str(refused.value).rpartition("within=")[2])) == ""
+    with Store.open(DB, read_only=True) as store:
+        assert {run.state for run in store.runs()} == {"finished"}
+
+
 def test_a_task_that_is_ready_in_the_moment_of_the_end_does_not_begin():
     now = time.monotonic()
     assert bench(planned(), ends_at=now + RESERVE_S, verdict_s=-60.0) == "the time is up"
@@ -369,6 +387,48 @@ def test_what_fails_for_its_neighbours_is_judged_again_alone():
     assert operators == {"seed", "again"}
 
 
+NO_KERNEL = compiled({"a": matrix(8, 9)}, [], "a")
+OUT_OF_MEMORY = "construct: CUDA out of memory"
+
+
+@pytest.mark.parametrize(
+    ("beside", "alone", "asked"),
+    [
+        (OUT_OF_MEMORY, OUT_OF_MEMORY, 4),
+        (UsageError("it does not fit; or free what others hold there"), OUT_OF_MEMORY, 4),
+        (OUT_OF_MEMORY, NO_KERNEL, 4),
+        (NO_KERNEL, NO_KERNEL, 2),
+    ],
+)
+def test_a_reference_is_given_up_beside_others_only_if_it_has_no_kernels(beside, alone, asked):
+    class Compiling(SyntheticEvaluator, PooledEvaluator):
+        """A judge that has one answer for references beside others, and one for those alone."""
+
+        asked = under_way = 0
+
+        async def compiled(self, task: Any, variants: Any) -> dict[str, Any]:
+            self.asked += 1
+            self.under_way += 1
+            await asyncio.sleep(0.05)
+            answer = beside if self.under_way > 1 or self.asked == 2 else alone
+            self.under_way -= 1
+            if isinstance(answer, UsageError):
+                raise answer
+            return dict.fromkeys(variants, answer)
+
+    words = (*WORDS, f"store.path={DB}", "audit=false", "problems=[1/1,1/2]")
+    judge, said = Compiling(slots=4), list[str]()
+    assert bench(make_plan(words), judge, say=said.append) == ""
+    assert judge.asked == asked
+    assert sum("again alone" in line for line in said) == asked - 2
+    reason = "CUDA out of memory" if alone is OUT_OF_MEMORY else "the compiler wrote no kernel"
+    with Store.open(DB, read_only=True) as store:
+        for run in store.runs():
+            assert run.state == "finished"
+            assert "has no program to start from" in run.reason
+            assert reason in run.reason
+
+
 def test_a_final_that_fails_by_a_fault_of_the_judge_is_repeated():
     class Unlucky(SyntheticEvaluator):
         """A judge whose first finals fail, beside others and alone, as often as they are tried."""
@@ -411,8 +471,10 @@ def test_a_reference_that_takes_the_judge_along_costs_no_other_task_its_turn(die
 
     assert asyncio.run(run()) == "the judge failed under some tasks"
     assert [line.split(":")[0] for line in said if "left out for now" in line] == skipped
-    assert [line.split(":")[0] for line in said if "again alone" in line] == skipped
-    assert sum("has no program to start from" in line for line in said) == 3 - len(skipped)
+    put_off = [line for line in said if "again alone" in line]  # also those that did not compile
+    assert len(put_off) == 3
+    ended = [line for line in said if line not in put_off]
+    assert sum("has no program to start from" in line for line in ended) == 3 - len(skipped)
     with Store.open(DB, read_only=True) as store:
         results = read_suite(store, [entry.task for entry in plan.entries])
     assert [result.task.label for result in results if not result.ended] == skipped

@@ -137,7 +137,10 @@ def test_a_suite_is_listed_without_running_it(checkout: Path, capsys):
         ),
         (["--suite", "shipped", "--path", "."], "--path .: suite shipped needs no checkout"),
         (["--suite", "shipped", "--level", "7"], "--level 7: not in suite shipped"),
+        (["--suite", "kernelbanch"], "--suite kernelbanch: there is no such suite"),
         (["--suite", "kernelbench"], "KERNELBENCH_PATH"),
+        (["--suite", "kernelbench"], "Or give the checkout's folder: --path FOLDER."),
+        (["--suite", "kernelbench", "--path", "no"], "the checkout's folder: --path FOLDER."),
     ],
 )
 @pytest.mark.parametrize("verb", [list_suite, check_suite_tasks])

@@ -226,7 +226,7 @@ def test_finals_measure_whoever_is_faster_than_what_the_leader_came_to(store, ru
     async def search_and_play() -> None:
         search = make_search(store, run, operators=variants())
         await Pipeline(search, evaluator, from_config({"evaluations": 3}), verify=False).run()
-        await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event())
+        await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event(), at_once=1)
 
     asyncio.run(search_and_play())
     assert [variant(store.source(step.program)) for step in verified(store, run)] == [0, 1]
@@ -246,7 +246,7 @@ def test_a_final_that_the_judge_could_not_decide_is_left_to_another_call(
     async def search_and_play() -> bool:
         search, evaluator = make_search(store, run), Verifier(rule)
         await Pipeline(search, evaluator, from_config({"evaluations": 2}), verify=False).run()
-        return await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event())
+        return await play_finals(search, evaluator, (), Fidelity.VERIFY, asyncio.Event(), at_once=1)
 
     assert asyncio.run(search_and_play()) is is_left
     assert verified(store, run)[0].status is status

@@ -20,8 +20,8 @@ from evolve.core.protocols import Progress
 from evolve.core.records import Account, Allowance, Quota, Spending
 from evolve.search.execution.final_evaluation import (
     AGAIN,
+    evaluations_left,
     finalists,
-    is_measured,
     judge_again,
     lacking,
     play_finals,
@@ -102,17 +102,20 @@ def test_a_program_is_measured_until_every_baseline_is_timed_or_has_failed(searc
     (elite,) = finalists(search)
     baselines = ("compile", "eager_tf32")
     assert lacking(store, run.id, elite, baselines) == ["eager", *baselines]
-    assert not is_measured(search, baselines)
+    assert evaluations_left(search, baselines) == 1
     remeasure(search, elite, status=Status.INFRA)
     assert lacking(store, run.id, elite, baselines) == ["eager", *baselines]
+    assert evaluations_left(search, baselines) == 1
     remeasure(search, elite, ratios={"eager": ratio(2.0), "compile": ratio(1.5)})
     assert lacking(store, run.id, elite, baselines) == ["eager_tf32"]
     failed = (Label(OPPONENT_FAILED, "eager_tf32: out of memory"), Label("other", "compile: x"))
     remeasure(search, elite, ratios={"eager": ratio(2.0)}, labels=failed)
     assert lacking(store, run.id, elite, baselines) == []
-    assert is_measured(search, baselines)
+    assert evaluations_left(search, baselines) == 0
     tell(search, 2, 0.5)
-    assert is_measured(search, baselines)
+    assert evaluations_left(search, baselines) == 0
+    tell(search, 3, 3.0, custom=False)
+    assert evaluations_left(search, baselines) == 1
 
 
 def test_a_final_without_a_time_says_enough_of_all_baselines(search, store, run):
@@ -122,9 +125,9 @@ def test_a_final_without_a_time_says_enough_of_all_baselines(search, store, run)
     assert lacking(store, run.id, elite, ("compile",)) == []
 
 
-def test_a_run_with_an_open_ticket_is_not_measured(search):
+def test_an_open_ticket_is_an_evaluation_that_is_left(search):
     search.offer(f"{SEED_SOURCE}\nNUMBER = 1\n")
-    assert not is_measured(search, ())
+    assert evaluations_left(search, ()) == 1
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -147,10 +150,10 @@ def test_failures_of_the_judge_are_judged_once_more(search, store, run, stopped)
 def test_finals_are_played_until_none_is_left(search, store, run):
     tell(search, 1, 2.0)
     end(store, run)
-    play = play_finals(search, JUDGE, ("compile",), Fidelity.VERIFY, asyncio.Event())
+    play = play_finals(search, JUDGE, ("compile",), Fidelity.VERIFY, asyncio.Event(), at_once=1)
     assert asyncio.run(play) is False
     assert len(store.made_by(run.id, VERIFY)) == 1
-    assert is_measured(search, ("compile",))
+    assert evaluations_left(search, ("compile",)) == 0
 
 
 def test_programs_that_a_model_tries_are_steps_of_the_run(search, run):

@@ -46,3 +46,5 @@ def test_its_task_can_be_searched_alone(checkout: Path, monkeypatch: pytest.Monk
 def test_it_says_which_folder_is_missing(checkout: Path):
     with pytest.raises(UsageError, match="MINE_PATH"):
         find_task("mine:sum")
+    with pytest.raises(UsageError, match=r"MINE_PATH .*Or give the checkout's folder: path=FOLDER"):
+        make_plan(["suite=mine", "search=seeds", "device=cpu"])

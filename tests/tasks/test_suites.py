@@ -112,13 +112,14 @@ def test_levels_and_problems_choose(checkout: Path):
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
     [
-        ("min", {}, ["suite min", "no such suite", "Did you mean mine?"]),
+        ("min", {}, ["suite=min", "no such suite", "Did you mean mine?"]),
         ("broken", {}, ["mine_suite:Absent of mine", "AttributeError", "Mend or uninstall"]),
-        ("mine", {"levels": ["odd"]}, ["level=odd", "it has easy, hard"]),
+        ("mine", {"levels": ["odd"]}, ["level=[odd]", "it has easy, hard"]),
         ("mine", {"only": ["thre"]}, ["suite mine has no problem 'thre'", "did you mean three?"]),
         ("kernelbench", {"path": "no"}, ["path=no: suite kernelbench: there is no folder no"]),
+        ("kernelbench", {"path": "no"}, ["Or give the checkout's folder: path=FOLDER."]),
         ("shipped", {"path": "here"}, ["path=here", "leave it out"]),
-        ("shipped", {"levels": ["1"]}, ["level=1", "leave this out"]),
+        ("shipped", {"levels": ["1"]}, ["level=[1]", "leave this out"]),
     ],
 )
 def test_what_cannot_be_is_one_message_with_a_remedy(checkout: Path, name, asked, words):

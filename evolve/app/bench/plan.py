@@ -1,5 +1,6 @@
 """The request of `evolve bench`: its settings, and a run for every task of the suite."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -191,9 +192,20 @@ def _within(text: str | None) -> float | None:
         return None
     seconds = parse_duration(text)
     if seconds < VERDICT_S + RESERVE_S:
-        raise UsageError(
-            f"within={text}: too short for a verdict of about {VERDICT_S:g} s, as the last "
-            f"{RESERVE_S:g} s are kept for the report; give at least "
-            f"within={format_duration(VERDICT_S + RESERVE_S)}"
-        )
+        raise too_short(seconds, VERDICT_S)
     return seconds
+
+
+def too_short(within_s: float, verdict_s: float) -> UsageError:
+    """The error for a time in which nothing can be judged; twice as much leaves some for the start.
+
+    Args:
+        within_s: seconds of the call.
+        verdict_s: seconds that a verdict is expected to take.
+    """
+    enough = format_duration(math.ceil(2 * max(within_s, verdict_s + RESERVE_S)))
+    return UsageError(
+        f"within={format_duration(within_s)}: too short for the start of the judge, a verdict of "
+        f"about {verdict_s:.0f} s, and the report, for which the last {RESERVE_S:g} s are kept; "
+        f"give e.g. within={enough}"
+    )

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from evolve.app import components
-from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan
-from evolve.app.bench.schedule import FinalSlots, FinalTimes, begun_first, searches_at_once
-from evolve.app.compiler_seeds import with_compiled
+from evolve.app.bench.plan import RESERVE_S, VERDICT_S, Entry, Plan, too_short
+from evolve.app.bench.schedule import FinalTimes, Slots, begun_first
+from evolve.app.compiler_seeds import NoStart, with_compiled
 from evolve.app.estimate.reference import reference_of
 from evolve.app.inputs import load_task
 from evolve.app.library.events import EventFrontend
@@ -23,10 +23,11 @@ from evolve.app.session import is_done, keep
 from evolve.app.team import quotas
 from evolve.app.validation import read_request
 from evolve.core.errors import EvaluatorUnavailable, EvolveError, UsageError
+from evolve.core.evaluation import Status
 from evolve.core.protocols import Evaluator
 from evolve.core.run_store import RunStore
 from evolve.core.task import Task
-from evolve.evaluation import CallFailed, PooledEvaluator
+from evolve.evaluation import PooledEvaluator
 from evolve.evaluation.share import Share
 from evolve.report.audit import Findings, findings_of
 from evolve.report.suite.results import read_result, task_line
@@ -39,7 +40,6 @@ from evolve.search.execution.final_evaluation import (
     unjudged,
 )
 from evolve.search.execution.pipeline import Pipeline
-from evolve.search.termination import format_duration
 from evolve.store import RunRow
 from evolve.trackers import Feed
 
@@ -81,8 +81,7 @@ class Bench:
         self._ends_at, self._verdict_s = ends_at, verdict_s
         self._say, self._interruptible = say, interruptible
         self._begun_runs = {run.name for run in self._runs()}
-        self._searches = asyncio.Semaphore(searches_at_once(evaluator.slots))
-        self._final_slots = FinalSlots(evaluator.slots)
+        self._slots = Slots(evaluator.slots, len(plan.entries))
         self._final_times = FinalTimes(verdict_s)
         self._pipelines: set[Pipeline] = set()
         self._under_way: list[asyncio.Task[None]] = []
@@ -105,7 +104,7 @@ class Bench:
             UsageError: the time is too short for a verdict.
             EvolveError: the judge or the database cannot be used; interrupted runs can be resumed.
         """
-        stored, alarm = self._stored(), None
+        stored, alarm = self._stored() if self._plan.within_s else 0, None
         if self._ends_at is not None:
             left_s = max(self._left_s(), 0.0)
             alarm = asyncio.get_running_loop().call_later(left_s, self._end, TIME_IS_UP)
@@ -127,8 +126,8 @@ class Bench:
         searches of the next tasks; `alone`, after all tasks, nothing else is under way.
         """
         try:
-            async with self._searches:
-                await self._may_begin(entry)
+            async with self._slots.search():
+                self._may_begin(entry)
                 began = time.monotonic()
                 run, config = await self._begun(entry, alone=alone)
                 if not is_done(run, config):
@@ -152,13 +151,12 @@ class Bench:
         else:
             self._report(entry, time.monotonic() - began)
 
-    async def _may_begin(self, entry: Entry) -> None:
+    def _may_begin(self, entry: Entry) -> None:
         """Raise _GivenUp if nothing of a task can end in time: a new one is made ready first.
 
         Searches are begun although they may not end: the next call goes on with them, and until
         then the judge would have nothing to do.
         """
-        await self._final_slots.leave_one()
         if self._stop.is_set():
             raise _GivenUp
         if self._left_s() <= (0.0 if entry.task.run in self._begun_runs else self._verdict_s):
@@ -173,11 +171,14 @@ class Bench:
         engine = self._engine(run, config)
         if not (count := evaluations_left(engine, baselines)):
             return False
-        async with self._final_slots.take(count):
-            if self._left_s() < self._final_times.expected_s:
+        async with self._slots.final(count) as at_once:
+            turns = math.ceil(count / at_once)
+            if self._left_s() < turns * self._final_times.expected_s:
                 self._unmeasured += 1
                 raise _GivenUp
-            failed = await play_finals(engine, self._evaluator, baselines, fidelity, self._stop)
+            failed = await play_finals(
+                engine, self._evaluator, baselines, fidelity, self._stop, at_once=at_once
+            )
         self._final_times.learn(self._store, run.id, fidelity)
         return failed
 
@@ -249,9 +250,13 @@ class Bench:
         return [runs[entry.task.run] for entry in self._plan.entries if entry.task.run in runs]
 
     def _stored(self) -> int:
-        """How much is stored of all runs."""
-        progress = [self._store.progress(run.id) for run in self._runs()]
-        return sum(1 + one.evaluations + one.screens + one.calls for one in progress)
+        """How many runs, calls of models, and verdicts of searches and finals are stored."""
+        return sum(
+            1
+            + self._store.progress(run.id).calls
+            + sum(step.status not in (None, Status.INFRA) for step in self._store.steps(run.id))
+            for run in self._runs()
+        )
 
     def _refuse_short_time(self, stored: int) -> None:
         """Raise UsageError if nothing was stored for want of time: so it would be next time."""
@@ -259,13 +264,7 @@ class Bench:
         is_over = reasons == [TIME_IS_UP] or (not reasons and self._not_begun + self._unmeasured)
         if within_s is None or not is_over or self._stored() > stored:
             return
-        verdict_s = max(self._verdict_s, self._final_times.expected_s)
-        more = format_duration(math.ceil(max(2 * within_s, verdict_s + RESERVE_S)))
-        raise UsageError(
-            f"within={format_duration(within_s)}: too short for a verdict of about {verdict_s:.0f} "
-            f"s after the start of the judge, as the last {RESERVE_S:g} s are kept for the report; "
-            f"give e.g. within={more}"
-        )
+        raise too_short(within_s, max(self._verdict_s, self._final_times.expected_s))
 
     async def _begun(self, entry: Entry, *, alone: bool) -> tuple[RunRow, Mapping[str, Any]]:
         """The entry's run, which begins now unless it is stored, and its configuration."""
@@ -284,7 +283,7 @@ class Bench:
             task, facts = await self._unless_stopped(self._prepared(task, entry))
             recorded |= facts
         except UsageError as error:  # of this task: the settings of all have been checked
-            if not alone and isinstance(error.__cause__, CallFailed):  # may be of a neighbour
+            if not alone and not isinstance(error, NoStart):  # neighbours may have what it lacks
                 raise _Failed(str(error)) from error
             failure = str(error)
         run = self._store.create_run(
@@ -329,7 +328,7 @@ class Bench:
         feed = Feed(components.build_trackers(config), run, self._say)
         pipeline = Pipeline(
             engine,
-            Share(self._evaluator, self._sharing, lambda: self._final_slots.taken),
+            Share(self._evaluator, self._sharing, lambda: self._slots.of_finals),
             quotas.termination(self._store, run, config),
             listeners=[feed],
             heard=feed.answered,

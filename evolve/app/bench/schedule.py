@@ -32,35 +32,56 @@ def searches_at_once(slots: int) -> int:
     return min(slots, max(2, (slots + 1) // 3))
 
 
-class FinalSlots:
-    """The slots of the judge that finals have: one for each of their evaluations.
+class Slots:
+    """The judge's slots, divided between searches and finals so that none idles.
 
-    Finals have most of them, and searches the others, so that none idles.
+    Finals have most of them while searches are left, and all of them afterwards.
+
+    Args:
+        slots: of the judge.
+        searches: how many are to come.
     """
 
-    def __init__(self, slots: int) -> None:
-        self.taken = 0
+    def __init__(self, slots: int, searches: int) -> None:
+        self.of_finals = 0  # one for each evaluation of a final that is under way
         self._slots = slots
-        self._most = max(1, slots * 3 // 4)
+        self._searches_left = searches
+        self._searching = asyncio.Semaphore(searches_at_once(slots))
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
-    async def take(self, count: int) -> AsyncIterator[None]:
-        """Slots for a final that begins with so many evaluations; one of more waits for all."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.taken + count <= max(self._most, count))
-            self.taken += count
+    async def search(self) -> AsyncIterator[None]:
+        """A turn for a search, in the order of asking, as soon as finals leave a slot to it."""
         try:
-            yield
+            async with self._searching:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self.of_finals < self._slots)
+                yield
         finally:
-            self.taken -= count
-            async with self._changed:
-                self._changed.notify_all()
+            self._searches_left -= 1
+            await self._tell()
 
-    async def leave_one(self) -> None:
-        """Wait until finals leave a slot to searches."""
+    @asynccontextmanager
+    async def final(self, evaluations: int) -> AsyncIterator[int]:
+        """Slots for a final: one for each of its evaluations, fewer if fewer are free."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self.taken < self._slots)
+            await self._changed.wait_for(lambda: self._free_for_finals > 0)
+            taken = min(evaluations, self._free_for_finals)
+            self.of_finals += taken
+        try:
+            yield taken
+        finally:
+            self.of_finals -= taken
+            await self._tell()
+
+    @property
+    def _free_for_finals(self) -> int:
+        most = max(1, self._slots * 3 // 4) if self._searches_left > 0 else self._slots
+        return most - self.of_finals
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
 
 class FinalTimes:

@@ -120,10 +120,10 @@ async def play_finals(
     baselines: Sequence[str],
     fidelity: Fidelity,
     stop: asyncio.Event,
+    *,
+    at_once: int,
 ) -> bool:
     """Measure the finalists beside all baselines, unless they have been; the next if one falls.
-
-    Two finalists are measured at the same time.
 
     The run is claimed meanwhile, and counts as finished afterwards.
 
@@ -133,6 +133,7 @@ async def play_finals(
         baselines: names of `BASELINES`; `eager` always takes part.
         fidelity: how thoroughly.
         stop: ends it early; a final that is under way then is repeated.
+        at_once: how many finalists are measured at the same time, at least one.
 
     Returns:
         Whether a final has no verdict, by a fault of the judge: it is for another call.
@@ -140,12 +141,14 @@ async def play_finals(
     failed = False
     async with taken_up(search, evaluator, stop) as final:
         for ticket in search.open_tickets():  # of a call that was stopped
+            await final.end(at_once - 1)
             final.start(ticket, beside(baselines))
         await final.end()
         tried: set[str] = set()
         for _ in range(MAX_CONTENDERS):
             asked: list[Ticket] = []
             for elite in finalists(search):
+                await final.end(at_once - 1)
                 missing = lacking(search.store, search.run.id, elite, baselines)
                 instance = instance_digest(elite.program, elite.assignment)
                 if missing and instance not in tried and not stop.is_set():
@@ -231,9 +234,9 @@ class Final:
         """Begin with a ticket, beside those that are under way."""
         self._judging.start(ticket, opponents)
 
-    async def end(self) -> None:
-        """Wait until all verdicts are told, or a stop is asked."""
-        while (tasks := list(self._judging.tasks)) and not self._stop.is_set():
+    async def end(self, left: int = 0) -> None:
+        """Wait until so many are left under way and the others are told, or a stop is asked."""
+        while len(tasks := list(self._judging.tasks)) > left and not self._stop.is_set():
             await self._wait(tasks)
             _, failures = self._judging.collect()
             if failures:

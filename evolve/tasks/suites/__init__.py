@@ -54,8 +54,17 @@ def suites() -> tuple[str, ...]:
     return (*_OWN, *(point.name for point in entry_points(group=GROUP) if point.name not in _OWN))
 
 
-def suite_named(name: str) -> Suite:
+def setting(name: str, value: str) -> str:
+    """An option as `evolve bench` takes it."""
+    return f"{name}=[{value}]" if name == "level" else f"{name}={value}"
+
+
+def suite_named(name: str, option: Callable[[str, str], str] = setting) -> Suite:
     """The suite of this name.
+
+    Args:
+        name: of the suite.
+        option: how messages spell an option, given its name and value.
 
     Raises:
         UsageError: there is none, or the package that brings it fails.
@@ -67,7 +76,7 @@ def suite_named(name: str) -> Suite:
         return others[0]
     close = difflib.get_close_matches(name, suites(), 1)
     hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(suites())}."
-    raise UsageError(f"suite {name}: there is no such suite. {hint}")
+    raise UsageError(f"{option('suite', name)}: there is no such suite. {hint}")
 
 
 def suite_commit(name: str, path: str | None = None) -> str:
@@ -83,7 +92,7 @@ def suite_problems(
     path: str | None = None,
     levels: Sequence[str] = (),
     only: Sequence[str] = (),
-    option: str = "{}={}",
+    option: Callable[[str, str], str] = setting,
 ) -> list[Problem]:
     """The problems of a suite in its own order.
 
@@ -92,27 +101,27 @@ def suite_problems(
         path: the checkout; None takes it from the suite's environment variable.
         levels: of difficulty; empty for those that the suite names.
         only: labels of problems (`1/40`, `softmax`); empty for all.
-        option: how messages spell an option: for its name, and its value.
+        option: how messages spell an option, given its name and value.
 
     Raises:
         UsageError: no such suite, checkout, level or problem.
     """
-    suite = suite_named(name)
+    suite = suite_named(name, option)
     if path and not suite.variable:
-        raise UsageError(
-            f"{option.format('path', path)}: suite {name} needs no checkout; leave it out"
-        )
+        raise UsageError(f"{option('path', path)}: suite {name} needs no checkout; leave it out")
     try:
         found = suite.problems(Path(path) if path else None)
     except UsageError as error:
-        if not path:
+        if not suite.variable:
             raise
-        raise UsageError(f"{option.format('path', path)}: {error}") from error
+        given = f"{option('path', path)}: " if path else ""
+        remedy = f"Or give the checkout's folder: {option('path', 'FOLDER')}."
+        raise UsageError(f"{given}{str(error).rstrip('.')}. {remedy}") from error
     known = sorted({problem.level for problem in found if problem.level})
     for level in levels:
         if level not in known:
             there = f"it has {', '.join(known)}" if known else "it has none; leave this out"
-            raise UsageError(f"{option.format('level', level)}: not in suite {name}; {there}")
+            raise UsageError(f"{option('level', level)}: not in suite {name}; {there}")
     wanted = tuple(levels) or (() if only else suite.levels)
     found = [problem for problem in found if not wanted or problem.level in wanted]
     if not found:

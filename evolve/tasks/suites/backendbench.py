@@ -45,7 +45,7 @@ class BackendBench(ListedSuite):
         if not found:
             raise UsageError(
                 f"suite {self.name}: no *.parquet and no trace *.txt of {root} has operators. "
-                f"{self._remedy} and give its folder."
+                f"{self._remedy} and set {self.variable} to its folder."
             )
         return dict(sorted(found.items()))
 

@@ -126,7 +126,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
         path=options.path,
         levels=options.level,
         only=options.select,
-        option="--{} {}",
+        option="--{} {}".format,
     )
 
 
