@@ -31,7 +31,8 @@ _SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFun
 # Read before any candidate runs: operators of other namespaces are the candidate's own.
 _OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
 _registered = torch._C._dispatch_get_registrations_for_dispatch_key
-_library, _implement = torch._C._dispatch_library, torch._C._DispatchModule.impl  # type: ignore[attr-defined]
+_library = torch._C._dispatch_library
+_implement: Callable[..., None] = torch._C._DispatchModule.impl
 _WithoutOverrides = torch._C.DisableTorchFunctionSubclass
 _WAYS_TO_NUMPY = ("numpy", "__array__")
 _MAX_ROWS = 32
