@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 
 MOST_BYTES = 16 << 20
 _APART = ("seeds", "__pycache__")
@@ -60,7 +61,7 @@ def _used(path: Path, folder: Path) -> set[Path]:
 def _named(path: Path, folder: Path) -> Iterator[Path]:
     """Files of the folder that a module imports or names."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8-sig"))
+        tree = parse(path.read_text(encoding="utf-8-sig"))
     except (OSError, SyntaxError, ValueError):
         return  # said where it is read or executed
     for node in ast.walk(tree):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from evolve.core.source.parsing import parse
 from evolve.core.source.pytext import first_line
 
 
@@ -97,11 +98,11 @@ def _by_inspect(thing: type | FunctionType) -> Definition:
 
 def _parsed(lines: list[str]) -> ast.Module:
     try:
-        return ast.parse("".join(lines))
+        return parse("".join(lines))
     except SyntaxError as error:  # a cell with %magic words
         plain = [re.sub(r"^(\s*)[%!].*", r"\1pass", line) for line in lines]
         try:
-            return ast.parse("".join(plain))
+            return parse("".join(plain))
         except SyntaxError:
             raise NoSource(f"its surroundings are no Python: {error.msg}") from error
 

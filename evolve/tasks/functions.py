@@ -8,6 +8,8 @@ signature.
 
 import ast
 
+from evolve.core.source.parsing import parse
+
 ENTRY = "reference"  # name of the function in a user's file
 HELPER = "evolve.testing.suite_tasks.calls"
 
@@ -83,6 +85,6 @@ def _defines(tree: ast.Module, name: str) -> bool:
 
 def _parsed(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError):
         return None  # said where the task is read

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.core.task import ACCUMULATIONS, PRECISIONS, SIZES, Task
 from evolve.languages.base import Language
 from evolve.languages.registry import detect_language
@@ -113,7 +114,7 @@ def _name(path: Path) -> str:
 
 def _parse(source: str, path: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{path}, line {line}" if line else path

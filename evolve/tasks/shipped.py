@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 
 
 class TaskInfo(NamedTuple):
@@ -38,7 +39,7 @@ def list_tasks() -> list[TaskInfo]:
 
 
 def _info(name: str, source: str) -> TaskInfo:
-    tree = ast.parse(source)
+    tree = parse(source)
     lines = (ast.get_docstring(tree) or "").splitlines()
     return TaskInfo(name, lines[0] if lines else "", category_of(tree))
 

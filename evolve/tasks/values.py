@@ -1,6 +1,5 @@
 """The value of a user's name, as text: an import of an installed module, or a constant."""
 
-import ast
 import math
 import site
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evolve.core.source.parsing import literal_value
 from evolve.worker.sandbox.packages import package_folders
 
 _PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict, set)
@@ -51,7 +51,7 @@ def literal(value: Any) -> str | None:
     if type(value) not in _PLAIN or nesting_fault(value):
         return None
     try:
-        ast.literal_eval(repr(value))
+        literal_value(repr(value))
     except (ValueError, SyntaxError):
         return None
     return repr(value)

@@ -5,6 +5,7 @@ Invariants:
 2. Every preset composes; what a user types wins over it.
 3. A wrong key, option, type or class is one `UsageError` that names it.
 4. Every setting of the verbs with a configuration of their own can be given.
+5. The recorded preset is the one that was typed, in one composition and in a sweep.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from evolve.app import components
 from evolve.app.bench.plan import BenchConfig
 from evolve.app.config.build import build, check_types
-from evolve.app.config.compose import COMPONENTS, compose_other
+from evolve.app.config.compose import COMPONENTS, compose_other, run_with_hydra
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
 from evolve.app.config.schema import JudgeConfig
@@ -26,6 +27,7 @@ from evolve.cli.commands.run.resume import overridden
 from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.protocols import Archive
+from evolve.core.records import RECORDED
 from tests import composing
 
 OWN_GROUPS = sorted(path.name for path in config_dir().iterdir() if path.is_dir())
@@ -188,7 +190,8 @@ def test_a_setting_that_operators_share_is_named_with_the_operator():
 
 def test_a_value_that_is_given_a_setting_of_its_own_is_refused_in_our_words():
     """Of a run, but for those of components, whose classes say what they have."""
-    whole = {name: value for name, value in composed().items() if name not in COMPONENTS}
+    parts = {*COMPONENTS, *RECORDED}
+    whole = {name: value for name, value in composed().items() if name not in parts}
     values = [name for name, value in flatten(whole) if value != {}]
     assert {"task", "initial", "device.ids", "termination.wall_time", "on_exists"} <= {*values}
     for name in values:
@@ -302,3 +305,38 @@ def _another(name: str, value: object) -> str:
     if isinstance(value, list) or name in ("baselines", "device.ids"):
         return "[7]"
     return CHOICES.get(name) or (str(not value) if isinstance(value, bool) else "7")
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        (["search=kernel_smith", "archive=topk"], "kernel_smith"),  # spelled out for Hydra
+        (["search='kernel_smith'", "archive=topk"], "kernel_smith"),
+        (['search="quick"'], "quick"),
+        (["+search=quick"], "quick"),
+        (["operators=[seed,tune]"], "single"),
+        ([], "portfolio"),
+    ],
+)
+def test_the_recorded_preset_is_the_one_that_was_typed(words: list[str], preset: str):
+    assert composed(*words)["preset"] == preset
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("words", "presets"),
+    [
+        (["search=kernel_smith", "archive=topk", "seed=1,2"], ["kernel_smith"] * 2),
+        (["search=glob([quick,seeds])"], ["quick", "seeds"]),
+        (["search=quick,seeds"], ["quick", "seeds"]),
+    ],
+)
+def test_the_recorded_preset_is_that_of_the_job_in_a_sweep(words: list[str], presets: list[str]):
+    found = []
+
+    def job(config):
+        found.append(config["preset"])
+        return 0
+
+    assert run_with_hydra(["-m", "task=softmax", *words], job) == 0
+    assert found == presets

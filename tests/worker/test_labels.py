@@ -1,11 +1,14 @@
 """Labels: what a source says of itself, and what two probes say about what made an outcome.
 
 Invariants: labels carry the line they come from and never raise; all that torch computes is
-counted, whatever asks for it, or named where it cannot be; probes leave no trace.
+counted, whatever asks for it and whatever a candidate has replaced, or named where it cannot be;
+probes leave no trace.
 """
 
+import json
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 
 from evolve.worker.base.operation_cost import Work
 from evolve.worker.evidence.static_checks import static_labels
+from evolve.worker.runner import probes
 from evolve.worker.runner.probes import count_aten, prepare, stub_custom
 
 imported_before = numpy.from_dlpack  # as a candidate has it by `from numpy import from_dlpack`
@@ -218,6 +222,63 @@ def test_operations_are_looked_up_without_a_question_to_the_driver(monkeypatch):
     for name in ("is_available", "device_count", "init", "_lazy_init"):
         monkeypatch.setattr(torch.cuda, name, asked)
     prepare()
+
+
+NOTHING = SimpleNamespace(impl=lambda *_: None, reset=lambda: None)
+REPLACEMENTS = {
+    "registrations": (torch._C, "_dispatch_get_registrations_for_dispatch_key", lambda _: []),
+    "libraries": (torch._C, "_dispatch_library", lambda *_: NOTHING),
+    "implementations": (torch._C._DispatchModule, "impl", lambda *_: None),
+    "kernels": (torch.library, "get_kernel", lambda *_: None),
+    "elements": (torch.Tensor, "numel", lambda _: 0),
+    "sizes": (torch.Tensor, "element_size", lambda _: 0),
+    "texts": (json, "dumps", lambda _: "[]"),
+    "encoders": (json.JSONEncoder, "encode", lambda *_: "[]"),
+    "threads": (threading, "local", lambda: SimpleNamespace(within=[])),
+}
+
+
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_a_replaced_function_of_torch_or_of_the_library_hides_no_work(monkeypatch, name):
+    prepare()
+    monkeypatch.setattr(*REPLACEMENTS[name])
+    with count_aten() as account:
+        torch.mm(X, X.T)
+    assert account.to_json() == f'[["aten::mm", {FLOATS * (2 * 24 + 16)}, {2 * 4 * 4 * 6}]]'
+
+
+def test_a_changed_formula_of_torch_hides_no_work(monkeypatch):
+    from torch.utils.flop_counter import flop_registry
+
+    prepare()
+    monkeypatch.setitem(flop_registry, torch.ops.aten.mm, lambda *_, **__: 0)
+    with count_aten() as account:
+        torch.mm(X, X.T)
+    assert account.totals()["aten::mm"].operations == 2 * 4 * 4 * 6
+
+
+def test_a_tensor_that_says_that_it_has_no_elements_hides_no_work():
+    class Small(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), options=None):
+            if function in (torch.Tensor.numel, torch.Tensor.element_size):
+                return 0
+            return super().__torch_function__(function, types, arguments, options or {})
+
+    small = X.as_subclass(Small)
+    assert small.numel() == 0
+    with count_aten() as account:
+        small.sum()
+    assert account.totals() == {"aten::sum": Work(FLOATS * (24 + 1), 24)}
+
+
+def test_a_replaced_question_for_a_gpu_hides_none_of_its_kernels(monkeypatch):
+    replaced = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(probes, "get_kernel", lambda name, backend: replaced.append(backend))
+    monkeypatch.setattr(probes, "_registered", lambda key: ["aten::mm"] * (key == "CUDA"))
+    with count_aten(on_gpu=True):
+        assert replaced == ["CUDA"]
 
 
 def test_work_of_an_operation_that_fails_in_the_end_counts():

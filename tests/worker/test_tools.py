@@ -178,6 +178,15 @@ def test_only_a_tool_without_a_result_is_asked_again(tools, kind, said, label, a
     assert sorted(session.asked) == again
 
 
+def test_counters_that_could_not_be_read_are_asked_for_in_the_next_look(tools):
+    tools, session = tools
+    session.said["racecheck"] = "it hangs"
+    assert names(tools.look(PROGRAM, TASK, [KERNEL])) == ["memcheck", "no_racecheck"]
+    session.said |= CLEAN | {"ncu": COUNTED}
+    assert names(tools.look(PROGRAM, TASK, [KERNEL])) == ["memcheck", "racecheck", "counters"]
+    assert session.asked.count("memcheck") == 1
+
+
 def test_a_racecheck_that_would_not_end_is_not_asked_for_again(tools):
     tools, session = tools
     session.worked_s = 9.0

@@ -29,7 +29,7 @@ from omegaconf.errors import (
 from evolve.app.config.build import check_types
 from evolve.app.config.diff import flatten
 from evolve.app.config.locate import config_dir
-from evolve.app.config.presets import preset_of, search_of, without_retyped
+from evolve.app.config.presets import is_search, is_shipped, preset_of, search_of, without_retyped
 from evolve.app.config.schema import RunConfig
 from evolve.app.config.submission import (
     PlainJob,
@@ -70,7 +70,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: a key, an option or a value that cannot be.
     """
-    return {**to_plain(_composed(overrides)), "preset": search_of(overrides)}
+    return to_plain(_composed(overrides), overrides)
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
@@ -141,7 +141,7 @@ def run_with_hydra(words: Sequence[str], job: PlainJob, submitted: PlainJob | No
 
     def remembered(config: DictConfig) -> None:
         try:
-            codes.append(job(to_plain(config)))
+            codes.append(job(to_plain(config, words)))
         except (EvolveError, OSError) as error:  # Hydra would print its own words about it
             errors.append(error)
 
@@ -176,7 +176,7 @@ def _submit(words: Sequence[str], launcher: str, job: PlainJob) -> int:
         initialised = GlobalHydra.instance().hydra
         assert initialised is not None
         sweep = partial(initialised.multirun, with_log_configuration=False)
-        return max(results(lambda: sweep("config", Returned(job), overrides)))
+        return max(results(lambda: sweep("config", Returned(job, words), overrides)))
 
 
 def _opened(words: Sequence[str]) -> list[str]:
@@ -189,7 +189,7 @@ def _opened(words: Sequence[str]) -> list[str]:
     for word in words:
         _refuse_nameless_option(word)
     _refuse_part_of_a_value(words)
-    if not any(word.startswith("search=") for word in words):
+    if not any(map(is_search, words)):
         words = [f"search={search_of(words)}", *words]
     opened = [
         f"++{word}" if ".".join(word.partition("=")[0].split(".")[:2]) in OPEN else word
@@ -362,12 +362,12 @@ def _groups() -> list[str]:
     return [name for name in folders if name != "hydra"]
 
 
-def to_plain(config: DictConfig) -> dict[str, Any]:
+def to_plain(config: DictConfig, words: Sequence[str]) -> dict[str, Any]:
     """Resolved plain data, whose components' settings have the types that their classes ask for.
 
-    `preset` is the option of `conf/search`, if Hydra knows it. In components and `llm`, values from
-    the environment keep their `${oc.env:...}` spelling until they are built: secrets come from
-    there, and the database stores this spelling.
+    `preset` is the preset that the typed `words` choose; in a sweep over presets, that of the job.
+    In components and `llm`, values from the environment keep their `${oc.env:...}` spelling until
+    they are built: secrets come from there, and the database stores this spelling.
 
     Raises:
         UsageError: a mandatory value is missing, or one has the wrong type.
@@ -380,8 +380,9 @@ def to_plain(config: DictConfig) -> dict[str, Any]:
     assert isinstance(written, dict)
     assert isinstance(resolved, dict)
     plain = {str(key): value for key, value in resolved.items()}
-    if HydraConfig.initialized():
-        plain["preset"] = HydraConfig.get().runtime.choices.get("search")
+    plain["preset"] = search_of(words)
+    if HydraConfig.initialized() and not is_shipped(plain["preset"]):  # several, or a user's own
+        plain["preset"] = HydraConfig.get().runtime.choices.get("search", plain["preset"])
     for name in (*COMPONENTS, "llm"):
         plain[name] = _storable(written[name], resolved[name])
     _check_lists(plain)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from evolve.app.config.grammar import value_text
@@ -16,12 +17,32 @@ SINGLE = "single"
 
 def search_of(words: Sequence[str]) -> str:
     """The preset that the words name; the portfolio, or, if they choose a part, one method."""
-    if names := [word.partition("=")[2] for word in words if word.startswith("search=")]:
-        return names[-1]
+    if name := _named(words):
+        return name
     groups = {
         word.lstrip("+~").replace("@", ".").partition("=")[0].partition(".")[0] for word in words
     }
     return SINGLE if groups & METHOD else PORTFOLIO
+
+
+def _named(words: Sequence[str]) -> str:
+    """The value of `search=`, without quotes; empty without one."""
+    names = [word.partition("=")[2] for word in words if is_search(word)]
+    return names[-1].strip("'\"") if names else ""
+
+
+def is_search(word: str) -> bool:
+    """Whether a word names a preset."""
+    return word.lstrip("+").startswith("search=")
+
+
+def is_shipped(name: str) -> bool:
+    """Whether `conf/search` has a preset of this name."""
+    return _file_of(name).is_file()
+
+
+def _file_of(name: str) -> Path:
+    return config_dir() / "search" / f"{name}.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +57,8 @@ def preset_of(words: Sequence[str]) -> Preset:
     """The preset that `search=NAME` names; an empty one if none or several are named."""
     import yaml
 
-    names = [word.partition("=")[2] for word in words if word.startswith("search=")]
-    file = config_dir() / "search" / f"{names[-1]}.yaml" if names else None
-    if file is None or not file.is_file():
+    file = _file_of(_named(words))
+    if not file.is_file():
         return Preset()
     values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     options = {}
@@ -69,5 +89,5 @@ def without_retyped(words: Sequence[str]) -> list[str]:
             named = isinstance(values, Mapping)
             each = {f"{group}.{k}": v for k, v in values.items()} if named else {group: values}
             spelled += [f"++{name}={value_text(value, name)}" for name, value in each.items()]
-    others = (word for word in words if not word.startswith("search="))
+    others = (word for word in words if not is_search(word))
     return [f"search={SINGLE}", *spelled, *others]

@@ -24,18 +24,19 @@ PlainJob = Callable[[Mapping[str, Any]], int]
 
 @dataclass(frozen=True)
 class Returned:
-    """A job as a function of its composed configuration, sent to another process.
+    """A job as a function of its composed configuration and the typed words, for another process.
 
     It returns its exit status, or the error that it ended with: Hydra would print one of its own.
     """
 
     job: PlainJob
+    words: Sequence[str]
 
     def __call__(self, config: DictConfig) -> int | EvolveError | OSError:
         from evolve.app.config.compose import to_plain
 
         try:
-            return self.job(to_plain(config))
+            return self.job(to_plain(config, self.words))
         except (EvolveError, OSError) as error:
             return error
 

@@ -6,6 +6,7 @@ same time one was seen to end with a SystemError (`AST constructor recursion dep
 
 import ast
 import threading
+from typing import Any
 
 _PARSING = threading.Lock()
 
@@ -14,3 +15,9 @@ def parse(source: str, filename: str = "<unknown>") -> ast.Module:
     """`ast.parse` of a module, with its errors."""
     with _PARSING:
         return ast.parse(source, filename)
+
+
+def literal_value(text: str) -> Any:
+    """`ast.literal_eval` of a text, with its errors."""
+    with _PARSING:
+        return ast.literal_eval(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from evolve.core.errors import UsageError
-from evolve.core.source.parsing import parse
+from evolve.core.source.parsing import literal_value, parse
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LITERAL = re.compile(
@@ -229,7 +229,7 @@ def _unescape(written: str) -> str:
     """The value of an escape sequence; one that Python does not know stands for itself."""
     if written[1] not in _ESCAPED:
         return written
-    return str(ast.literal_eval(f'"""{written}"""'))
+    return str(literal_value(f'"""{written}"""'))
 
 
 def first_line(node: ast.stmt) -> int:

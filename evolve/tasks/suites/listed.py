@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
 from evolve.tasks.suites.checkout import CheckoutSuite, read_data
@@ -56,7 +57,7 @@ def read_module(path: Path) -> tuple[str, ast.Module]:
     """
     text = read_data(path)
     try:
-        return text, ast.parse(text)
+        return text, parse(text)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{path} is not valid Python ({error}).") from error
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.core.errors import UsageError
+from evolve.core.source.parsing import parse
 from evolve.core.suites import Problem, TaskText
 from evolve.core.task import Case
 from evolve.tasks.beside import encoded
@@ -99,7 +100,7 @@ def split(path: Path) -> tuple[str, str]:
     reference, tests = parts
     for text in parts:
         try:
-            ast.parse(text)
+            parse(text)
         except SyntaxError as error:
             raise UsageError(f"{path} is not valid Python ({error.msg}).") from error
     return reference, tests
@@ -111,13 +112,13 @@ def entry_of(reference: str, tests: str, path: Path) -> str:
     Raises:
         UsageError: they call none that the reference defines, or it has a `Model` of its own.
     """
-    tree = ast.parse(reference)
+    tree = parse(reference)
     functions = defined(tree) - _no_functions(tree)
     if "Model" in defined(tree):
         raise UsageError(f"{path} defines a Model of its own, whose name a task file needs.")
     called = [
         node.func.id
-        for node in ast.walk(ast.parse(tests))
+        for node in ast.walk(parse(tests))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     for name in (path.stem, "kernel_function"):
@@ -148,7 +149,7 @@ def _no_functions(tree: ast.Module) -> set[str]:
 def imported(tests: str, folder: Path) -> dict[str, str]:
     """Modules of a folder that the tests import, by file name."""
     found: dict[str, str] = {}
-    for node in ast.walk(ast.parse(tests)):
+    for node in ast.walk(parse(tests)):
         module = node.module if isinstance(node, ast.ImportFrom) else None
         path = folder / f"{module}.py"
         if module and path.is_file():

@@ -5,8 +5,8 @@ visits its elements once or a few times counts one for each. Others cannot be co
 guessed.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -64,6 +64,7 @@ _CONVOLUTION_NAMES = """
 _CONVOLUTIONS = frozenset(_CONVOLUTION_NAMES.split())
 _OF_VECTORS = ("mv", "addmv", "dot", "vdot")  # a product with a vector: two for each element
 _OF_COMPLEX = 4  # real products in one of complex numbers
+_numel, _element_size = Tensor.numel, Tensor.element_size  # before a candidate replaces them
 
 
 class Work(NamedTuple):
@@ -82,7 +83,7 @@ class Work(NamedTuple):
 
 def prepare() -> None:
     """Import torch's formulas, which import Triton: they are first used under the task lock."""
-    importlib.import_module("torch.utils.flop_counter")
+    _formulas()
 
 
 def moves_data(operation: Any) -> bool:
@@ -126,7 +127,7 @@ def operations_of(
 def elements_of(arguments: tuple[Any, ...], options: Mapping[str, Any], outcome: Any) -> int:
     """Elements of the largest tensor that an operation reads or gives."""
     given = tensors_of([*arguments, *options.values()])
-    return max((tensor.numel() for tensor in [*given, *_tensors_in(outcome)]), default=0)
+    return max(map(_numel, [*given, *_tensors_in(outcome)]), default=0)
 
 
 def products_of(
@@ -138,19 +139,25 @@ def products_of(
 
 
 def _formula(packet: Any) -> Callable[..., Any] | None:
-    from torch.utils.flop_counter import flop_registry
-
+    formulas = _formulas()
     if packet.__name__ in _CONVOLUTIONS:
         return _convolution
-    if packet.__name__.startswith("_scaled_dot_product") and packet not in flop_registry:
+    if packet.__name__.startswith("_scaled_dot_product") and packet not in formulas:
         return _attention  # as on the CPU
-    found: Callable[..., Any] | None = flop_registry.get(packet)
-    return found
+    return formulas.get(packet)
+
+
+@cache
+def _formulas() -> dict[Any, Callable[..., Any]]:
+    """Torch's, copied before a candidate changes them."""
+    from torch.utils.flop_counter import flop_registry
+
+    return dict(flop_registry)
 
 
 def _convolution(_: Tensor, weight: Tensor, *__: Any, out_val: Any, **___: Any) -> int:
-    given = sum(tensor.numel() for tensor in _tensors_in(out_val))
-    return 2 * given * weight.numel() // max(1, weight.shape[0])
+    given = sum(map(_numel, _tensors_in(out_val)))
+    return 2 * given * _numel(weight) // max(1, weight.shape[0])
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> int:
@@ -164,4 +171,4 @@ def _tensors_in(outcome: Any) -> list[Tensor]:
 
 
 def _nbytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    return _numel(tensor) * _element_size(tensor)

@@ -139,8 +139,9 @@ def observe(
         CandidateFault: a tool has found an error that counts.
     """
     about = session, candidate, task
-    looks = [partial(_sanitised, *about, own, {label.name: label for label in known})]
-    if not known:
+    kept = {label.name: label for label in known}
+    looks = [partial(_sanitised, *about, own, kept)]
+    if COUNTERS not in kept:
         looks.append(partial(count, *about, {fact.name for fact in own}))
     with ThreadPoolExecutor(_at_once(task, session.device)) as pool:
         for found in [pool.submit(look) for look in looks]:

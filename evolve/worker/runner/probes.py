@@ -2,22 +2,23 @@
 
 Both run inside the candidate's process around one forward call. They only label: a candidate can
 defeat them, so the judge compares the outcomes of both runs with the expected ones, and values are
-decided elsewhere.
+decided elsewhere. Functions that decide on the count are looked up before a candidate runs: it
+hides no work by another function in the place of one of torch or of the standard library.
 """
 
 import contextlib
-import json
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial, wraps
+from threading import local
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
+from torch.library import get_kernel
 
 from evolve.languages.registry import languages
 from evolve.worker.base import operation_cost
@@ -29,6 +30,10 @@ _CPU, _CUDA = "CPU", "CUDA"
 _SHARED_KERNELS = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 # Read before any candidate runs: operators of other namespaces are the candidate's own.
 _OF_TORCH = frozenset(schema.name.partition("::")[0] for schema in torch._C._jit_get_all_schemas())
+_registered = torch._C._dispatch_get_registrations_for_dispatch_key
+_library = torch._C._dispatch_library
+_implement: Callable[..., None] = torch._C._DispatchModule.impl
+_WithoutOverrides = torch._C.DisableTorchFunctionSubclass
 _WAYS_TO_NUMPY = ("numpy", "__array__")
 _MAX_ROWS = 32
 _OTHERS = "aten::others"
@@ -64,7 +69,7 @@ class Account:
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, Work | None]] = []  # appended to by any thread
-        self._of_thread = threading.local()
+        self._of_thread = local()
 
     def forget(self) -> None:
         """Let go of all that was noted."""
@@ -104,14 +109,18 @@ class Account:
             counted = [work for work in rest if work is not None]
             whole = sum(counted, start=Work()) if len(counted) == len(rest) else None
             kept.append((_OTHERS, whole))
-        return json.dumps([[name, *(work or (None, None))] for name, work in kept])
+        texts = [
+            f'["{name}", null, null]' if work is None else f'["{name}", {work[0]}, {work[1]}]'
+            for name, work in kept
+        ]
+        return f"[{', '.join(texts)}]"
 
 
 _MAX_WORK = Work(sys.maxsize, sys.maxsize)
 
 
 @contextmanager
-def count_aten() -> Iterator[Account]:
+def count_aten(on_gpu: bool = False) -> Iterator[Account]:
     """Inside, the work of torch's compute operations is counted; data movement is not.
 
     Their kernels are replaced, in torch's dispatcher, by functions that call them: for all threads,
@@ -123,14 +132,16 @@ def count_aten() -> Iterator[Account]:
     libraries: dict[tuple[str, str], Any] = {}
     with warnings.catch_warnings(), _replaced(Tensor, _noted_ways_to_numpy(account)):
         warnings.simplefilter("ignore")  # torch says that kernels are being replaced
-        kernels = [(*at, torch.library.get_kernel(*at)) for at in _replaceable()]
+        backends = (_CPU, _CUDA) if on_gpu else (_CPU,)
+        found = [(name, backend) for backend in backends for name in _compute_operations(backend)]
+        kernels = [(*at, get_kernel(*at)) for at in found]
         for name, backend, kernel in kernels:
             namespace = name.partition("::")[0]
             key = namespace, backend
             if key not in libraries:
-                libraries[key] = torch._C._dispatch_library("IMPL", namespace, backend, "", 0)
+                libraries[key] = _library("IMPL", namespace, backend, "", 0)
             counted = partial(_counted, account, name, kernel)
-            libraries[key].impl(name, backend, counted, True)
+            _implement(libraries[key], name, backend, counted, True)
         _counting.append(account)
         try:
             yield account
@@ -152,7 +163,8 @@ def _counted(
         with account.inside(within):
             outcome = kernel.call_boxed(keys, *arguments, **options)
         is_known = operation.namespace == "aten"
-        work = work_of(operation, arguments, options, outcome) if is_known else None
+        with _WithoutOverrides():
+            work = work_of(operation, arguments, options, outcome) if is_known else None
         return outcome
     finally:
         account.add(name.partition(".")[0], work and work.at_least(sum(within, start=Work())))
@@ -201,17 +213,10 @@ def _noted_ways_to_numpy(account: Account) -> dict[str, Callable[..., Any]]:
     return {name: noted(name) for name in _WAYS_TO_NUMPY}
 
 
-def _replaceable() -> Iterator[tuple[str, str]]:
-    """Operations that compute, and the backend at which to replace them."""
-    backends = (_CPU, _CUDA) if torch.cuda.is_available() else (_CPU,)
-    return ((name, backend) for backend in backends for name in _compute_operations(backend))
-
-
 def _compute_operations(backend: str) -> list[str]:
     """Operations (with overload) of a backend that compute."""
-    registered = torch._C._dispatch_get_registrations_for_dispatch_key
-    own = registered(backend)
-    shared = [name for key in _SHARED_KERNELS for name in registered(key)]
+    own = _registered(backend)
+    shared = [name for key in _SHARED_KERNELS for name in _registered(key)]
     return [name for name in {*own, *shared} if _computes(name)] if own else []
 
 

@@ -243,7 +243,8 @@ class Runner:
 
     def _trap_torch(self, channel: socket.socket) -> None:
         self._trap.close()
-        self._computed = self._trap.enter_context(probes.count_aten())
+        on_gpu = self._access.place.type == "cuda"
+        self._computed = self._trap.enter_context(probes.count_aten(on_gpu))
         messages.send_ack(channel)
 
     def _call(
@@ -268,9 +269,10 @@ class Runner:
             output = self._models[case](*inputs)
             self._access.finish()
             seconds = time.perf_counter() - start
-        self._held.append((memory, output))
-        tensors, spec = plain_tensors(output)
-        messages.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
+            self._held.append((memory, output))
+            # Still counted: the methods that are called here may be the candidate's.
+            tensors, spec = plain_tensors(output)
+            messages.send_output(channel, seconds, memory.data_ptr(), spec.encode(), tensors)
 
     def _account(self, channel: socket.socket) -> None:
         messages.send_text(channel, self._computed.to_json())

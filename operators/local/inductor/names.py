@@ -9,7 +9,7 @@ from operators.local.inductor.reference import Reference, bound
 
 
 def free_name(wanted: str, taken: Container[str], suffix: str = "") -> str:
-    """`sum` with a suffix, or `sum_2` and so on, whichever is not taken first."""
+    """The first name that is not taken: `sum` with the suffix, else `sum_2` with it, and so on."""
     number, name = 1, f"{wanted}{suffix}"
     while name in taken:
         number += 1

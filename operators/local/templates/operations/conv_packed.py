@@ -304,7 +304,7 @@ class Kernels:
     def launches(
         self, whole: Convolution, layout: Layout, precisions: Sequence[str]
     ) -> tuple[Launch, ...]:
-        """That cut images, cut filters, and multiply."""
+        """The launches that cut the images, cut the filters, and multiply both."""
         images, filters, image_exponents, filter_exponents = operands = [
             ast.Name(f"{ast.unparse(whole.out.pointer)}_{part}", ast.Load())
             for part in ("parts", "filters", "exponents", "filter_exponents")
@@ -330,7 +330,7 @@ class Kernels:
     def _filter_launch(
         self, weight: Tensor, layout: Layout, parts: ast.expr, exponents: ast.expr
     ) -> Launch:
-        """Of a program for each filter, of each group and phase."""
+        """The launch that cuts filters, with a program for each filter of each group and phase."""
         programs = layout.sizes["FILTERS"], layout.groups, *self.phases
         block = 1 << (layout.filter_stride[-1] - 1).bit_length()
         return Launch(

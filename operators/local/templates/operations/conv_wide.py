@@ -60,7 +60,7 @@ class _Window:
 
     @property
     def kernels(self) -> Kernels:
-        """That cut the filters of columns, and multiply."""
+        """The kernels that cut the filters of columns, and multiply."""
         layout, side = self.layout, self.phases[2]
         runs = {"RUNS": layout.runs, "RUN": layout.run}
         return Kernels(

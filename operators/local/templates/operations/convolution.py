@@ -93,7 +93,7 @@ class Convolution:
 
 
 def launch(whole: Convolution) -> Launch:
-    """Of the kernel that reads operands as they are."""
+    """The launch of the kernel that reads operands as they are."""
     groups, sizes, out = whole.settings.groups, whole.sizes, whole.out
     pointers = (whole.x.pointer, whole.weight.pointer, pointer_of(whole.bias), out.pointer)
     channels, filters = sizes["CHANNELS"], sizes["FILTERS"]
