@@ -89,7 +89,7 @@ def test_a_licence_that_forbids_training_takes_its_task_out(store: Store, tmp_pa
     assert made.excluded == {"licence of the task forbids training": 1}
     named = Rules(licences=("MIT",))
     made = exported(free, tmp_path / "named", searches=searches, rules=named)
-    assert made.excluded == {"licence of the task forbids training": 2}
+    assert made.excluded == {"licence is not one of --licences-allowed": 2}
 
 
 def test_a_task_that_failed_its_audit_is_left_out(store: Store, tmp_path: Path):

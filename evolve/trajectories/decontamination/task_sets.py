@@ -30,6 +30,7 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     HELD_OUT = "held out"
     LICENCE = "licence forbids training"
+    LICENCE_NOT_NAMED = Reason.LICENCE_NOT_NAMED.value
     KEY = "holds a key"
 
 
@@ -194,6 +195,7 @@ def by_rules(
     outcomes = {
         Reason.HELD_OUT: Outcome.HELD_OUT,
         Reason.LICENCE: Outcome.LICENCE,
+        Reason.LICENCE_NOT_NAMED: Outcome.LICENCE_NOT_NAMED,
         Reason.KEY: Outcome.KEY,
     }
     for candidate in candidates:
