@@ -97,6 +97,18 @@ def test_a_licence_that_the_user_does_not_name_is_given_as_the_reason(
     assert found["a/sum.py"] == found["bound.py"] == "licence is not one of --licences-allowed"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--test-share", "1"], "from 0 to below 1"), (["--held-out", "nowhere"], "nothing there")],
+)
+def test_a_refused_import_leaves_no_folder_behind(
+    words: list[str], message: str, folder: Path, tmp_path: Path
+):
+    with pytest.raises(UsageError, match=message):
+        tasks_import.main([str(folder), "-o", str(tmp_path / "out"), *words])
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path: Path):
     tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--language", "cpp"])
     rows = list(load_dataset(tmp_path / "out", "prompts"))

@@ -57,6 +57,7 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if FORMATS[TARGETS[options.to]].parquet:
         require_pyarrow()
+    test_families((), options.test_share)  # refuses a wrong share before an audit takes its time
     folder, target = Path(options.folder), Path(options.output)
     read = partial(find_task, size=options.size)
     candidates, findings = read_folder(folder, read)
