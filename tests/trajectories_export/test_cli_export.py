@@ -86,7 +86,10 @@ def test_formats_and_recipes_are_listed(capsys: pytest.CaptureFixture):
     [
         (["--to", "trl"], "no such format; there are messages, trl-sft"),
         (["--to", "trl-sft", "--recipe", "smith@1"], "smith@1"),
-        (["--to", "trl-sft", "--test-share", "1.5"], "1.5; take a share of the families from 0 to below 1"),
+        (
+            ["--to", "trl-sft", "--test-share", "1.5"],
+            "1.5; take a share of the families from 0 to below 1",
+        ),
         (["--to", "trl-sft", "--test-family", "scan"], "there are reduction"),
         (["--to", "trl-sft", "--held-out", "nowhere.py"], "there is nothing there"),
         (["--to", "trl-sft", "--held-out", "none", "--held-out", "kernelbench"], "goes with no"),

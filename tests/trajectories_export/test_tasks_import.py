@@ -89,9 +89,7 @@ def test_every_file_is_counted_once(folder: Path, tmp_path: Path, capsys: pytest
     assert "6 files: 2 sound, 1 no task, 1 broken, 1 duplicate, 1 licence forbids" in said
 
 
-def test_a_licence_that_the_user_does_not_name_is_given_as_the_reason(
-    folder: Path, tmp_path: Path
-):
+def test_a_licence_that_the_user_does_not_name_is_given_as_the_reason(folder: Path, tmp_path: Path):
     tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--licences-allowed", "MIT"])
     found = outcomes(tmp_path / "out")
     assert found["a/sum.py"] == found["bound.py"] == "licence is not one of --licences-allowed"
