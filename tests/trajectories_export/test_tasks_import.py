@@ -118,6 +118,19 @@ def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path:
     assert "torch.softmax(x, dim=-1)" in rows[1]["prompt"][1]["content"]
 
 
+@pytest.mark.parametrize("here", [".", "a/.."])
+def test_every_row_has_a_file_also_if_the_folder_is_the_current_one(
+    here: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(folder)
+    tasks_import.main([here, "-o", str(tmp_path / "out")])
+    lines = (tmp_path / "out" / "findings.jsonl").read_text().splitlines()
+    files = {one["step_id"]: one["path"] for one in map(json.loads, lines) if one["step_id"]}
+    assert files == {"set:0": "a/sum.py", "set:1": "b/softmax.py"}
+    for row in load_dataset(tmp_path / "out", "prompts"):
+        assert row["reference"] == (folder / files[row["step_id"]]).read_text()
+
+
 def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):
     held_out = folder / "b"
     words = [str(folder), "-o", str(tmp_path / "out"), "--held-out", str(held_out)]

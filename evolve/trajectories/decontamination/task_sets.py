@@ -36,13 +36,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file with its findings; `signature` describes the inputs, if it was audited."""
+    """A file with its findings.
+
+    `signature` describes the inputs, if it was audited; `step_id` names its row, if it has one.
+    """
 
     path: str
     revision: str
     outcome: Outcome
     detail: str = ""
     signature: str | None = None
+    step_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
