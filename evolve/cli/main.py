@@ -61,7 +61,7 @@ GROUPS = {
     "data": {
         "export": "the steps of runs as training data, in a trainer's format",
         "rewards": "score a stored run with any reward, or compare two rewards",
-        "lineage": "write the graph of programs and steps (graphml, json, dot)",
+        "lineage": "write the graph of the programs of a run (graphml, json, dot)",
         "knowledge": "the documents that prompts may quote; a new one from a run",
     },
     "keep": {

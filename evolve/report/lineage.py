@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evolve.core.digest import canonical_json
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import NOT_SEARCHED, Step
@@ -86,18 +87,27 @@ def graph(steps: Iterable[Step], baseline: str = "eager") -> "networkx.DiGraph":
 
     Node attributes: `sequence` and `operator` of the step that produced the program first,
     `status`, `evaluations`, and if it was timed `speedup`, `speedup_low`, `speedup_high` of its
-    best instance and `best_sequence`. Edge attributes: `sequence`, `operator`, `rank` (0 for the
-    main parent). An unknown value is an absent attribute.
+    best instance, a verified one if there is any, and `best_sequence`. Edge attributes: `sequence`,
+    `operator`, `rank` (0 for the main parent). An unknown value is an absent attribute.
     """
     import networkx
 
     result = networkx.DiGraph(baseline=printable(baseline))
+    instances: dict[str, dict[str, Step]] = {}  # by program: of each, the step that decides on it
     for step in steps:
         if step.program is None:
             continue
         if step.program not in result:
             _add_program(result, step)
-        _add_evaluation(result.nodes[step.program], step, baseline)
+        if step.status is None:
+            continue
+        result.nodes[step.program]["evaluations"] += 1
+        known = instances.setdefault(step.program, {})
+        instance = canonical_json(dict(step.assignment))
+        if instance not in known or _decides(step, known[instance], baseline):
+            known[instance] = step
+    for program, known in instances.items():
+        result.nodes[program].update(_verdict(known.values(), baseline))
     return result
 
 
@@ -111,20 +121,48 @@ def _add_program(result: "networkx.DiGraph", step: Step) -> None:
             )
 
 
-def _add_evaluation(node: dict[str, Any], step: Step, baseline: str) -> None:
-    if step.status is None:
-        return
-    node["evaluations"] += 1
-    if node.get("status") != Status.CORRECT:
-        node["status"] = step.status.value
+def _decides(step: Step, earlier: Step, baseline: str) -> bool:
+    """Whether an evaluation of an instance decides on it, and no longer an earlier one.
+
+    The newest verification does; without one a fault, else the fastest measurement.
+    """
+    if Status.INFRA in (step.status, earlier.status):
+        return step.status is not Status.INFRA
+    if Fidelity.VERIFY in (step.fidelity, earlier.fidelity):
+        return step.fidelity is Fidelity.VERIFY
+    if _has_fault(step) or _has_fault(earlier):
+        return not _has_fault(earlier)
+    return _value(step, baseline) > _value(earlier, baseline)
+
+
+def _has_fault(step: Step) -> bool:
+    return step.status not in (Status.CORRECT, Status.TIMING_UNBOUNDED)
+
+
+def _value(step: Step, baseline: str) -> float:
     ratio = speedup(step, baseline)
-    if ratio is not None and ratio.value > node.get("speedup", 0.0):
-        node.update(
-            speedup=ratio.value,
-            speedup_low=ratio.low,
-            speedup_high=ratio.high,
-            best_sequence=step.sequence,
-        )
+    return 0.0 if ratio is None else ratio.value
+
+
+def _verdict(instances: Iterable[Step], baseline: str) -> dict[str, Any]:
+    """Attributes of a node, from the steps that decide on its instances."""
+
+    def worth(step: Step) -> tuple[bool, bool, float]:
+        value = _value(step, baseline)
+        return not _has_fault(step), value > 0 and step.fidelity is Fidelity.VERIFY, value
+
+    best = max(instances, key=worth)
+    assert best.status is not None
+    ratio = speedup(best, baseline)
+    if ratio is None:
+        return {"status": best.status.value}
+    return {
+        "status": best.status.value,
+        "speedup": ratio.value,
+        "speedup_low": ratio.low,
+        "speedup_high": ratio.high,
+        "best_sequence": best.sequence,
+    }
 
 
 def ancestors(graph: "networkx.DiGraph", program: str) -> list[str]:

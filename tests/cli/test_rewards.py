@@ -137,6 +137,7 @@ def test_one_step_cannot_be_ranked(tmp_path: Path, capsys) -> None:
         (("--reward", "kevin@1", "--vs", "nothing@1"), "there is no reward 'nothing@1'"),
         (("--reward", "kevin@1", "--top", "-1"), "--top -1: it cannot be negative"),
         ((), "--reward"),
+        (("--reward", "kevin@1", "--csv", "--jsonl"), "--jsonl: not allowed with argument --csv"),
         (("other", "--reward", "kevin@1"), "other"),
     ],
 )

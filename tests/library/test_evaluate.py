@@ -76,6 +76,11 @@ BAD = {
     "an unknown device": ({"device": "tpu"}, ["device='tpu'", "cuda"]),
     "an unknown precision": ({"precision": "fp8"}, ["'fp8'", "bf16"]),
     "an unknown baseline": ({"baseline": "compiled"}, ["baseline=compiled", "compile"]),
+    **{
+        f"{name} of a wrong type: {value!r}": ({name: value}, [f"{name}={value!r}: give "])
+        for name in ("store", "on_event", "baseline", "size")
+        for value in (5, 0, [1])
+    },
     "an unknown task": ({"task": "relo"}, ["unknown task 'relo'"]),
     "a program for another device": (
         {"source": CUDA},

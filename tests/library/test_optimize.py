@@ -224,6 +224,11 @@ BAD = {
     "a setting given twice": ({"settings": {"device": "cpu"}}, ["settings['device']", "leave one"]),
     "a value that is no setting": ({"settings": {"seed": object}}, ["seed=", "no setting"]),
     "a bad name": ({"name": "a b"}, ["name=a b", "letters"]),
+    **{
+        f"{name} of a wrong type: {value!r}": ({name: value}, [f"{name}={value!r}: give "])
+        for name in ("store", "on_event", "search", "model", "name", "device")
+        for value in (5, 0, [1])
+    },
     "a folder as store": ({"store": "."}, ["store.path=.", "folder"]),
 }  # fmt: skip
 

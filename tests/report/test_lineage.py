@@ -2,8 +2,9 @@
 
 1. One node per program; edges lead from earlier to later programs, whatever steps say.
 2. Only strictly correct, fully timed steps give a program a speedup.
-3. The best path ends at the champion, begins at a root, and its gains multiply to the whole gain.
-4. Exports can be read back, however hostile the names.
+3. A verification decides on the instance that it measures again: its speedup, or its fault.
+4. The best path ends at the champion, begins at a root, and its gains multiply to the whole gain.
+5. Exports can be read back, however hostile the names.
 """
 
 import json
@@ -107,6 +108,35 @@ def test_screens_plain_torch_and_failures_give_no_speedup() -> None:
     assert not any("speedup" in node for _, node in made.nodes(data=True))
     assert "status" not in made.nodes["unjudged"]
     assert made.nodes["unjudged"]["evaluations"] == 0
+
+
+VERIFIES = {"operator": "verify", "fidelity": Fidelity.VERIFY}
+REFUTES = {"status": Status.WRONG_VALUE, "custom": None, "ratios": {}}
+
+
+def test_a_node_has_the_verified_speedup_and_not_the_lucky_one() -> None:
+    steps = [
+        step(0, "a", speedup=3.0),
+        step(1, "a", speedup=2.8, assignment={"BLOCK": 64}),  # another instance, not verified
+        step(2, "a", speedup=1.5, **VERIFIES),
+        step(3, "a", speedup=1.4, **VERIFIES),
+        step(4, "a", speedup=3.5),
+        step(5, "a", **VERIFIES | {"status": Status.INFRA, "custom": None, "ratios": {}}),
+    ]
+    node = graph(steps).nodes["a"]
+    assert (node["best_sequence"], node["status"], node["evaluations"]) == (3, "correct", 6)
+    assert node["speedup"] == pytest.approx(1.4)
+    assert node["speedup_low"] < 1.4 < node["speedup_high"]
+
+
+@pytest.mark.parametrize("later", [VERIFIES | REFUTES, REFUTES], ids=["verification", "search"])
+def test_a_program_that_a_later_evaluation_refutes_is_not_correct(later: dict) -> None:
+    refuted = [step(0, "a", speedup=3.0), step(1, "a", **later)]
+    node = graph(refuted).nodes["a"]
+    assert node["status"] == "wrong_value"
+    assert "speedup" not in node
+    tuned = graph([*refuted, step(2, "a", speedup=2.0, assignment={"BLOCK": 64})]).nodes["a"]
+    assert (tuned["status"], tuned["best_sequence"]) == ("correct", 2)
 
 
 def test_a_tuned_instance_is_a_station_of_its_own() -> None:

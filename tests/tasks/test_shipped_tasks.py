@@ -23,6 +23,7 @@ from evolve.languages.cpp import CPP
 from evolve.languages.registry import detect_language
 from evolve.languages.triton import TRITON
 from evolve.tasks import find_task, list_tasks
+from evolve.trajectories.decontamination.licences import licence_of
 from evolve.worker.correctness.cases import load_task
 from evolve.worker.ipc.pytree import tensors_of
 from evolve.worker.judge.audit import audit
@@ -49,6 +50,10 @@ def cpp_seeds(names: list[str]) -> list:
         for task in tasks
         for number, seed in enumerate(task.seeds)
     ]
+
+
+def test_every_shipped_task_names_the_licence_of_the_project():
+    assert {licence_of(find_task(name).source) for name in NAMES} == {"Apache-2.0"}
 
 
 @pytest.mark.parametrize("name", [*NAMES, OWN])

@@ -367,6 +367,20 @@ def test_a_direction_that_was_tried_again_is_told_of_once(search: Searched) -> N
     assert removed(tally)["the same direction is told"] == 1
 
 
+def test_the_stop_of_a_note_does_not_end_the_sentence_of_its_direction(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    notes = ("Rows in parallel.", "rsqrt; then a sum. ", "Wider loads:", "Rows in parallel", " . ")
+    for name, note in zip("BCDEF", notes, strict=True):
+        search.model(name, verdict(0.5), "A", note=note)
+    [row], tally = rows(search, "failed_directions@2", "supervised")
+    assert row.completion == (
+        "- rsqrt; then a sum: it is slower.\n- Wider loads: it is slower.\n"
+        "- Rows in parallel: it is slower."
+    )
+    assert removed(tally)["the same direction is told"] == 1
+    assert removed(tally)["does not say what was tried"] == 1
+
+
 def test_directions_that_are_not_told_of_are_counted(search: Searched) -> None:
     failed = verdict(status=Status.WRONG_VALUE)
     search.built_in("A", verdict(1.0))

@@ -86,7 +86,10 @@ def test_formats_and_recipes_are_listed(capsys: pytest.CaptureFixture):
     [
         (["--to", "trl"], "no such format; there are messages, trl-sft"),
         (["--to", "trl-sft", "--recipe", "smith@1"], "smith@1"),
-        (["--to", "trl-sft", "--test-share", "1.5"], "--test-share is 1.5"),
+        (
+            ["--to", "trl-sft", "--test-share", "1.5"],
+            "1.5; take a share of the families from 0 to below 1",
+        ),
         (["--to", "trl-sft", "--test-family", "scan"], "there are reduction"),
         (["--to", "trl-sft", "--held-out", "nowhere.py"], "there is nothing there"),
         (["--to", "trl-sft", "--held-out", "none", "--held-out", "kernelbench"], "goes with no"),
@@ -98,7 +101,7 @@ def test_a_wrong_word_gets_a_message_that_helps(
 ):
     with pytest.raises(UsageError, match=message):
         run(told, tmp_path / "out", *words)
-    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("out*"))  # no out.partial either
 
 
 def test_where_to_and_for_whom_are_asked_for(told: Searched):

@@ -36,6 +36,8 @@ def test_held_out_tasks_are_left_out_and_counted(store: Store, tmp_path: Path):
     [near] = made.near_misses
     assert near["task"] == "other"
     assert 0 < near["distance"] < 0.6
+    assert re.fullmatch(r"eval/softmax\.py \(sha256 [0-9a-f]{12}\)", near["name"])
+    assert re.fullmatch(r"eval/ \(digest [0-9a-f]{12}\)", made.held_out[1])
     assert "task is held out: 2" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -52,6 +54,23 @@ def test_a_held_out_task_with_other_names_of_variables_is_no_near_miss_but_the_s
     card = (tmp_path / "out" / "README.md").read_text()
     assert "RUN:SEQUENCE, a step of a search" in card
     assert "graphs were not compared. A prompt that shows" in card
+
+
+def test_an_export_names_no_path_of_the_machine_that_made_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    texts = {"a": SOFTMAX, "b": SOFTMAX.replace("softmax", "log_softmax")}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "task.py").write_text(text)
+    (tmp_path / "b" / "link.py").symlink_to(tmp_path / "a" / "task.py")
+    monkeypatch.chdir(tmp_path / "b")
+    held_out = hold_out([str(tmp_path / "a" / "task.py"), "task.py", str(tmp_path / "a"), "."])
+    assert {*held_out.sources.values()} == {*texts.values()}  # of one name, both are held out
+    search = run_on(store, "other", SOFTMAX.replace("softmax", "softmin"))
+    exported(search, tmp_path / "out", rules=Rules(held_out=held_out))
+    place = str(tmp_path).encode()
+    assert not [name for name, data in files(tmp_path / "out").items() if place in data]
 
 
 def test_a_prompt_that_shows_a_held_out_task_is_left_out(search: Searched, tmp_path: Path):
@@ -89,7 +108,7 @@ def test_a_licence_that_forbids_training_takes_its_task_out(store: Store, tmp_pa
     assert made.excluded == {"licence of the task forbids training": 1}
     named = Rules(licences=("MIT",))
     made = exported(free, tmp_path / "named", searches=searches, rules=named)
-    assert made.excluded == {"licence of the task forbids training": 2}
+    assert made.excluded == {"licence is not one of --licences-allowed": 2}
 
 
 def test_a_task_that_failed_its_audit_is_left_out(store: Store, tmp_path: Path):

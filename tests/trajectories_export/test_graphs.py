@@ -104,6 +104,6 @@ def test_a_held_out_task_is_recognised_by_its_graph(tracer: Tracer, tmp_path: Pa
     disguised = task("y = self.linear(x)\n        return y.softmax(-1)")
     found = held_out.match(disguised, tracer)
     assert found is not None
-    assert (Path(found.name).name, found.how) == ("held.py", "graph")
+    assert (found.name.split()[0], found.how) == ("held.py", "graph")
     assert held_out.match(disguised) is None  # by its text it is another one
     assert held_out.match(task("return self.linear(x)"), tracer) is None

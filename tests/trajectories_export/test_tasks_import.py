@@ -89,6 +89,24 @@ def test_every_file_is_counted_once(folder: Path, tmp_path: Path, capsys: pytest
     assert "6 files: 2 sound, 1 no task, 1 broken, 1 duplicate, 1 licence forbids" in said
 
 
+def test_a_licence_that_the_user_does_not_name_is_given_as_the_reason(folder: Path, tmp_path: Path):
+    tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--licences-allowed", "MIT"])
+    found = outcomes(tmp_path / "out")
+    assert found["a/sum.py"] == found["bound.py"] == "licence is not one of --licences-allowed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--test-share", "1"], "from 0 to below 1"), (["--held-out", "nowhere"], "nothing there")],
+)
+def test_a_refused_import_leaves_no_folder_behind(
+    words: list[str], message: str, folder: Path, tmp_path: Path
+):
+    with pytest.raises(UsageError, match=message):
+        tasks_import.main([str(folder), "-o", str(tmp_path / "out"), *words])
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path: Path):
     tasks_import.main([str(folder), "-o", str(tmp_path / "out"), "--language", "cpp"])
     rows = list(load_dataset(tmp_path / "out", "prompts"))
@@ -98,6 +116,19 @@ def test_prompts_are_those_of_a_search_without_a_program(folder: Path, tmp_path:
     asked = [{"role": one.role, "content": one.content} for one in first_prompt(task, "cpp")]
     assert rows[1]["prompt"] == asked
     assert "torch.softmax(x, dim=-1)" in rows[1]["prompt"][1]["content"]
+
+
+@pytest.mark.parametrize("here", [".", "a/.."])
+def test_every_row_has_a_file_also_if_the_folder_is_the_current_one(
+    here: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(folder)
+    tasks_import.main([here, "-o", str(tmp_path / "out")])
+    lines = (tmp_path / "out" / "findings.jsonl").read_text().splitlines()
+    files = {one["step_id"]: one["path"] for one in map(json.loads, lines) if one["step_id"]}
+    assert files == {"set:0": "a/sum.py", "set:1": "b/softmax.py"}
+    for row in load_dataset(tmp_path / "out", "prompts"):
+        assert row["reference"] == (folder / files[row["step_id"]]).read_text()
 
 
 def test_tasks_that_are_held_out_are_no_prompts(folder: Path, tmp_path: Path):

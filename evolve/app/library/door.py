@@ -71,7 +71,8 @@ async def optimize_async(
     """
     began = time.monotonic()
     frontend = EventFrontend(on_event)
-    location = os.fspath(store)
+    _require_text(search=search, model=model, name=name, device=device)
+    location = _location(store)
     folder = folder_of(location) / TASKS
     given = {
         "task": task_word(task, inputs, init_inputs, folder),
@@ -129,6 +130,9 @@ async def evaluate_async(
         UsageError: an argument that cannot be, or a task that cannot be judged.
         EvaluatorUnavailable: no judge comes up on this machine.
     """
+    frontend = EventFrontend(on_event)
+    location = None if store is None else _location(store)
+    _require_text(baseline=baseline, size=size)
     _require("fidelity", fidelity, tuple(each.value for each in Fidelity))
     _require("device", device, device_words())
     place = Place(device=kind_here(device))
@@ -144,8 +148,7 @@ async def evaluate_async(
             precision=precision,
             accumulation=accumulation,
         )
-    frontend = EventFrontend(on_event)
-    verdict = await judge(request, place, frontend, os.fspath(store) if store else None)
+    verdict = await judge(request, place, frontend, location)
     if weak := weak_task_text(verdict.findings):
         frontend.warn(weak)
     return verdict.evaluation
@@ -158,6 +161,18 @@ evaluate = blocking(evaluate_async)
 def _require(field: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise UsageError(f"{field}={value!r}: choose one of {', '.join(allowed)}")
+
+
+def _require_text(**given: object) -> None:
+    for field, value in given.items():
+        if not (value is None or isinstance(value, str)):
+            raise UsageError(f"{field}={value!r}: give a str, or leave it out")
+
+
+def _location(store: str | os.PathLike[str]) -> str:
+    if not isinstance(store, str | os.PathLike):
+        raise UsageError(f"store={store!r}: give the path of a database, or a PostgreSQL URL")
+    return os.fspath(store)
 
 
 def _program(source: str | os.PathLike[str]) -> str:

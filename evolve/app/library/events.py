@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeAlias
 
+from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
@@ -129,10 +130,15 @@ class EventFrontend:
 
     Attributes:
         place: database and name of the run, once it has begun.
+
+    Raises:
+        UsageError: the callback cannot be called.
     """
 
     def __init__(self, callback: Callback | None) -> None:
-        self._send: Callback = callback or (lambda event: None)
+        if not (callback is None or callable(callback)):
+            raise UsageError(f"on_event={callback!r}: give a function of one argument, the event")
+        self._send: Callback = (lambda event: None) if callback is None else callback
         self.place: tuple[str, str] | None = None
 
     def say(self, line: str) -> None:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     HELD_OUT = "task is held out"
     WEAK = "task accepts what computes nothing"
     LICENCE = "licence of the task forbids training"
+    LICENCE_NOT_NAMED = "licence is not one of --licences-allowed"
     CHEAT = "flagged as cheating"
     MODEL = "made by a model that is not allowed, or from a program of one"
     SHOWS_HELD_OUT = "prompt shows a held-out task"
@@ -53,7 +54,7 @@ class Rules:
         if self.held_out.match(task, tracer) is not None:
             return Reason.HELD_OUT
         if not allows_training(licence_of(task.source), self.licences):
-            return Reason.LICENCE
+            return Reason.LICENCE_NOT_NAMED if self.licences else Reason.LICENCE
         if holds_key(task.source, self.keys):
             return Reason.KEY
         return None

@@ -1,5 +1,6 @@
 """Held-out tasks: those that a model will be measured on and must not be trained on."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,8 @@ class HeldOut:
     """A set of tasks to keep out.
 
     Attributes:
-        asked: the request, as the manifest quotes it.
-        sources: text of every task by name.
+        asked: the request, as the manifest quotes it: of a path its last part and a digest.
+        sources: text of every task by name, likewise.
         signatures: names of the tasks by their signatures, if they were traced.
         notices: messages for the user.
     """
@@ -101,8 +102,10 @@ def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:
             raise UsageError("--held-out none goes with no other --held-out")
         return HeldOut(asked=(NOTHING,))
     sources: dict[str, str] = {}
+    names: list[str] = []
     notices: list[str] = []
     for one in asked:
+        name = one
         if one == KERNELBENCH:
             found = _kernelbench()
             if not found:
@@ -111,10 +114,13 @@ def hold_out(asked: Sequence[str], tracer: Tracer | None = None) -> HeldOut:
                     f"({PREFIX}1/40) only; set {VARIABLE} to a checkout of it"
                 )
         else:
-            found = _tasks_at(Path(one).expanduser())
+            path = Path(one).expanduser()
+            found = _tasks_at(path)
+            name = _folder_name(path, found) if path.is_dir() else next(iter(found))
         sources |= found
+        names.append(name)
     return HeldOut(
-        asked=tuple(asked),
+        asked=tuple(names),
         sources=sources,
         signatures={} if tracer is None else _signatures(sources, tracer),
         notices=tuple(notices),
@@ -144,10 +150,20 @@ def _tasks_at(path: Path) -> dict[str, str]:
     if not path.exists():
         raise UsageError(f"--held-out {path}: there is nothing there; name a file or a folder")
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    found = {file.as_posix(): text for file in files if (text := _task_text(file))}
+    found = {_file_name(path, file): text for file in files if (text := _task_text(file))}
     if not found:
         raise UsageError(f"--held-out {path} holds no task: no Python file with a class Model")
     return found
+
+
+def _file_name(asked: Path, file: Path) -> str:
+    """How an export calls a task: where the file is on this machine is no concern of readers."""
+    parts = (asked.resolve().name, *file.relative_to(asked).parts)
+    return f"{'/'.join(parts)} (sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:12]})"
+
+
+def _folder_name(path: Path, tasks: Iterable[str]) -> str:
+    return f"{path.resolve().name}/ (digest {framed_digest(*tasks)[:12]})"
 
 
 def _task_text(path: Path) -> str:

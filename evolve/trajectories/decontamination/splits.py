@@ -68,7 +68,9 @@ def test_families(
         UsageError: the share is not in [0, 1), or a name is no family of the export.
     """
     if not 0 <= share < 1:
-        raise UsageError(f"--test-share is {share:g}; take a share of the families, 0 up to 0.9")
+        raise UsageError(
+            f"--test-share is {share:g}; take a share of the families from 0 to below 1"
+        )
     known = sorted(set(families))
     for name in named:
         if name not in known:

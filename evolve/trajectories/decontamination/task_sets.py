@@ -30,18 +30,23 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     HELD_OUT = "held out"
     LICENCE = "licence forbids training"
+    LICENCE_NOT_NAMED = Reason.LICENCE_NOT_NAMED.value
     KEY = "holds a key"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file with its findings; `signature` describes the inputs, if it was audited."""
+    """A file with its findings.
+
+    `signature` describes the inputs, if it was audited; `step_id` names its row, if it has one.
+    """
 
     path: str
     revision: str
     outcome: Outcome
     detail: str = ""
     signature: str | None = None
+    step_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,7 @@ def by_rules(
     outcomes = {
         Reason.HELD_OUT: Outcome.HELD_OUT,
         Reason.LICENCE: Outcome.LICENCE,
+        Reason.LICENCE_NOT_NAMED: Outcome.LICENCE_NOT_NAMED,
         Reason.KEY: Outcome.KEY,
     }
     for candidate in candidates:

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evolve.core.errors import UsageError
@@ -15,6 +15,8 @@ from evolve.trajectories.exporters.shards import write_atomically
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
     """The folder `FOLDER.partial`, locked; it may hold the output of a killed export.
+
+    An export that is refused leaves none behind.
 
     Raises:
         UsageError: the export is there already, another process is writing it, or its place is
@@ -37,6 +39,8 @@ def building(folder: Path) -> Iterator[Path]:
     try:
         yield partial
     finally:
+        with suppress(OSError):  # rows of a stopped export are in it, or it is published
+            partial.rmdir()
         os.close(lock)
 
 

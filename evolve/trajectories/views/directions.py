@@ -45,14 +45,14 @@ class Dead:
         """Take a step; returns why it is none of them, as a phrase, empty if it is one."""
         if step.parent is None:
             return "a first step"
-        if not step.note:
+        if not (tried := _tried(step)):
             return "does not say what was tried"
         if not came_to_nothing(step):
             return "a gain, or not known to be none"
         newest = self._children.setdefault(step.parent.program, {})
-        if newest.pop(step.note, None) is not None:
+        if newest.pop(tried, None) is not None:
             self.untold["the same direction is told"] += 1
-        newest[step.note] = step.sequence
+        newest[tried] = step.sequence
         if len(newest) > MAX_CHILDREN:
             del newest[next(iter(newest))]
             self.untold["newer ones are told"] += 1
@@ -65,6 +65,11 @@ class Dead:
                 yield list(children.values())
             else:
                 self.untold[f"fewer than {MIN_CHILDREN} from its parent"] += len(children)
+
+
+def _tried(step: Step) -> str:
+    """The note of a step as the beginning of a sentence."""
+    return one_line(step.note).rstrip(" .:;,")
 
 
 def came_to_nothing(step: Step) -> str:
@@ -84,7 +89,7 @@ def summary(steps: Sequence[Step]) -> Example:
         task=quote(steps[0].task.source, "task"),
         program=quote("" if parent is None else parent.code, "program"),
     )
-    told = [f"- {one_line(step.note)}: {came_to_nothing(step)}." for step in steps]
+    told = [f"- {_tried(step)}: {came_to_nothing(step)}." for step in steps]
     return Example(
         steps=tuple(steps), prompt=(Message("user", question),), completion="\n".join(told)
     )

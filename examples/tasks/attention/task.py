@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scaled dot-product attention of several heads, with the score matrix written out."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cross-entropy of every token against its integer label, as in language-model training."""
 
 import torch

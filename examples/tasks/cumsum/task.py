@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cumulative sum along every row of a matrix."""
 
 import torch

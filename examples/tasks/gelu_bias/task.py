@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bias and GELU after a projection, in the tanh form of GPT-2 (Hendrycks and Gimpel, 2016)."""
 
 import torch

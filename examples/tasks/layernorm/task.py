@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LayerNorm over the last dimension with learned scale and shift (Ba, Kiros and Hinton, 2016)."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Product of two square matrices."""
 
 import torch

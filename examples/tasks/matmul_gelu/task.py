@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear layer followed by GELU (tanh form): the first half of a vision transformer's MLP."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RMSNorm over the last dimension with a learned scale, as in LLaMA (Zhang and Sennrich, 2019)."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sum of every row of a matrix."""
 
 import torch

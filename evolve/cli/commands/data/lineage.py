@@ -1,4 +1,4 @@
-"""`evolve lineage`: the graph of programs and steps, for other tools."""
+"""`evolve lineage`: the graph of the programs of a run, for other tools."""
 
 from collections.abc import Sequence
 

@@ -60,8 +60,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.add_argument(
         "--top", type=int, default=TOP, metavar="N", help="differences shown (default: %(default)s)"
     )
-    arguments.add_argument("--csv", action="store_true", help="every step's scores, for machines")
-    arguments.add_argument(
+    either = arguments.add_mutually_exclusive_group()
+    either.add_argument("--csv", action="store_true", help="every step's scores, for machines")
+    either.add_argument(
         "--jsonl", action="store_true", help="every step whole, with its texts and its scores"
     )
     add_store(arguments)

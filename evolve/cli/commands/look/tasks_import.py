@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ def main(words: Sequence[str]) -> int:
     options = _parse(words)
     if FORMATS[TARGETS[options.to]].parquet:
         require_pyarrow()
+    test_families((), options.test_share)  # refuses a wrong share before an audit takes its time
     folder, target = Path(options.folder), Path(options.output)
     read = partial(find_task, size=options.size)
     candidates, findings = read_folder(folder, read)
@@ -72,6 +73,8 @@ def main(words: Sequence[str]) -> int:
         if options.audit:
             findings += asyncio.run(_audited(candidates, Journal(place / FINDINGS), options))
         sound, findings = _sound(candidates, findings, executing)
+        ids = {one.path: _step(one, number, folder).id for number, one in enumerate(sound)}
+        findings = [replace(one, step_id=ids.get(one.path, "")) for one in findings]
         made = _write(sound, findings, rules, place, options)
         publish(place, target, made, {FINDINGS: _lines(findings)})
     print(f"{target}: {_counts(findings)}; {sum(made.rows.get(VIEW, {}).values()):,} prompts")
@@ -166,7 +169,8 @@ def _write(
             for number, one in enumerate(sound):
                 family = families[one.task.revision]
                 split = TEST if family in tested else TRAIN
-                row = _prompt(one, number, options)
+                step = _step(one, number, Path(options.folder))
+                row = PromptOnly(steps=(step,), prompt=first_prompt(one.task, options.language))
                 to = Place(split, shards.rows(VIEW, split), family)
                 shards.write(VIEW, split, shape.fill(row, to))
             shards.commit(_WRITTEN, {})
@@ -194,9 +198,8 @@ def _write(
         )
 
 
-def _prompt(one: Candidate, number: int, options: argparse.Namespace) -> PromptOnly:
-    step = Step(task=one.task, run=Path(options.folder).name, sequence=number)
-    return PromptOnly(steps=(step,), prompt=first_prompt(one.task, options.language))
+def _step(one: Candidate, number: int, folder: Path) -> Step:
+    return Step(task=one.task, run=folder.resolve().name, sequence=number)
 
 
 def _near_misses(sound: Sequence[Candidate], rules: Rules) -> Iterator[dict[str, Any]]:
