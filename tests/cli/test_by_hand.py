@@ -22,11 +22,14 @@ from pathlib import Path
 import pytest
 
 from evolve.app import components
-from evolve.app.manual.files import read_answers
+from evolve.app.attach import attach
+from evolve.app.manual.files import ByHand, read_answers
+from evolve.core.model import BY_HAND
 from evolve.llm.secrets import HIDDEN
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from evolve.trajectories.steps import steps
 from tests.cli.recording import record
 
 WRITTEN = "Here it is.\n\n```python\n{source}```\n"
@@ -397,6 +400,39 @@ def test_what_was_told_is_judged_by_the_next_sitting(evolve, asked, database):
         assert step.status is not None
         assert step.operator == "rewrite_full"
     assert states(database) == [TicketState.ASKED] * 2  # those nobody has answered
+
+
+@pytest.mark.parametrize("named", ["my-agent", None])
+def test_a_step_counts_as_made_by_the_model_that_its_reply_names(evolve, asked, database, named):
+    said = {"text": WRITTEN.format(source=SEED_SOURCE + "HAND = 1\n"), "model": named}
+    expected = named or BY_HAND
+    (asked / f"{stems(asked)[0]}.reply.json").write_text(json.dumps(said))
+    evolve("tell", "demo", "out")
+    with Store.open(database) as store:
+        run = store.run("demo")
+        search = components.build_search(store, run, run.config)
+        rule = components.build_termination(run.config)
+        asyncio.run(Pipeline(search, SyntheticEvaluator(), rule, verify=False).run())
+        made = store.step(run.id, int(stems(asked)[0].partition("-")[0]))
+        assert store.models_behind(made.program) == {expected}
+        for texts in (True, False):
+            [step] = [
+                step for step in steps(store, [run.id], texts=texts) if step.program == made.program
+            ]
+            assert step.model == expected
+            assert step.models == {expected}
+    rows = list(csv.DictReader(io.StringIO(evolve("cost", "--by", "model", "--csv").stdout)))
+    [row] = [row for row in rows if row["model"] == expected]
+    assert (row["calls"], row["evaluations"]) == ("1", "1")
+
+
+def test_a_role_of_models_is_answered_by_hand_too(tmp_path):
+    with Store.open(tmp_path / "runs.db", create=True) as store:
+        words = ("operators=[seed,macro_micro]", "operators.macro_micro.planner=openai/x")
+        record(store, synthetic_task(), SyntheticEvaluator(), *words)
+        with attach(store, store.run("demo"), model=ByHand()) as search:
+            asked = search.ask(operators=["macro_micro"])
+    assert (asked.request.purpose, asked.request.model) == ("plan", BY_HAND)
 
 
 def test_costs_are_told_apart_and_add_up(evolve, database):

@@ -15,6 +15,7 @@ from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import (
+    BY_HAND,
     CallStatus,
     Commit,
     ModelCard,
@@ -28,9 +29,6 @@ from evolve.core.model import (
 from evolve.llm.secrets import scrub
 from evolve.report.text import one_line, write_text
 from evolve.store import RunRow, Ticket
-
-BY_HAND = "by_hand"
-"""Model name of tickets that `evolve ask` writes out; no endpoint is ever asked for them."""
 
 _MAX_AMOUNT = 1e12  # tokens or USD of one reply
 _MAX_SHOWN = 60  # characters of a value in a message
