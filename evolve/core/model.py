@@ -8,6 +8,11 @@ from typing import Any, Protocol
 from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.program import TunableValue
 
+BY_HAND = "by_hand"
+"""Model of requests that `evolve ask` writes out; no endpoint is ever asked for them.
+
+Their replies may name the model that gave them (`ModelReply.model`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-HIDDEN = "[key]"
+HIDDEN = "[key hidden]"
+"""Stands in a text for each key that `scrub` took out; no program holds it by chance."""
 
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",

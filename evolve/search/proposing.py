@@ -4,7 +4,14 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from evolve.core.model import CallStatus, LanguageModel, ModelCard, ModelRequest, ReplyStatus
+from evolve.core.model import (
+    BY_HAND,
+    CallStatus,
+    LanguageModel,
+    ModelCard,
+    ModelRequest,
+    ReplyStatus,
+)
 from evolve.core.protocols import (
     MAX_ROUNDS,
     AgentOperator,
@@ -341,10 +348,11 @@ class Proposer:
     def _resolved(self, request: ModelRequest, picked: str) -> ModelRequest:
         """The request as it will be stored, keyed and sent.
 
-        One for a model that is not configured here (it is answered by hand, or elsewhere) stays
-        as the operator made it.
+        One for a model that is not configured here (it is answered elsewhere) stays as the operator
+        made it. By hand there are no roles.
         """
-        named = replace(request, model=request.model or picked)
+        is_named = bool(request.model) and picked != BY_HAND
+        named = replace(request, model=request.model if is_named else picked)
         return self.model.resolve(named) if self.model and self._cards([picked]) else named
 
     def _cards(self, models: Sequence[str] | None) -> list[ModelCard]:

@@ -174,17 +174,20 @@ LIMITS: Mapping[str, _Kind] = {
 }
 """The limits of `termination.*`; each counts what `Progress` records."""
 
-_TIME_USED = re.compile(r"(?:.+ and )?[\d.dhms]+ of [\d.dhms]+ (wall|device) time used\b")
+_TIME_USED = re.compile(r"(?:.+ and )?[\d.dhms]+ of [\d.dhms]+ (wall time|device time) used\b")
+_EVALUATIONS_USED = re.compile(r"(?:.+ and )?\d+ of \d+ (evaluations) used\b")
 
 
-def time_limit_of(reason: str) -> str:
-    """The limit in seconds that ended a run, by the reason that is stored; empty if none did.
+def limit_of(reason: str) -> str:
+    """The limit in seconds, else that on evaluations, that ended a run by the stored reason.
 
-    >>> time_limit_of("60 of 60 evaluations used and 2m of 2m wall time used")
+    Empty if neither did.
+
+    >>> limit_of("60 of 60 evaluations used and 2m of 2m wall time used")
     'wall_time'
     """
-    found = _TIME_USED.match(reason)
-    return f"{found[1]}_time" if found else ""
+    found = _TIME_USED.match(reason) or _EVALUATIONS_USED.match(reason)
+    return found[1].replace(" ", "_") if found else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from evolve.core.evaluation import Evaluation, Fidelity, Stage, Status
 from evolve.core.lineage import VERIFY
 from evolve.core.measurement import Ratio
 from evolve.core.model import (
+    BY_HAND,
     CallStatus,
     Message,
     ModelReply,
@@ -268,6 +269,20 @@ class StoreConformance:
         found = store.recorded_reply(run, request.key, asked.sample)
         assert found is not None
         assert found.text == "by hand"
+
+    def test_a_reply_by_hand_counts_for_the_model_that_it_names(self, tmp_path: Path) -> None:
+        store, run = self.begun(tmp_path)
+        request = ModelRequest(messages=(Message("user", "Faster."),), model=BY_HAND, samples=2)
+        names = ("agent", "")
+        for number, asked in enumerate(store.request(run, "write", (), request, BY_HAND)):
+            reply = ModelReply(status=CallStatus.COMPLETED, text="So.", model=names[number])
+            proposal = Proposal(program=program(number))
+            ticket = store.propose(store.answer(asked, reply), proposal, ReplyStatus.PROGRAM)
+            store.evaluated(ticket, verdict(2.0))
+        costs = [(cost.model, cost.calls, cost.evaluations) for cost in store.costs(run)]
+        assert costs == [("agent", 1, 1), (BY_HAND, 1, 1)]
+        assert store.models_behind(program(0).digest) == {"agent"}
+        assert store.models_behind(program(1).digest) == {BY_HAND}
 
     # Facts, archive, lineage
 

@@ -81,7 +81,7 @@ class Step:
         task: of the search; its `revision` is the identity of the judgement.
         baseline: of `ratio`.
         operator: how the child was made.
-        model: the one asked; empty if none was.
+        model: the one asked, or by hand the one that the reply names; empty if none was.
         models: of this step and of all that led to it (they decide the use for training); of other
             programs that a prompt shows if steps were read with their texts.
         generation: steps along main parents since one that had none, which has 0.

@@ -3,7 +3,8 @@
 Invariants:
 1. A call is short, a ticket is for ever: whatever is killed, the verdict comes.
 2. All that a client starts is within the server's budget, and a used-up budget says so.
-3. What cannot be is an error of the tool that names field, value and remedy; the server goes on.
+3. A key in a reply is taken out before it is stored.
+4. What cannot be is an error of the tool that names field, value and remedy; the server goes on.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from evolve.app.config.compose import compose_other
 from evolve.app.mcp.parts import parts_of
 from evolve.app.mcp.server import working
 from evolve.cli.commands.judge.mcp import McpConfig
+from evolve.llm.secrets import HIDDEN
 from evolve.store import Store
 from tests.agents.mcp_servers import (
     MODULE,
@@ -41,6 +43,8 @@ TOOLS = {
     *("get_step", "knowledge", "list_runs", "run_status", "start_run", "stop_run"),
     "steer_run",
 }
+
+SECRET = "sk-proj-0123456789abcdef"
 
 
 def good(number: float) -> str:
@@ -100,11 +104,14 @@ def test_a_run_is_asked_told_and_looked_at(server, folder):
             assert first["ticket"] != second["ticket"]
             assert "softmax" in first["prompt"]
             assert (await call(client, "verdict", ticket=second["ticket"]))["state"] == "asked"
-            told = await answered(client, first, REPLY.format(source=good(2.0)))
+            reply = REPLY.format(source=f"{good(2.0)}\n# {SECRET}\n")
+            told = await answered(client, first, reply)
             assert told["state"] == "judging"
             found = await judged(client, told["ticket"])
             assert (found["strict"], found["archived"]) == (True, "new")
             step = int(first["ticket"].rpartition(":")[2])
+            stored = await call(client, "get_step", run="by_agent", step=step)
+            assert stored["source"] == f"{good(2.0)}\n# {HIDDEN}\n"
             offered = await call(
                 client,
                 "tell",
@@ -122,7 +129,7 @@ def test_a_run_is_asked_told_and_looked_at(server, folder):
             assert (made["operator"], made["parents"]) == ("agent", [step])
             whole = await call(client, "get_step", run="by_agent", step=best["step"])
             assert whole["source"] == good(3.0)
-            again = await answered(client, first, REPLY.format(source=good(2.0)))
+            again = await answered(client, first, reply)
             assert (again["state"], again["message"]) == ("done", "it has a verdict already")
             vain = await answered(client, second, "I have no idea.")
             while vain["state"] == "asked_again":

@@ -2,8 +2,10 @@
 
 1. What is asked is written once, whole, and in the same words as `evolve prompt` shows.
 2. Replies may be told in any order, any number of times, in parts, and after any interruption.
-3. What is wrong with a reply is said, recorded, and stops nothing.
+3. What is wrong with a reply is said and recorded, and no other reply waits for it. If it is wrong
+   in form, its request stays open, and the exit status is 2.
 4. Nothing of it costs tokens or money, unless a reply says so.
+5. A key in a reply is taken out before it is stored.
 """
 
 import asyncio
@@ -20,9 +22,14 @@ from pathlib import Path
 import pytest
 
 from evolve.app import components
+from evolve.app.attach import attach
+from evolve.app.manual.files import ByHand, read_answers
+from evolve.core.model import BY_HAND
+from evolve.llm.secrets import HIDDEN
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import Store, TicketState
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
+from evolve.trajectories.steps import steps
 from tests.cli.recording import record
 
 WRITTEN = "Here it is.\n\n```python\n{source}```\n"
@@ -208,37 +215,93 @@ def test_a_reply_without_code_is_recorded_or_asked_once_more(evolve, asked, data
         assert "no_code" in store.step(store.run("demo").id, sequence).failure
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("{stem}.reply.json", "{not json", "cannot be read"),
-        ("{stem}.reply.json", "[1]", "cannot be read"),
-        ("{stem}.reply.json", '{"model": "x"}', "cannot be read"),
-        ("{stem}.reply.json", '{"text": "x", "cost_usd": -3}', "cost_usd is -3"),
-        ("{stem}.reply.json", '{"text": "x", "cost_usd": NaN}', "cost_usd is nan"),
-        ("{stem}.reply.json", '{"text": "\\ud800"}', "cannot be read"),
-        ("{stem}.reply.json", '{"text": "x", "model": "\\udfff"}', "cannot be read"),
-        (
-            "{stem}.reply.json",
-            '{"text": "x", "prompt_tokens": 1e30, "completion_tokens": 1}',
-            "prompt_tokens is 1e+30",
-        ),
-    ],
-)
-def test_a_reply_that_cannot_be_read_is_said_and_may_be_mended(
-    evolve, asked, database, name, text, words
+UNREADABLE = {
+    "{not json": "it is not JSON",
+    "nope": "it is not JSON",
+    "[1]": "it holds [1]; write an object",
+    "[" * 9999: "it is not JSON",
+    "{}": "text is missing; write the reply as a string",
+    '{"model": "x"}': "text is missing",
+    '{"text": 5}': "text is 5; write the reply as a string",
+    '{"text": null}': "text is null",
+    '{"text": "\\ud800"}': 'text is "\\ud800"',
+    '{"text": "x", "model": "\\udfff"}': 'model is "\\udfff"',
+    '{"text": "x", "model": 5}': "model is 5; write the model's name as a string",
+    '{"text": "x", "cost_usd": "much"}': 'cost_usd is "much"; write a number from 0 to 1e+12',
+    '{"text": "x", "cost_usd": true}': "cost_usd is true",
+    '{"text": "x", "cost_usd": -3}': "cost_usd is -3",
+    '{"text": "x", "cost_usd": NaN}': "cost_usd is NaN",
+    '{"text": "x", "prompt_tokens": -5}': "prompt_tokens is -5; write a whole number",
+    '{"text": "x", "completion_tokens": 1.5}': "completion_tokens is 1.5",
+    '{"text": "x", "prompt_tokens": 1e30, "completion_tokens": 1}': "prompt_tokens is 1e+30",
+    '{"text": "x", "cost_usd": "sk-proj-0123456789abcdef"}': f'cost_usd is "{HIDDEN}"',
+}
+
+
+def test_a_reply_that_cannot_be_taken_is_named_with_field_value_and_remedy(asked, database):
+    stem = stems(asked)[0]
+    path = asked / f"{stem}.reply.json"
+    for text, words in UNREADABLE.items():
+        path.write_text(text)
+        [said] = read_answers(asked)
+        assert isinstance(said, str), text
+        assert said.startswith(f"{path.name}: {words}"), text
+        assert ";" in said, "the remedy"
+    path.unlink()
+    (asked / f"{stem}.reply.md").write_bytes(b"\xff")
+    [said] = read_answers(asked)
+    assert "write UTF-8 text" in said
+
+
+def test_a_reply_that_cannot_be_taken_leaves_its_request_open_and_may_be_corrected(
+    evolve, asked, database
 ):
     stem = stems(asked)[0]
-    path = asked / name.format(stem=stem)
-    path.write_text(text)
+    path = asked / f"{stem}.reply.json"
+    path.write_text('{"text": 5}')
+    reply(asked, stems(asked)[1], 6)
     result = evolve("tell", "demo", "out")
-    assert result.returncode == 0, result.stderr
-    assert words in result.stdout
-    assert states(database) == [TicketState.ASKED] * 3
+    assert result.returncode == 2
+    assert f"not told: {path.name}: text is 5" in result.stdout
+    assert "1 program proposed" in result.stdout  # it stops no other
+    assert "1 reply file not told" in result.stderr
+    assert "evolve tell demo out" in result.stderr
+    assert states(database).count(TicketState.ASKED) == 2
     path.unlink()
     reply(asked, stem, 7)
     assert "1 program proposed" in evolve("tell", "demo", "out").stdout
+
+
+@pytest.mark.parametrize("left", ["others", "nothing"])
+def test_a_reply_without_its_ticket_is_named(evolve, asked, database, left):
+    stem = stems(asked)[0]
+    reply(asked, stem, 1)
+    for ticket in asked.glob(f"{stem}.ticket.json" if left == "others" else "*.ticket.json"):
+        ticket.unlink()
+    result = evolve("tell", "demo", "out")
+    assert result.returncode == 2
+    assert f"not told: {stem}.reply.md: {stem}.ticket.json is missing" in result.stdout
+
+
+SECRETS = ("planted-7f3a9b", "sk-proj-0123456789abcdef")
+
+
+@pytest.mark.parametrize("suffix", ["md", "json"])
+def test_a_key_in_a_reply_is_not_stored(evolve, asked, database, monkeypatch, suffix):
+    monkeypatch.setenv("SOME_API_KEY", SECRETS[0])
+    text = WRITTEN.format(source=f"{SEED_SOURCE}\nHAND = {SECRETS}\n")
+    text = f"Mine is {SECRETS[0]} or {SECRETS[1]}.\n{text}"
+    path = asked / f"{stems(asked)[0]}.reply.{suffix}"
+    path.write_text(text if suffix == "md" else json.dumps({"text": text, "model": SECRETS[1]}))
+    assert "1 program proposed" in evolve("tell", "demo", "out").stdout
+    sequence = int(path.name.partition("-")[0])
+    with Store.open(database, read_only=True) as store:
+        run = store.run("demo")
+        [exchange] = store.ticket(run.id, sequence).exchanges
+        kept = exchange.reply.text + exchange.reply.model
+        kept += store.source(store.step(run.id, sequence).program)
+    assert kept.count(HIDDEN) >= 4
+    assert not [secret for secret in SECRETS if secret in kept]
 
 
 @pytest.mark.sample(2)
@@ -252,7 +315,7 @@ def test_a_ticket_that_somebody_has_changed_is_said(evolve, asked, database, nam
     ticket.write_text(json.dumps(json.loads(ticket.read_text()) | {name: value}))
     (asked / f"{stem}.reply.md").write_text("whatever")
     done = evolve("tell", "demo", str(asked))
-    assert (done.returncode, done.stdout.count("not told: ")) == (0, 1)
+    assert (done.returncode, done.stdout.count("not told: ")) == (2, 1)
 
 
 def test_two_replies_to_one_request_are_refused(evolve, asked):
@@ -337,6 +400,39 @@ def test_what_was_told_is_judged_by_the_next_sitting(evolve, asked, database):
         assert step.status is not None
         assert step.operator == "rewrite_full"
     assert states(database) == [TicketState.ASKED] * 2  # those nobody has answered
+
+
+@pytest.mark.parametrize("named", ["my-agent", None])
+def test_a_step_counts_as_made_by_the_model_that_its_reply_names(evolve, asked, database, named):
+    said = {"text": WRITTEN.format(source=SEED_SOURCE + "HAND = 1\n"), "model": named}
+    expected = named or BY_HAND
+    (asked / f"{stems(asked)[0]}.reply.json").write_text(json.dumps(said))
+    evolve("tell", "demo", "out")
+    with Store.open(database) as store:
+        run = store.run("demo")
+        search = components.build_search(store, run, run.config)
+        rule = components.build_termination(run.config)
+        asyncio.run(Pipeline(search, SyntheticEvaluator(), rule, verify=False).run())
+        made = store.step(run.id, int(stems(asked)[0].partition("-")[0]))
+        assert store.models_behind(made.program) == {expected}
+        for texts in (True, False):
+            [step] = [
+                step for step in steps(store, [run.id], texts=texts) if step.program == made.program
+            ]
+            assert step.model == expected
+            assert step.models == {expected}
+    rows = list(csv.DictReader(io.StringIO(evolve("cost", "--by", "model", "--csv").stdout)))
+    [row] = [row for row in rows if row["model"] == expected]
+    assert (row["calls"], row["evaluations"]) == ("1", "1")
+
+
+def test_a_role_of_models_is_answered_by_hand_too(tmp_path):
+    with Store.open(tmp_path / "runs.db", create=True) as store:
+        words = ("operators=[seed,macro_micro]", "operators.macro_micro.planner=openai/x")
+        record(store, synthetic_task(), SyntheticEvaluator(), *words)
+        with attach(store, store.run("demo"), model=ByHand()) as search:
+            asked = search.ask(operators=["macro_micro"])
+    assert (asked.request.purpose, asked.request.model) == ("plan", BY_HAND)
 
 
 def test_costs_are_told_apart_and_add_up(evolve, database):

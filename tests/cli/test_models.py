@@ -22,6 +22,7 @@ from evolve.cli.commands.run import resume
 from evolve.cli.commands.run.resume import overridden
 from evolve.cli.commands.run.run import check_word
 from evolve.core.errors import UsageError
+from evolve.llm.secrets import HIDDEN
 from evolve.search.execution.pipeline import Pipeline
 from evolve.store import RunRow, Store
 from evolve.testing.model_server import Answer, ModelServer, Refusal, Request
@@ -232,7 +233,7 @@ def test_a_key_of_any_name_that_an_endpoint_quotes_is_stored_nowhere(
         record(server, "termination.evaluations=4", "llm.key_variable=GATEWAY", header)
     with Store.open("runs/evolve.db", read_only=True) as store:
         kept = "\n".join(store.dump(store.run("demo").id)) + "".join(capfd.readouterr())
-    assert "bad request: no: Bearer [key] [key]" in kept
+    assert f"bad request: no: Bearer {HIDDEN} {HIDDEN}" in kept
     assert "swordfish" not in kept
     assert "plain-words" not in kept
 

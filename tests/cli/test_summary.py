@@ -7,7 +7,8 @@ Invariants:
 4. The winner is named by its program and the step that made it; its gain is said once, and by case
    if there are several.
 5. A winner below the baseline is not offered as a kernel, and `evolve best` warns of it.
-6. A limit on time that ended a run is raised by the command that continues it.
+6. A limit on time, or on evaluations if the winner is slower, that ended a run is raised by the
+   command that continues it; if another reason ended it, no such command is shown.
 7. More time is advised only if a limit on it has ended the run; else the failed steps are named.
 """
 
@@ -27,7 +28,7 @@ from evolve.core.protocols import Failed
 from evolve.report.run.acceptance_rates import funnel
 from evolve.report.run.facts import gather
 from evolve.search.execution.pipeline import Outcome
-from evolve.search.termination import time_limit_of
+from evolve.search.termination import limit_of
 from evolve.store import Store
 from evolve.store.champion import champion
 from evolve.testing.synthetic import SEED_SOURCE, SyntheticEvaluator, synthetic_task
@@ -155,11 +156,14 @@ def test_a_run_too_long_to_be_read_whole_is_not_said_to_have_no_verdict(store):
         ("2m of 2m wall time used", "wall_time"),
         ("1m55.5s of 2m wall time used, too little is left for another evaluation", "wall_time"),
         ("3 of 3 evaluations used and 1h of 0.5h device time used", "device_time"),
+        ("60 of 60 evaluations used", "evaluations"),
+        ("1 of 1 proposals used", ""),
         ("50 replies in a row gave no program, the last: 2m of 2m wall time used", ""),
+        ("50 replies in a row gave no program, the last: 3 of 3 evaluations used", ""),
     ],
 )
-def test_the_limit_on_time_that_ended_a_run_is_known_by_its_reason(reason, limit):
-    assert time_limit_of(reason) == limit
+def test_the_limit_on_time_or_evaluations_that_ended_a_run_is_known_by_its_reason(reason, limit):
+    assert limit_of(reason) == limit
 
 
 @pytest.mark.slow
@@ -207,6 +211,33 @@ def test_a_kernel_below_the_baseline_is_not_offered_and_best_warns(tmp_path, cap
     [warning] = shown.err.splitlines()
     for words in ("is slower than PyTorch eager", "0.40", "evolve resume demo"):
         assert words in warning
+
+
+SLOWER = ("termination.evaluations=400", "termination.all_of.evaluations=500")
+
+
+@pytest.mark.parametrize(
+    ("reason", "more"),
+    [
+        ("400 of 400 evaluations used", "evaluations=1600"),
+        ("500 of 500 evaluations used and speedup 2 or more reached", "all_of.evaluations=2000"),
+        *((reason, "") for reason in ENDS.values()),
+        ("nothing is left to propose", ""),
+        ("speedup 2 or more reached, target 2", ""),
+        ("60 evaluations without a clear gain", ""),
+    ],
+)
+def test_a_run_without_a_gain_goes_on_only_with_more_of_what_was_short(slower, reason, more):
+    [*advice] = [line for line in said(slower, reason) if "go on" in line]
+    assert advice == ([f"  go on     evolve resume demo termination.{more}"] if more else [])
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory):
+    path = tmp_path_factory.mktemp("slower") / "evolve.db"
+    with Store.open(path, create=True) as opened:
+        record(opened, synthetic_task(), Times(0.5, 0.4), *SLOWER)
+        yield opened
 
 
 def test_a_report_counts_a_winner_as_faster_by_its_verification(tmp_path):

@@ -130,7 +130,9 @@ def test_one_that_floods_is_ended_and_says_so(monkeypatch):
 def test_a_failure_is_an_endpoint_that_is_down_and_its_words_hide_keys(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "s3cret-value-123")
     code = "print('usage limit reached for s3cret-value-123', file=sys.stderr)\nsys.exit(3)"
-    with pytest.raises(ModelUnavailable, match=r"exit status 3: usage limit reached for \[key\]"):
+    with pytest.raises(
+        ModelUnavailable, match=r"exit status 3: usage limit reached for \[key hidden\]"
+    ):
         ask(program(code))
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from evolve.core.model import CallStatus, Usage
 from evolve.llm.bodies import error_of, message_of, said, status_of, with_plain_text
+from evolve.llm.secrets import HIDDEN
 from evolve.llm.wire import Sending, _Transport, as_meant, sending
 from evolve.testing.model_server import Answer, Raw
 from tests.llm.conftest import ask, endpoint
@@ -161,7 +162,7 @@ def test_a_key_that_a_refusal_quotes_is_neither_logged_nor_kept(serve, monkeypat
     reply = ask(endpoint(server, key_variable="ANY_KEY", temperature=0.5))
     assert reply.status is CallStatus.FAILED
     assert key not in caplog.text + repr(reply)
-    assert "[key]" in reply.error
+    assert HIDDEN in reply.error
 
 
 def test_answers_that_are_all_reasoning_end_the_run_with_the_settings_name(serve):

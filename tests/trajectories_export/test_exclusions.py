@@ -11,6 +11,7 @@ import pytest
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
+from evolve.llm.secrets import HIDDEN
 from evolve.store import Store
 from evolve.trajectories.decontamination.exclusions import Rules
 from evolve.trajectories.decontamination.holdout import hold_out
@@ -184,6 +185,19 @@ def test_a_row_holds_no_key(search: Searched, tmp_path: Path, monkeypatch: pytes
     assert steps(tmp_path / "out") == [1]
     assert made.removed["supervised"] == {"allowed: text holds what looks like a key": 1}
     assert not any(b"0123456789-secret" in text for text in files(tmp_path / "out").values())
+
+
+@pytest.mark.parametrize("place", ["reply", "reasoning"])
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_a_step_whose_model_said_a_key_is_left_out_also_if_it_was_taken_out(
+    place: str, is_hidden: bool, search: Searched, tmp_path: Path
+):
+    said = f"my key is {HIDDEN if is_hidden else 'sk-proj-0123456789abcdefghij'}"
+    search.model("A", verdict(1.5), **{place: said})
+    search.model("B", verdict(1.5))
+    made = exported(search, tmp_path / "out")
+    assert steps(tmp_path / "out") == [1]
+    assert made.removed["supervised"] == {"allowed: text holds what looks like a key": 1}
 
 
 # The folder

@@ -1,13 +1,13 @@
 """Keys in texts.
 
-- A text holds a key exactly where scrubbing would change it.
+- A text holds a key exactly where scrubbing would change it, or has changed it.
 """
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolve.llm.secrets import scrub
+from evolve.llm.secrets import HIDDEN, scrub
 from evolve.trajectories.decontamination.keys import environment_keys, holds_key
 
 SECRET = "Zx81-secret-value"
@@ -32,6 +32,21 @@ def test_a_text_holds_a_key_exactly_where_scrubbing_would_change_it(text: str):
 def test_every_piece_by_itself(piece: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     assert holds_key(piece, environment_keys()) == (scrub(piece) != piece)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_text_that_held_a_key_is_known_after_scrubbing(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    kept = scrub(piece)
+    assert scrub(kept) == kept
+    assert holds_key(kept, environment_keys()) == (kept != piece)
+
+
+def test_a_program_that_looks_a_value_up_by_its_key_holds_none():
+    assert not holds_key("kernel = _CACHE[key]", ())
+    assert HIDDEN not in "_CACHE[key]"
 
 
 def test_the_environments_own_keys_are_known(monkeypatch: pytest.MonkeyPatch):

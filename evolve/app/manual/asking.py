@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from evolve.app.manual.files import BY_HAND
 from evolve.app.team.quotas import termination
 from evolve.core.errors import UsageError
+from evolve.core.model import BY_HAND
 from evolve.search.engine import Search
 from evolve.store import Ticket, TicketState
 

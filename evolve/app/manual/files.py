@@ -7,13 +7,15 @@ and `cost_usd`. If newer verdicts have changed the request, files begin with `00
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evolve.core.errors import UsageError
 from evolve.core.model import (
+    BY_HAND,
     CallStatus,
     Commit,
     ModelCard,
@@ -24,13 +26,15 @@ from evolve.core.model import (
     conversation,
     not_committed,
 )
-from evolve.report.text import write_text
+from evolve.llm.secrets import scrub
+from evolve.report.text import one_line, write_text
 from evolve.store import RunRow, Ticket
 
-BY_HAND = "by_hand"
-"""Model name of tickets that `evolve ask` writes out; no endpoint is ever asked for them."""
-
 _MAX_AMOUNT = 1e12  # tokens or USD of one reply
+_MAX_SHOWN = 60  # characters of a value in a message
+_AMOUNTS = {"prompt_tokens": (int,), "completion_tokens": (int,), "cost_usd": (int, float)}
+_MODEL_REMEDY = "write the model's name as a string, or leave it out"
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON may hold halves of pairs, a database cannot
 _TICKET, _PROMPT = ".ticket.json", ".prompt.md"
 _REPLIES = (".reply.md", ".reply.txt", ".reply.json")
 
@@ -133,55 +137,105 @@ def _replies(folder: Path, stem: str) -> list[Path]:
 
 
 def is_requests(path: Path) -> bool:
-    """Whether a folder holds requests that `write_request` wrote."""
-    return path.is_dir() and any(path.glob(f"*{_TICKET}"))
-
-
-def read_answers(folder: Path) -> Iterator[Answer | str]:
-    """Every reply beside a request, in order; a sentence for one that cannot be read."""
-    for ticket in sorted(folder.glob(f"*{_TICKET}")):
-        stem = ticket.name.removesuffix(_TICKET)
-        found = _replies(folder, stem)
-        if len(found) > 1:
-            yield f"{found[0].name} and {found[1].name} answer the same request; keep one of them"
-        elif found:
-            try:
-                about = json.loads(ticket.read_text())
-                yield Answer(
-                    path=found[0],
-                    run=str(about["run"]),
-                    sequence=int(about["sequence"]),
-                    round=int(about["round"]),
-                    key=str(about["key"]),
-                    reply=_read(found[0]),
-                )
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                yield f"{found[0].name} or its ticket cannot be read: {error}"
-
-
-def _read(path: Path) -> ModelReply:
-    text = path.read_text(encoding="utf-8-sig")
-    given: dict[str, Any] = json.loads(text) if path.suffix == ".json" else {"text": text}
-    said, model = str(given["text"]), str(given.get("model", BY_HAND))
-    (said + model).encode()  # JSON may hold halves of surrogate pairs, a database cannot
-    counted = {"prompt_tokens", "completion_tokens"} <= given.keys()
-    return ModelReply(
-        status=CallStatus.COMPLETED if said.strip() else CallStatus.EMPTY,
-        text=said,
-        usage=_usage(given) if counted else None,
-        cost_usd=None if given.get("cost_usd") is None else _amount(given, "cost_usd"),
-        model=model,
+    """Whether a folder holds requests that `write_request` wrote, or replies to some."""
+    return path.is_dir() and any(
+        next(path.glob(f"*{suffix}"), None) for suffix in (_TICKET, *_REPLIES)
     )
 
 
-def _usage(given: dict[str, Any]) -> Usage:
-    prompt, completion = (_amount(given, name) for name in ("prompt_tokens", "completion_tokens"))
-    return Usage(prompt=int(prompt), completion=int(completion))
+def read_answers(folder: Path) -> Iterator[Answer | str]:
+    """Every reply in order; a sentence for one that cannot be taken."""
+    found: dict[str, list[Path]] = {}
+    for suffix in _REPLIES:
+        for path in folder.glob(f"*{suffix}"):
+            found.setdefault(path.name.removesuffix(suffix), []).append(path)
+    for stem, paths in sorted(found.items()):
+        if len(paths) > 1:
+            yield f"{paths[0].name} and {paths[1].name} answer the same request; keep one of them"
+            continue
+        try:
+            yield _answer(paths[0], folder / (stem + _TICKET))
+        except UsageError as error:
+            yield str(error)
 
 
-def _amount(given: dict[str, Any], name: str) -> float:
-    """Raises ValueError if it cannot be counted."""
-    amount = float(given[name])
-    if not 0 <= amount < _MAX_AMOUNT:
-        raise ValueError(f"{name} is {given[name]!r}; it is from 0 to {_MAX_AMOUNT:g}, or left out")
-    return amount
+def _answer(path: Path, ticket: Path) -> Answer:
+    """Raises UsageError if the reply or its ticket cannot be read."""
+    if not ticket.exists():
+        raise UsageError(
+            f"{path.name}: {ticket.name} is missing; keep a reply in the folder of its request"
+        )
+    kinds = {"run": str, "sequence": int, "round": int, "key": str}
+    again = f"remove {ticket.name}, and `evolve ask` writes it again"
+    about = _object(ticket, f"it is no ticket; {again}")
+    if wrong := [name for name, kind in kinds.items() if type(about.get(name)) is not kind]:
+        raise UsageError(f"{ticket.name}: {_said(about, wrong[0])}; {again}")
+    return Answer(path=path, **{name: about[name] for name in kinds}, reply=_read(path))
+
+
+def _read(path: Path) -> ModelReply:
+    """Raises UsageError if the file holds no reply."""
+    if path.suffix != ".json":
+        return written_reply(_text(path))
+    given = _object(path, 'write an object such as {"text": "..."}')
+    text = _string(path, given, "text", "write the reply as a string")
+    is_named = given.get("model") is not None
+    model = _string(path, given, "model", _MODEL_REMEDY) if is_named else BY_HAND
+    amounts = {name: _amount(path, given, name, kinds) for name, kinds in _AMOUNTS.items()}
+    prompt, completion, cost = amounts.values()
+    is_counted = prompt is not None and completion is not None
+    return replace(
+        written_reply(text, model=model),
+        usage=Usage(prompt=prompt, completion=completion) if is_counted else None,
+        cost_usd=cost,
+    )
+
+
+def written_reply(text: str, *, model: str = BY_HAND) -> ModelReply:
+    """The reply that a text is, without what looks like a key: later prompts show it."""
+    status = CallStatus.COMPLETED if text.strip() else CallStatus.EMPTY
+    return ModelReply(status=status, text=scrub(text), model=scrub(model))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path.name}: it cannot be read ({error}); write UTF-8 text") from error
+
+
+def _object(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file; raises UsageError if there is none."""
+    text = _text(path)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path.name}: it is not JSON ({error}); {remedy}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path.name}: it holds {_shown(found)}; {remedy}")
+    return found
+
+
+def _string(path: Path, given: dict[str, Any], name: str, remedy: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or _SURROGATE.search(value):
+        raise UsageError(f"{path.name}: {_said(given, name)}; {remedy}")
+    return value
+
+
+def _amount(path: Path, given: dict[str, Any], name: str, kinds: tuple[type, ...]) -> Any:
+    """A count or cost, None if it is left out; raises UsageError if it cannot be one."""
+    amount = given.get(name)
+    if amount is None or (type(amount) in kinds and 0 <= amount < _MAX_AMOUNT):
+        return amount
+    kind = "a number" if float in kinds else "a whole number"
+    remedy = f"write {kind} from 0 to {_MAX_AMOUNT:g}, or leave it out"
+    raise UsageError(f"{path.name}: {_said(given, name)}; {remedy}")
+
+
+def _said(given: dict[str, Any], name: str) -> str:
+    return f"{name} is {_shown(given[name])}" if name in given else f"{name} is missing"
+
+
+def _shown(value: Any) -> str:
+    return one_line(scrub(json.dumps(value)), _MAX_SHOWN)

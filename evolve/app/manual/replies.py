@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evolve.app.manual.files import Answer, read_answers
+from evolve.core.errors import UsageError
 from evolve.report.text import count_text, one_line
 
 if TYPE_CHECKING:
@@ -16,16 +17,19 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
     """Store and read every awaited reply of a folder; reports the result of each.
 
     In any order and any number of times the outcome is the same.
+
+    Raises:
+        UsageError: at the end, if a reply was not told.
     """
     from evolve.store import TicketState
 
-    known = proposed = again = 0
+    known = proposed = again = refused = 0
     for answer in read_answers(folder):
+        if not isinstance(answer, str) and (wrong := misplaced(search, answer)):
+            answer = f"{answer.path.name}: {wrong}"
         if isinstance(answer, str):
+            refused += 1
             yield f"not told: {answer}"
-            continue
-        if wrong := misplaced(search, answer):
-            yield f"not told: {answer.path.name}: {wrong}"
             continue
         ticket = search.store.ticket(search.run.id, answer.sequence)
         if len(ticket.exchanges) > answer.round:
@@ -42,6 +46,11 @@ def tell_replies(search: "Search", folder: Path) -> Iterator[str]:
     if again:
         yield f"{count_text(again, 'request')} of one more round; `evolve ask {name}` writes them"
     yield f"next        evolve resume {name}, or evolve batch {name} -o in.jsonl"
+    if refused:
+        raise UsageError(
+            f"{count_text(refused, 'reply file')} not told, see above; correct them, then: "
+            f"evolve tell {name} {shlex.quote(str(folder))}"
+        )
 
 
 def misplaced(search: "Search", answer: Answer) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve.app.database import open_store
 from evolve.app.manual.asking import requests, wanted_operators
-from evolve.app.manual.files import BY_HAND, Answer
+from evolve.app.manual.files import Answer, written_reply
 from evolve.app.manual.replies import misplaced
 from evolve.app.mcp.attached import Attached
 from evolve.app.mcp.budget import Budget
@@ -16,7 +16,7 @@ from evolve.app.mcp.judging import LazyJudge, verdict_fields
 from evolve.app.mcp.results import Accepted, Asked, Verdict
 from evolve.app.team.quotas import termination
 from evolve.core.errors import UsageError
-from evolve.core.model import CallStatus, ModelReply, conversation
+from evolve.core.model import conversation
 from evolve.core.records import RunRow
 from evolve.core.run_store import RunStore
 from evolve.report.audit import findings_of
@@ -85,8 +85,7 @@ class RunSteps:
         run, sequence = split(ticket)
         async with self._attached(run) as attached:
             search = attached.search
-            status = CallStatus.COMPLETED if text.strip() else CallStatus.EMPTY
-            reply = ModelReply(status=status, text=text, model=BY_HAND)
+            reply = written_reply(text)
             number = _round_of(search.store, search.run, sequence, key)
             answer = Answer(
                 path=Path(ticket),

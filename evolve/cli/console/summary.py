@@ -14,7 +14,7 @@ from evolve.report.run.winner import winner_text
 from evolve.report.text import baseline_name, count_text, duration_text, one_line
 from evolve.search.execution.nothing_left import NOTHING_LEFT
 from evolve.search.execution.pipeline import Outcome
-from evolve.search.termination import ALL_OF, format_duration, parse_duration, time_limit_of
+from evolve.search.termination import ALL_OF, format_duration, limit_of, parse_duration
 from evolve.store.champion import Champion
 from evolve.store.location import DEFAULT_STORE
 
@@ -69,7 +69,7 @@ def _no_verdict_text(facts: RunFacts, outcome: Outcome, store: str) -> str:
         last = shlex.quote(f"{facts.run.name}:{failed[-1].sequence}")
         gave_none = count_text(len(failed), "step")
         why.append(f"{gave_none} gave none, see `evolve show {last}{_flag(store)}` for the last")
-    if time_limit_of(outcome.reason) == "wall_time":
+    if limit_of(outcome.reason) == "wall_time":
         why.append(
             "the start of the judge and the audit of the task count too; "
             "give it more, e.g. termination.wall_time=10m"
@@ -82,7 +82,7 @@ def _no_call_text(facts: RunFacts, outcome: Outcome) -> Iterator[str]:
     if _left(facts)[1]:
         yield "  No model has answered: nothing was charged, and requests are sent again"
     elif not any(step.failure for step in facts.steps):
-        is_short = time_limit_of(outcome.reason) == "wall_time"
+        is_short = limit_of(outcome.reason) == "wall_time"
         more = "; give the run more time, e.g. termination.wall_time=10m" if is_short else ""
         yield f"  No model was asked: they are once a program to start from is judged{more}"
 
@@ -139,14 +139,14 @@ def _next_steps(facts: RunFacts, outcome: Outcome, store: str, report: str) -> I
     name, flag = shlex.quote(facts.run.name), _flag(store)
     setting = f" {shlex.quote(store_word(store))}" if flag else ""
     is_slower = facts.champion is not None and facts.champion.ratio.value < 1
-    goes_on = not outcome.finished or _left_text(facts)
+    goes_on, limit = not outcome.finished or _left_text(facts), limit_of(outcome.reason)
     yield f"  report    {report or f'evolve report {name}{flag}'}"
     if facts.champion is not None and not is_slower:
         yield f"  kernel    evolve best {name} -o kernel.py{flag}"
     yield f"  details   evolve show {name}{flag}"
     if goes_on:
         yield f"  go on     evolve resume {name}{setting}"
-    elif is_slower or time_limit_of(outcome.reason):
+    elif limit and (is_slower or limit != "evaluations"):
         yield f"  go on     evolve resume {name} {_more(facts, outcome.reason)}{setting}"
 
 
@@ -155,16 +155,16 @@ def _flag(store: str) -> str:
 
 
 def _more(facts: RunFacts, reason: str) -> str:
-    """A word that raises the limit on time that ended the run; else that on evaluations."""
-    limits, progress = facts.run.config["termination"], facts.progress
-    name = time_limit_of(reason)
-    if not name:
-        return f"termination.evaluations={max(4 * progress.evaluations, 60)}"
-    used_s = progress.wall_time_s if name == "wall_time" else progress.device_time_s
+    """A word that raises the limit on time or evaluations that ended the run."""
+    limits, progress, name = facts.run.config["termination"], facts.progress, limit_of(reason)
+    is_time = name != "evaluations"
     place, together = "termination", limits.get(ALL_OF) or {}
     own = together.get(name)
-    if own and f" of {format_duration(parse_duration(own))} " in reason:
+    if own and f" of {format_duration(parse_duration(own)) if is_time else own} " in reason:
         place, limits = f"{place}.{ALL_OF}", together
+    if not is_time:
+        return f"{place}.{name}={4 * max(limits.get(name) or 0, progress.evaluations)}"
+    used_s = progress.wall_time_s if name == "wall_time" else progress.device_time_s
     old_s = parse_duration(limits[name]) if limits.get(name) else 0.0
     raised_s = max(4 * used_s, 2 * old_s, 600)
     return f"{place}.{name}={format_duration(raised_s)}"

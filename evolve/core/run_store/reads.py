@@ -284,5 +284,5 @@ class LineageReads(Protocol):
         ...
 
     def models_behind(self, program: str) -> frozenset[str]:
-        """The models that were asked for a program or one of its ancestors in any run."""
+        """The models that a program or one of its ancestors comes from, in any run."""
         ...

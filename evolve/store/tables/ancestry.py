@@ -2,8 +2,9 @@
 
 from sqlalchemy import Connection, and_, bindparam, select
 
-from evolve.store.database.schema import instance, program, request, ticket, ticket_parent
+from evolve.store.database.schema import call, instance, program, request, ticket, ticket_parent
 from evolve.store.tables import lineage, programs
+from evolve.store.tables.calls import ANSWERED_BY
 
 _MAKER = (
     select(ticket.c.sequence, ticket_parent.c.program)
@@ -28,12 +29,13 @@ _ANCESTRY = _line_of.union(
     .where(ticket_parent.c.role == "used")
 )
 _MODELS = (
-    select(request.c.model)
+    select(ANSWERED_BY)
     .distinct()
     .select_from(_ANCESTRY)
     .join(instance, instance.c.program == _ANCESTRY.c.program)
     .join(ticket, ticket.c.instance == instance.c.id)
     .join(request, request.c.ticket == ticket.c.id)
+    .outerjoin(call, call.c.request == request.c.id)
     .where(request.c.model != "")
 )
 
@@ -52,5 +54,5 @@ def line_to(connection: Connection, run_id: int, digest: str) -> list[int]:
 
 
 def models_behind(connection: Connection, digest: str) -> frozenset[str]:
-    """The models that were asked for a program or one of its ancestors in any run."""
+    """The models that a program or one of its ancestors comes from, in any run."""
     return frozenset(connection.execute(_MODELS, {"of": digest}).scalars())

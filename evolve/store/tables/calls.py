@@ -9,10 +9,21 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from evolve.core.digest import canonical_json
 from evolve.core.model import (
+    BY_HAND,
     CallStatus,
     Exchange,
     ModelReply,
@@ -25,6 +36,10 @@ from evolve.store.database.schema import call, request
 from evolve.store.tables import requests, runs
 
 UNBILLED = (CallStatus.FAILED, CallStatus.UNAVAILABLE)
+
+_is_named = and_(request.c.model == literal_column(f"'{BY_HAND}'"), call.c.model != "")
+ANSWERED_BY = case((_is_named, call.c.model), else_=request.c.model)
+"""The model that was asked; of a request by hand the one that its reply names."""
 
 _BEGIN = insert(call).returning(call.c.id)
 _CALL = (

@@ -7,12 +7,13 @@ are left out.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, cast, func, or_, select
+from sqlalchemy import Connection, Row, bindparam, case, cast, func, literal_column, or_, select
 
-from evolve.core.model import CallStatus
+from evolve.core.model import BY_HAND, CallStatus
 from evolve.core.records import Cost
 from evolve.store.database.dialect import WHOLE, json_text, total
 from evolve.store.database.schema import call, evaluation, request, run, ticket
+from evolve.store.tables.calls import ANSWERED_BY
 
 _pending = call.c.status == CallStatus.PENDING.value
 _unknown = call.c.status == CallStatus.UNKNOWN.value
@@ -34,7 +35,7 @@ _CALLS = (
     select(
         run.c.name.label("run"),
         request.c.operator,
-        request.c.model,
+        ANSWERED_BY.label("model"),
         func.count().label("calls"),
         _count(_unknown).label("unknown"),
         _count(~_is_priced).label("unpriced"),
@@ -46,20 +47,30 @@ _CALLS = (
     .join(request, request.c.id == call.c.request)
     .join(run, run.c.id == request.c.run)
     .where(call.c.status != CallStatus.UNAVAILABLE.value, _sent)
-    .group_by(run.c.id, request.c.operator, request.c.model)
+    .group_by(run.c.id, request.c.operator, ANSWERED_BY)
 )
+_answered_by = (
+    select(ANSWERED_BY)
+    .join(request, request.c.id == call.c.request)
+    .where(request.c.ticket == ticket.c.id)
+    .order_by(call.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_by_hand = ticket.c.model == literal_column(f"'{BY_HAND}'")
+_maker = case((_by_hand, func.coalesce(_answered_by, ticket.c.model)), else_=ticket.c.model)
 _DEVICE = (
     select(
         run.c.name.label("run"),
         ticket.c.operator,
-        ticket.c.model,
+        _maker.label("model"),
         func.count().label("evaluations"),
         total(evaluation.c.device_time_s).label("device_time_s"),
     )
     .join(evaluation, evaluation.c.ticket == ticket.c.id)
     .join(run, run.c.id == ticket.c.run)
     .where(_judged)
-    .group_by(run.c.id, ticket.c.operator, ticket.c.model)
+    .group_by(run.c.id, ticket.c.operator, _maker)
 )
 _TOKENS = (
     select(ticket.c.sequence, total(_charged))

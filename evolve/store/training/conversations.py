@@ -1,12 +1,13 @@
 """Requests to models and their replies, of many tickets at a time."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
 
 from evolve.core.model import (
+    BY_HAND,
     CallStatus,
     Exchange,
     Message,
@@ -43,12 +44,14 @@ class Asked:
 
     Attributes:
         key: of the first request (`ModelRequest.key`).
-        models: all that were asked.
+        model: the one asked last; of a request by hand the one that its reply names.
+        models: all of them.
         reading: the operator's reading of the last reply; None if none was read.
         exchanges: the answered rounds; empty if texts were left out.
     """
 
     key: str
+    model: str
     models: frozenset[str]
     reading: ReplyStatus | None
     exchanges: tuple[Exchange, ...]
@@ -69,10 +72,12 @@ class Conversations:
             rounds.setdefault(row.ticket, []).append(row)
         whole = [row.id for ticket in with_texts for row in rounds.get(ticket, ())]
         exchanges = self._exchanges(connection, whole)
+        names = _names(connection, (row for rows in rounds.values() for row in rows))
         return {
             ticket: Asked(
                 key=rows[0].key,
-                models=frozenset(row.model for row in rows),
+                model=names[rows[-1].id],
+                models=frozenset(names[row.id] for row in rows),
                 reading=None if rows[-1].reading is None else ReplyStatus(rows[-1].reading),
                 exchanges=tuple(
                     Exchange(requests.of_row(row, exchanges[row.id][0]), exchanges[row.id][1])
@@ -102,6 +107,14 @@ class Conversations:
             identity: (messages[identity], calls.of_row(row, said))
             for identity, row in ended.items()
         }
+
+
+def _names(connection: Connection, asked: Iterable[Row[Any]]) -> dict[int, str]:
+    """The model of each request."""
+    found = {row.id: row.model for row in asked}
+    by_hand = [identity for identity, name in found.items() if name == BY_HAND]
+    answers = _all(connection, _CALLS, by_hand)
+    return found | {row.request: row.model for row in answers if row.model}
 
 
 def _all(connection: Connection, query: Any, ids: Collection[int]) -> list[Row[Any]]:

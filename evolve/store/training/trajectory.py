@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from evolve.core.evaluation import Evaluation, Fidelity
 from evolve.core.measurement import Ratio
+from evolve.core.model import BY_HAND
 from evolve.core.program import Assignment
 from evolve.core.records import RunRow, TicketState
 from evolve.store.database.schema import (
@@ -268,15 +269,15 @@ def _record(
     source: str,
     parent: Instance | None,
 ) -> Record:
-    history = page.histories.get(row.program)
+    history, asked = page.histories.get(row.program), page.asked.get(row.id)
     parents = page.parents.get(row.id, ())
     held = [page.histories[one] for one in page.shown[row.id] if one in page.histories]
     shown = (program_history.ratio_of(one.best_before(row.sequence)) for one in held)
     return Record(
         sequence=row.sequence,
         operator=row.operator,
-        model=row.model,
-        asked=page.asked.get(row.id),
+        model=asked.model if asked and row.model == BY_HAND else row.model,
+        asked=asked,
         note=row.note,
         failure=row.failure,
         program=row.digest,

@@ -86,7 +86,8 @@ def _named(model: str, patterns: Collection[str]) -> bool:
 def _texts(step: Step) -> Iterator[str]:
     """The part of a step that may come into a row."""
     yield from (message.content for message in step.prompt)
-    yield "" if step.reply is None else step.reply.text
+    if step.reply is not None:
+        yield from (step.reply.text, step.reply.reasoning)
     yield from (step.note, step.source)
     known = step.parent
     if known is not None:

@@ -1,4 +1,4 @@
-"""Whether a text holds a key: by `evolve.llm.secrets.scrub`, called only if it may matter.
+"""Whether a text holds a key or held one: by `evolve.llm.secrets.scrub`, called only if needed.
 
 Scrubbing looks at every position of a text in many ways, which costs more than everything else that
 an export does with it. Here a text is first searched for the few marks that keys begin with.
@@ -8,7 +8,7 @@ import os
 import re
 from functools import lru_cache
 
-from evolve.llm.secrets import scrub
+from evolve.llm.secrets import HIDDEN, scrub
 
 _MIN_LENGTH = 8
 _PREFIXES = ("sk", "pk", "rk", "gsk", "xai", "hf", "r8", "nvapi", "dapi")
@@ -26,8 +26,8 @@ def environment_keys() -> tuple[str, ...]:
 
 @lru_cache(maxsize=128)  # parents and prompts come again with every child
 def holds_key(text: str, known: tuple[str, ...]) -> bool:
-    """Whether scrubbing would change the text; `known` is from `environment_keys`."""
-    if any(value in text for value in known):
+    """Whether scrubbing would change the text or has; `known` is from `environment_keys`."""
+    if HIDDEN in text or any(value in text for value in known):
         return True
     suspicious = (
         any(mark in text for mark in _MARKS)

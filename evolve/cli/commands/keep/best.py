@@ -196,6 +196,6 @@ def _warning(run: "RunRow", winner: "Champion") -> str:
     found = f"is slower than {against}" if is_slower else f"shows no gain over {against}"
     return (
         f"the best kernel of run {run.name} {found}: {speedup_text(winner.ratio)}. Keep {against}, "
-        f"or search on: evolve resume {shlex.quote(run.name)} termination.evaluations=400 "
-        "termination.wall_time=1h"
+        f"or search on: `evolve resume {shlex.quote(run.name)}` with a higher "
+        "termination.wall_time or termination.evaluations"
     )
