@@ -18,6 +18,7 @@ from evolve.core.model import (
 )
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
+from evolve.core.recalled import Recalled
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from operators.quoting import quote
@@ -110,11 +111,13 @@ class Searched:
     name: str = "first"
     task: Task = TASK
     warm_start: str | None = None
+    recalled: Sequence[Recalled] = ()
     run: RunRow = field(init=False)
     _coded: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = {"baseline": "eager", "warm_start": self.warm_start}
+        told = [one.to_json() for one in self.recalled]
+        config = {"baseline": "eager", "warm_start": self.warm_start, "recalled": told}
         self.run = self.store.create_run(name=self.name, task=self.task, config=config, seed=1)
 
     @staticmethod

@@ -16,8 +16,9 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus, TokenTrace
 from evolve.store import Store
 from evolve.trajectories.flat import flat
+from evolve.trajectories.shown import named_programs
 from evolve.trajectories.step import Made, Step
-from evolve.trajectories.steps import History, named_programs, steps
+from evolve.trajectories.steps import History, steps
 from tests.trajectories.searched import Searched, source, story, verdict
 
 

@@ -218,7 +218,7 @@ class Reader:
         return _Page(rows, parents, asked, shown, found)
 
     def _prefixes(self, asked: conversations.Asked) -> set[str]:
-        messages = asked.exchanges[-1].request.messages if asked.exchanges else ()
+        messages = (message for one in asked.exchanges for message in one.request.messages)
         return {prefix for message in messages for prefix in self._mentions(message.content)}
 
     def _beginning(self, connection: Connection, prefix: str) -> tuple[int, ...]:

@@ -23,6 +23,9 @@ class Reason(StrEnum):
     CHEAT = "flagged as cheating"
     MODEL = "made by a model that is not allowed, or from a program of one"
     SHOWS_HELD_OUT = "prompt shows a held-out task"
+    SHOWS_EXCLUDED = "prompt shows findings of a run that is left out"
+    SHOWS_TEST = "prompt of a training row shows a task of the test split, or findings on it"
+    SHOWS_UNKNOWN = "prompt shows findings of a run that is not known"
     KEY = "text holds what looks like a key"
 
 

@@ -12,7 +12,7 @@ from evolve.core.errors import UsageError
 from evolve.store import Store
 from evolve.trajectories.names import find
 from evolve.trajectories.step import Step
-from evolve.trajectories.steps import History
+from evolve.trajectories.steps import History, Origins
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views import autotriton, filters
 from evolve.trajectories.views.directions import Dead, summary
@@ -142,7 +142,7 @@ class Recipe:
             admit: exclusions that no recipe may override: held-out tasks, licences, models. Asked
                 last, with texts.
             follow_shown: whether `Step.models` has to name those behind all programs that a prompt
-                shows, not those of parents only; every prompt is read then.
+                shows, and its words, not those of parents only; every prompt is read then.
             tell: told how it goes on, by the tally.
             after: a number that `passed` was told for the first run, to go on from there with the
                 tally as it was then.
@@ -161,8 +161,9 @@ class Recipe:
         view = self.views[kind]
         checks = [(one, one.start()) for one in view.filters]
         told = _nothing if view.remembers else passed
+        origins = Origins(store)
         for run_id in run_ids:
-            history = History(store, run_id)
+            history = History(store, run_id, origins)
             sieve = Sieve(history, tally, checks, admit, follow_shown, tell, after, told)
             after = -1
             for row in view.make(sieve):
