@@ -152,6 +152,7 @@ class Searched:
         asked: str = "m",
         reading: ReplyStatus = ReplyStatus.PROGRAM,
         failure: str = "",
+        used: Sequence[str] = (),
         reply: str | None = None,
         trace: TokenTrace | None = None,
         status: CallStatus = CallStatus.COMPLETED,
@@ -162,12 +163,12 @@ class Searched:
         code: str | None = None,
         reasoning: str = "",
     ) -> None:
-        """A step that a model's reply decided; without a name, a failure.
+        """A step that a model's reply decided; without a name, a failure, of programs `used`.
 
         `mended` is a first answer that could not be used; the reply is then that to a second round.
         `code` stands in for the program of that name.
         """
-        used = tuple(map(self._known, parents))
+        mine, used = tuple(map(self._known, used)), tuple(map(self._known, parents))
         said = (Message("system", "You write kernels."), Message("user", _asked(shows, job, form)))
         request = ModelRequest(messages=said, model=asked)
         [ticket] = self.store.request(self.run.id, operator, used, request, asked)
@@ -183,7 +184,7 @@ class Searched:
         )  # fmt: skip
         ticket = self.store.answer(ticket, answer)
         if name is None:
-            self.store.propose(ticket, Failed(failure), reading)
+            self.store.propose(ticket, Failed(failure, mine), reading)
             return
         program = Program(source(name) if code is None else code)
         self._coded[name] = program.digest

@@ -231,6 +231,21 @@ def test_a_program_from_another_run_brings_its_models_along(store: Store) -> Non
     assert [sorted(step.models) for step in read(two)] == [["closed"], ["closed", "open"]]
 
 
+def test_a_step_without_a_program_has_the_parents_that_its_operator_used(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(status=Status.WRONG_VALUE), "A")
+    search.model(None, failure="no_code", reading=ReplyStatus.NO_CODE, used="B")
+    search.model(None, None, "A", failure="no_code", reading=ReplyStatus.NO_CODE, used="BA")
+    found = read(search)
+    assert [step.parents for step in found[2:]] == [
+        (Searched.digest("B"),),
+        (Searched.digest("B"), Searched.digest("A")),
+    ]
+    assert [step.generation for step in found] == [0, 1, 2, 2]
+    parent = found[2].parent
+    assert parent is not None and parent.has_failed
+
+
 def test_generations_count_main_parents(told: list[Step]) -> None:
     assert [told[number].generation for number in (0, 1, 8, 9, 10, 11, 16)] == [
         0, 1, 2, 3, 3, 3, 4,
