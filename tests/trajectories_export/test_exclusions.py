@@ -32,11 +32,16 @@ def test_held_out_tasks_are_left_out_and_counted(store: Store, tmp_path: Path):
     )
     assert [source.excluded for source in made.sources] == ["task is held out"] * 2 + [""]
     assert made.excluded == {"task is held out": 2}
+    path = (tmp_path / "eval" / "softmax.py").as_posix()
+    named = ["same name as kernelbench:1/23", f"same source as {path}", ""]
+    assert [source.detail for source in made.sources] == named
     assert made.rows == {"supervised": {"train": 1}}
     [near] = made.near_misses
     assert near["task"] == "other"
     assert 0 < near["distance"] < 0.6
-    assert "task is held out: 2" in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "task is held out: 2" in card
+    assert f"task is held out: same source as {path} |" in card
 
 
 def test_a_held_out_task_with_other_names_of_variables_is_no_near_miss_but_the_same(

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
@@ -29,6 +30,13 @@ class Reason(StrEnum):
     KEY = "text holds what looks like a key"
 
 
+class Excluded(NamedTuple):
+    """Why a task is left out; `detail` names the held-out task that it is."""
+
+    reason: Reason
+    detail: str = ""
+
+
 CHEATING = frozenset(
     ("decoy_kernel", "evaluator_access", "foreign_library", "introspection", "timing_mismatch")
 )
@@ -51,14 +59,14 @@ class Rules:
     licences: tuple[str, ...] = ()
     keys: tuple[str, ...] = field(default_factory=environment_keys)
 
-    def of_task(self, task: Task, tracer: Tracer | None = None) -> Reason | None:
+    def of_task(self, task: Task, tracer: Tracer | None = None) -> Excluded | None:
         """Why every step on a task is left out; None if it is not."""
-        if self.held_out.match(task, tracer) is not None:
-            return Reason.HELD_OUT
+        if (match := self.held_out.match(task, tracer)) is not None:
+            return Excluded(Reason.HELD_OUT, f"same {match.how} as {match.name}")
         if not allows_training(licence_of(task.source), self.licences):
-            return Reason.LICENCE
+            return Excluded(Reason.LICENCE)
         if holds_key(task.source, self.keys):
-            return Reason.KEY
+            return Excluded(Reason.KEY)
         return None
 
     def of_step(self, step: Step) -> Reason | None:

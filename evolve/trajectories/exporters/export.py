@@ -12,7 +12,7 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
-from evolve.trajectories.decontamination.exclusions import Reason, Rules
+from evolve.trajectories.decontamination.exclusions import Excluded, Reason, Rules
 from evolve.trajectories.decontamination.graphs import Tracer
 from evolve.trajectories.decontamination.licences import licence_of
 from evolve.trajectories.decontamination.splits import TEST, TRAIN, families_of, test_families
@@ -226,13 +226,12 @@ class _Work:
 
 def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> tuple[list[Source], list[Source]]:
     """Facts of each run before any step is read, and of others whose findings the runs had."""
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Excluded | None] = {}
     others = _found_by(store, runs)
     with Tracer() as tracer:
         for run in (*runs, *others):
             if run.task.revision not in reasons:
-                reason = plan.rules.of_task(run.task, tracer)
-                reasons[run.task.revision] = "" if reason is None else reason.value
+                reasons[run.task.revision] = plan.rules.of_task(run.task, tracer)
         families = _families([run.task for run in runs], others, plan, tracer)
     found = [
         Source(
@@ -243,7 +242,7 @@ def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> tuple[list[Sou
             licence=licence_of(run.task.source),
             steps=store.next_sequence(run.id),
             created=run.created,
-            excluded=_weakness(run) or reasons[run.task.revision],
+            **_excluded(run, reasons[run.task.revision]),
         )
         for run in (*runs, *others)
     ]
@@ -271,9 +270,11 @@ def _families(
     return families_of(unique, tracer.twins(unique))
 
 
-def _weakness(run: RunRow) -> str:
-    """Why nothing of a run may be learned from whose task failed its audit; else empty."""
-    return Reason.WEAK.value if run.config.get("audit") else ""
+def _excluded(run: RunRow, found: Excluded | None) -> dict[str, str]:
+    """Why nothing of a run may be learned from: its task failed its audit, or is left out."""
+    if run.config.get("audit"):
+        return {"excluded": Reason.WEAK.value}
+    return {} if found is None else {"excluded": found.reason.value, "detail": found.detail}
 
 
 def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> str:
