@@ -25,9 +25,9 @@ class Shape:
 
     Attributes:
         digest: of the shingles; equal in every process.
-        shingles: each with its number among equal ones, of the models' tokens (`.tokens`), which hold neither names of
-            variables nor numbers, nor anything of the functions that make inputs, so that a size
-            is no difference.
+        shingles: of the models' tokens (`.tokens`), each with its number among equal ones. They
+            hold neither names of variables nor numbers, nor anything of the functions that make
+            inputs, so that a size is no difference.
         windows: of the lines of its model.
     """
 

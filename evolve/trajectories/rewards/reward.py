@@ -102,7 +102,8 @@ def grade(step: Step) -> Grade | None:
     """How far the step came; None if that is not known.
 
     Not known: no verdict, our own fault, a duplicate of any program (its parent, too), a call
-    without an outcome, or a correct program for which it is not known whether custom kernels made its outcome.
+    without an outcome, or a correct program for which it is not known whether custom kernels made
+    its outcome.
     """
     judged = step.evaluation
     if judged is None:
