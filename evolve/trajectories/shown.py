@@ -30,7 +30,7 @@ def texts_of(exchanges: Iterable[Exchange]) -> Sequence[str]:
 
 
 def told_steps(prompt: str) -> Collection[int]:
-    """Numbers of the run's steps whose outcomes and notes a prompt tells (`attempt_text`)."""
+    """Numbers of the run's steps that a prompt tells the outcomes and notes of (`attempt_text`)."""
     return {int(number) for number in _ATTEMPT.findall(prompt)}
 
 

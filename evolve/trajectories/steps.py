@@ -204,7 +204,7 @@ class Origins:
         self._models: dict[str, frozenset[str]] = {}
 
     def models(self, findings: Iterable[Recalled]) -> frozenset[str]:
-        """All models of the runs that found them, and of the runs whose findings those had."""
+        """All models of the runs that found them, and of the runs that gave those findings."""
         found: set[str] = set()
         seen: set[tuple[str, str]] = set()
         pending = [*findings]
@@ -233,7 +233,7 @@ def recalled_by(run: RunRow) -> list[Recalled]:
 
 
 def begun_from(run: RunRow, store: Store) -> list[RunRow]:
-    """The run of this database whose programs a warm start took, if its task is another one."""
+    """The run in this database that a warm start took programs from, if its task is another one."""
     path, _, name = str(run.config.get("warm_start") or "").rpartition(":")
     if path not in ("", str(store.location)):
         return []

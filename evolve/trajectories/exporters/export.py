@@ -225,7 +225,7 @@ class _Work:
 
 
 def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> tuple[list[Source], list[Source]]:
-    """Facts of each run before any step is read, and of others whose findings the runs had."""
+    """Facts of each run before any step is read, and of others that prompts may show."""
     reasons: dict[str, Excluded | None] = {}
     others = _found_by(store, runs)
     with Tracer() as tracer:
@@ -250,7 +250,7 @@ def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> tuple[list[Sou
 
 
 def _found_by(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
-    """The runs, besides these, whose findings or programs these were given."""
+    """The other runs that gave these findings or programs."""
     names = {name for run in runs for finding in recalled_by(run) for name in finding.runs}
     names |= {one.name for run in runs for one in begun_from(run, store)}
     names -= {run.name for run in runs}
