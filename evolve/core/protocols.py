@@ -224,9 +224,13 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failure to produce a program that is worth keeping; stored with the ticket."""
+    """A failure to produce a program that is worth keeping; stored with the ticket.
+
+    `parents` are the programs (digests) that it was to be made from; none for those selected.
+    """
 
     reason: str
+    parents: tuple[str, ...] = ()
 
 
 class Operator(Protocol):

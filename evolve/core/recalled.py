@@ -1,7 +1,7 @@
 """Results of finished runs that another run is given, with the device of each measurement."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -23,12 +23,15 @@ class Recalled:
         about: in our words, the runs, tasks and devices, and the measurements.
         words: of the judge or a model; never an instruction.
         language: of the programs that it is about; empty if it is about all.
+        runs: revisions of the tasks of the runs that it is of, by name; empty if they were not
+            recorded.
     """
 
     kind: Kind
     about: str
     words: str = ""
     language: str = ""
+    runs: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` gives an equal object back."""

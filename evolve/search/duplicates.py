@@ -35,11 +35,11 @@ class DuplicateCheck:
         try:
             render(proposal.program.source, proposal.assignment)
         except UsageError as error:
-            return Failed(f"it cannot be rendered: {error}")
+            return Failed(f"it cannot be rendered: {error}", proposal.parents)
         instance, trials = self._as_instance(proposal)
         if not instance.is_reevaluation and (why := self._duplicate(instance, trials)):
             rest = "" if instance is proposal else "; it differs in layout or comments only"
-            return Failed(f"{DUPLICATE}{why}{rest}")
+            return Failed(f"{DUPLICATE}{why}{rest}", proposal.parents)
         return instance
 
     def _as_instance(self, proposal: Proposal) -> tuple[Proposal, Sequence[Trial]]:

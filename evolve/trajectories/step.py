@@ -82,8 +82,9 @@ class Step:
         baseline: of `ratio`.
         operator: how the child was made.
         model: the one asked, or by hand the one that the reply names; empty if none was.
-        models: of this step and of all that led to it (they decide the use for training); of other
-            programs that a prompt shows if steps were read with their texts.
+        models: of this step and of all that led to it (they decide the use for training). If steps
+            were read with their texts also of all else that a prompt shows: programs, attempts,
+            notes, findings of other runs.
         generation: steps along main parents since one that had none, which has 0.
         made: the kind of result.
         note: the intent of the step, in the operator's or the model's words.
@@ -93,6 +94,9 @@ class Step:
         parent_step: number of the step that made the main parent first.
         prompt_key: equal for steps whose models were asked the very same; empty without a model.
         shown_best: the highest ratio, as known then, of the programs whose text the prompt showed.
+        shown_runs: other runs, with the revisions of their tasks, whose findings or programs a
+            prompt may show. Both are empty if they were not recorded; findings are left out with
+            texts.
         exchanges: all rounds with the model, oldest first; empty if texts were left out.
         reading: the operator's result for the last reply; None if none was read.
         program: digest of the child.
@@ -128,6 +132,7 @@ class Step:
     parent_step: int | None = None
     prompt_key: str = ""
     shown_best: Ratio | None = None
+    shown_runs: tuple[tuple[str, str], ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     reading: ReplyStatus | None = None
     program: str | None = None

@@ -1,20 +1,26 @@
 """Steps of stored runs, in order, a page at a time."""
 
 import itertools
-import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity
 from evolve.core.measurement import Ratio
 from evolve.core.protocols import AddStatus
+from evolve.core.recalled import Recalled
 from evolve.store import RunRow, Store
 from evolve.store.champion import best_path
 from evolve.store.training.trajectory import Reader, Record
+from evolve.trajectories.shown import (
+    named_programs,
+    quotes_words,
+    shown_findings,
+    texts_of,
+    told_steps,
+)
 from evolve.trajectories.step import Known, Made, Step, speedup
 
-_NAMED = re.compile(r"program ([0-9a-f]{8}):$", re.MULTILINE)
 _AT_ONCE = 100
 
 
@@ -35,37 +41,30 @@ def steps(
     Raises:
         UsageError: a run is not there.
     """
+    origins = Origins(store)
     for run_id in run_ids:
-        yield from History(store, run_id).steps(texts=texts, samples=samples)
-
-
-def named_programs(prompt: str) -> Collection[str]:
-    """Beginnings of the digests of the programs whose text a prompt shows.
-
-    The prompts of our operators put a line with its name before each (`prompt_context`).
-    """
-    return {
-        found[1]
-        for found in _NAMED.finditer(prompt)  # several times faster than with ^ before it
-        if found.start() == 0 or prompt[found.start() - 1] == "\n"
-    }
+        yield from History(store, run_id, origins).steps(texts=texts, samples=samples)
 
 
 class History:
     """The steps of one run: read through once, then also by number.
 
-    Facts that depend on all steps before (`generation`, `models`, `best_before`) is kept in arrays.
+    Facts that depend on all steps before (`generation`, `models`, `best_before`) are in arrays.
 
     Args:
         store: the database.
         run_id: of the run.
+        origins: of findings that its prompts show; shared by the runs that are read together.
 
     Raises:
         UsageError: there is no such run.
     """
 
-    def __init__(self, store: Store, run_id: int) -> None:
+    def __init__(self, store: Store, run_id: int, origins: "Origins | None" = None) -> None:
         self.run = _run(store, run_id)
+        self._origins = origins or Origins(store)
+        self._recalled = recalled_by(self.run)
+        self._begun = {(one.name, one.task.revision) for one in begun_from(self.run, store)}
         self._store = store
         self._path = frozenset(best_path(store, self.run))
         begun = self.run.config.get("warm_start")
@@ -121,14 +120,19 @@ class History:
         if earlier:
             is_held = earlier[0] == record.maker
             self._generations[record.sequence] = self._generations[earlier[0]] + (not is_held)
-        earlier += (shown for shown in record.shown_makers if shown < record.sequence)
-        self._families[record.sequence] = self._family(record, earlier)
+        prompts = texts_of(record.asked.exchanges) if record.asked is not None else ()
+        shown = {*record.shown_makers}.union(*map(told_steps, prompts))
+        earlier += (one for one in shown if one < record.sequence)
+        self._families[record.sequence] = self._family(record, earlier, prompts)
 
-    def _family(self, record: Record, sources: Sequence[int]) -> int:
+    def _family(self, record: Record, sources: Sequence[int], prompts: Sequence[str]) -> int:
         """The place of the set of models behind a step."""
         models = frozenset().union(*(self._sets[self._families[source]] for source in sources))
         if record.asked is not None:
             models |= record.asked.models
+            models |= self._origins.models(shown_findings(self._recalled, prompts))
+            if any(map(quotes_words, prompts)):
+                models = models.union(*self._sets)  # of any step before
         elif not sources and record.program is not None:
             # It may be another run's. What a warm start took over has lost its name with its
             # tunables, and may be of another file: its origin is not known.
@@ -140,6 +144,9 @@ class History:
 
     def _step(self, record: Record) -> Step:
         place, asked, parent = record.sequence, record.asked, record.parent
+        exchanges = () if asked is None else asked.exchanges
+        findings = shown_findings(self._recalled, texts_of(exchanges))
+        origins = {origin for one in findings for origin in _origins(one)}
         best = self._best[3 * place : 3 * place + 3]
         return Step(
             run=self.run.name,
@@ -165,7 +172,8 @@ class History:
             parent_step=record.parent_makers[0] if record.parent_makers else None,
             prompt_key="" if asked is None else asked.key,
             shown_best=record.shown,
-            exchanges=() if asked is None else asked.exchanges,
+            shown_runs=tuple(sorted(origins | self._begun)),
+            exchanges=exchanges,
             reading=None if asked is None else asked.reading,
             program=record.program,
             language=record.language,
@@ -181,6 +189,60 @@ class History:
             steering=self._steering.get(place, ()),
             created=self.run.created,
         )
+
+
+class Origins:
+    """The models behind the findings that runs were given.
+
+    Args:
+        store: the database.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs = {run.name: run for run in store.runs()}
+        self._models: dict[str, frozenset[str]] = {}
+
+    def models(self, findings: Iterable[Recalled]) -> frozenset[str]:
+        """All models of the runs that found them, and of the runs that gave those findings."""
+        found: set[str] = set()
+        seen: set[tuple[str, str]] = set()
+        pending = [*findings]
+        while pending:
+            for origin in {*_origins(pending.pop())} - seen:
+                seen.add(origin)
+                name, revision = origin
+                run = self._runs.get(name)
+                if run is None or run.task.revision != revision:
+                    found.add(f"unknown: findings of run {name or 'that was not recorded'}")
+                else:
+                    found |= self._of_run(run)
+                    pending += recalled_by(run)
+        return frozenset(found)
+
+    def _of_run(self, run: RunRow) -> frozenset[str]:
+        if run.name not in self._models:
+            light = History(self._store, run.id, self).steps(texts=False)
+            self._models[run.name] = frozenset().union(*(step.models for step in light))
+        return self._models[run.name]
+
+
+def recalled_by(run: RunRow) -> list[Recalled]:
+    """The findings of finished runs that a run was given when it began."""
+    return [*map(Recalled.from_json, run.config.get("recalled", ()))]
+
+
+def begun_from(run: RunRow, store: Store) -> list[RunRow]:
+    """The run in this database that a warm start took programs from, if its task is another one."""
+    path, _, name = str(run.config.get("warm_start") or "").rpartition(":")
+    if path not in ("", str(store.location)):
+        return []
+    revision = run.task.revision
+    return [one for one in store.runs() if one.name == name and one.task.revision != revision]
+
+
+def _origins(finding: Recalled) -> Iterable[tuple[str, str]]:
+    return finding.runs.items() or [("", "")]
 
 
 def _run(store: Store, run_id: int) -> RunRow:

@@ -48,6 +48,7 @@ def _best(past: Past, winner: Champion, own: Sequence[Attempt], language: str) -
         ),
         words="\n".join(part for part in (note, values) if part),
         language=language,
+        runs=past.origin,
     )
 
 
@@ -61,7 +62,12 @@ def _gains(past: Past, line: Sequence[Attempt], language: str) -> Iterator[tuple
             spread = f"95 % interval {gain.low:.2f} to {gain.high:.2f}, indirect"
             about = f"{gain.value:.2f}x as fast as what it was made from ({spread}): {past.where}"
             note = shortened(after.note, MAX_CHARS)
-            yield gain, Recalled(kind=Kind.IDEA, about=about, words=note, language=language)
+            yield (
+                gain,
+                Recalled(
+                    kind=Kind.IDEA, about=about, words=note, language=language, runs=past.origin
+                ),
+            )
 
 
 def skills(store: RunStore, pasts: Sequence[Past]) -> Iterator[Recalled]:
@@ -72,4 +78,4 @@ def skills(store: RunStore, pasts: Sequence[Past]) -> Iterator[Recalled]:
         if summary:
             about = f"summary that a model wrote of {past.where}"
             words = shortened(summary, MAX_SKILL_CHARS)
-            yield Recalled(kind=Kind.SKILL, about=about, words=words)
+            yield Recalled(kind=Kind.SKILL, about=about, words=words, runs=past.origin)

@@ -31,6 +31,11 @@ class Past:
         """The run, its task and its device."""
         return f"run {self.run.name}, task {self.run.task.name}, {self.device}"
 
+    @property
+    def origin(self) -> dict[str, str]:
+        """The revision of the task by the run's name (`Recalled.runs`)."""
+        return {self.run.name: self.run.task.revision}
+
 
 def language_of(store: RunStore, program: str) -> str:
     """The language of a program's kernels; empty if it has none."""

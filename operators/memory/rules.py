@@ -73,7 +73,7 @@ def message_of(feedback: str) -> str:
 
 
 def _rule(store: RunStore, known: _Class, seen: Sequence[_Seen], pasts: Sequence[Past]) -> Recalled:
-    runs = list(dict.fromkeys(each.past.run.name for each in seen))
+    runs = {each.past.run.name: each.past.run.task.revision for each in seen}
     devices = dict.fromkeys(each.past.device for each in seen)
     looked_at = sum(len(past.attempts) for past in pasts if past.run.name in runs)
     _, newest = seen[0]
@@ -88,6 +88,7 @@ def _rule(store: RunStore, known: _Class, seen: Sequence[_Seen], pasts: Sequence
         ),
         words=words,
         language=known.language,
+        runs=runs,
     )
 
 

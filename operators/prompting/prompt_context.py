@@ -206,9 +206,14 @@ def attempt_text(attempt: Attempt, baseline: str, parent: Ratio | None = None) -
     return Quoted(f"{said}\n{quote(words, 'note and remarks')}" if words else said)
 
 
+def recalled_line(found: Recalled) -> str:
+    """The first line of a finding, in our words."""
+    return f"- {found.kind}: {one_line(found.about, MAX_REMARK_CHARS)}"
+
+
 def recalled_text(found: Recalled) -> Quoted:
     """A finding of earlier runs: where it was measured in our words, and the words of others."""
-    said = f"- {found.kind}: {one_line(found.about, MAX_REMARK_CHARS)}"
+    said = recalled_line(found)
     return Quoted(f"{said}\n{quote(found.words, 'message or note')}" if found.words else said)
 
 

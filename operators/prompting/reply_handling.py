@@ -65,7 +65,8 @@ class Answering(Prompted):
             proposal = Proposal(program=Program(found.source), parents=base.digests, note=said)
             return Reading(found.status, proposal)
         said = ": ".join(part for part in (note, found.status, found.note) if part)
-        return Reading(found.status, self._mend(context, exchanges, found) or Failed(said))
+        failed = Failed(said, base.digests)
+        return Reading(found.status, self._mend(context, exchanges, found) or failed)
 
     def _mend(
         self, context: Context, exchanges: Sequence[Exchange], found: Found

@@ -116,7 +116,9 @@ RECORDS = {
         compiled=(COMPILED,),
         category="norm",
     ),
-    "recalled": Recalled(kind=Kind.SKILL, about="2 runs", words="no", language="triton"),
+    "recalled": Recalled(
+        kind=Kind.SKILL, about="2 runs", words="no", language="triton", runs={"first": "a1"}
+    ),
     "cost of a reference": ReferenceCost(
         device={"sms": "132"},
         cases=(

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve.core.evaluation import Status
 from evolve.core.model import CallStatus, ModelCard, ModelRequest, ReplyStatus
 from evolve.core.protocols import MAX_ROUNDS, Declined, Failed, Proposal
 from evolve.core.source.tunables import parse
@@ -22,6 +23,7 @@ from operators import (
     Contrastive,
     Crossover,
     Edit,
+    Repair,
     RewriteFull,
     Summarise,
     Template,
@@ -167,6 +169,14 @@ def test_a_correction_is_asked_for_only_where_the_conversation_fits_into_the_con
 def test_without_mends_an_unusable_answer_is_a_failure_at_once():
     reading = interpreted(RewriteFull(mends=0), run_of(PLAIN), "words")
     assert isinstance(reading.outcome, Failed)
+
+
+def test_a_failure_names_the_programs_that_the_answer_was_to_be_made_from():
+    history = History()
+    history.add(PLAIN)
+    history.add(BETTER, status=Status.WRONG_VALUE)
+    reading = interpreted(Repair(share=1.0, mends=0), history, "words")
+    assert reading.outcome.parents == (history.attempts[1].program,)
 
 
 def test_more_mends_are_more_rounds_up_to_the_limit_of_a_ticket():

@@ -18,6 +18,7 @@ from evolve.core.model import (
 )
 from evolve.core.program import Program
 from evolve.core.protocols import AddStatus, Failed, Offer, Proposal
+from evolve.core.recalled import Recalled
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
 from operators.quoting import quote
@@ -110,11 +111,13 @@ class Searched:
     name: str = "first"
     task: Task = TASK
     warm_start: str | None = None
+    recalled: Sequence[Recalled] = ()
     run: RunRow = field(init=False)
     _coded: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = {"baseline": "eager", "warm_start": self.warm_start}
+        told = [one.to_json() for one in self.recalled]
+        config = {"baseline": "eager", "warm_start": self.warm_start, "recalled": told}
         self.run = self.store.create_run(name=self.name, task=self.task, config=config, seed=1)
 
     @staticmethod
@@ -149,6 +152,7 @@ class Searched:
         asked: str = "m",
         reading: ReplyStatus = ReplyStatus.PROGRAM,
         failure: str = "",
+        used: Sequence[str] = (),
         reply: str | None = None,
         trace: TokenTrace | None = None,
         status: CallStatus = CallStatus.COMPLETED,
@@ -159,12 +163,12 @@ class Searched:
         code: str | None = None,
         reasoning: str = "",
     ) -> None:
-        """A step that a model's reply decided; without a name, a failure.
+        """A step that a model's reply decided; without a name, a failure, of programs `used`.
 
         `mended` is a first answer that could not be used; the reply is then that to a second round.
         `code` stands in for the program of that name.
         """
-        used = tuple(map(self._known, parents))
+        mine, used = tuple(map(self._known, used)), tuple(map(self._known, parents))
         said = (Message("system", "You write kernels."), Message("user", _asked(shows, job, form)))
         request = ModelRequest(messages=said, model=asked)
         [ticket] = self.store.request(self.run.id, operator, used, request, asked)
@@ -180,7 +184,7 @@ class Searched:
         )  # fmt: skip
         ticket = self.store.answer(ticket, answer)
         if name is None:
-            self.store.propose(ticket, Failed(failure), reading)
+            self.store.propose(ticket, Failed(failure, mine), reading)
             return
         program = Program(source(name) if code is None else code)
         self._coded[name] = program.digest

@@ -28,8 +28,9 @@ from evolve.testing.synthetic import SyntheticEvaluator, synthetic_task
 from evolve.trajectories.flat import flat
 from evolve.trajectories.rewards import pipeline, reward_names, shaping_names
 from evolve.trajectories.rewards.rescoring import rescore
+from evolve.trajectories.shown import named_programs
 from evolve.trajectories.step import Made, Step
-from evolve.trajectories.steps import named_programs, steps
+from evolve.trajectories.steps import steps
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views.prompts import job_of, programs_and_job_of
 from evolve.trajectories.views.recipes import RECIPES

@@ -269,6 +269,7 @@ def test_a_refuted_program_has_failed() -> None:
 def test_a_duplicate_and_a_lost_call_are_nobodys_fault() -> None:
     assert grade(step(None, made=Made.NOTHING, reading=ReplyStatus.PROGRAM)) is None
     assert grade(step(None, made=Made.NOTHING)) is None
+    assert grade(step(None, made=Made.NOTHING, reading=ReplyStatus.UNCHANGED)) is None
     assert grade(step(None, made=Made.NOTHING, reading=ReplyStatus.EDIT_FAILED)) is Grade.NOTHING
 
 

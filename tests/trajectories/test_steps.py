@@ -16,8 +16,9 @@ from evolve.core.measurement import Ratio
 from evolve.core.model import ReplyStatus, TokenTrace
 from evolve.store import Store
 from evolve.trajectories.flat import flat
+from evolve.trajectories.shown import named_programs
 from evolve.trajectories.step import Made, Step
-from evolve.trajectories.steps import History, named_programs, steps
+from evolve.trajectories.steps import History, steps
 from tests.trajectories.searched import Searched, source, story, verdict
 
 
@@ -228,6 +229,21 @@ def test_a_program_from_another_run_brings_its_models_along(store: Store) -> Non
     two.built_in("B", verdict(2.0), operator="seed")
     two.model("C", verdict(3.0), "B", asked="open")
     assert [sorted(step.models) for step in read(two)] == [["closed"], ["closed", "open"]]
+
+
+def test_a_step_without_a_program_has_the_parents_that_its_operator_used(search: Searched) -> None:
+    search.built_in("A", verdict(1.0))
+    search.model("B", verdict(status=Status.WRONG_VALUE), "A")
+    search.model(None, failure="no_code", reading=ReplyStatus.NO_CODE, used="B")
+    search.model(None, None, "A", failure="no_code", reading=ReplyStatus.NO_CODE, used="BA")
+    found = read(search)
+    assert [step.parents for step in found[2:]] == [
+        (Searched.digest("B"),),
+        (Searched.digest("B"), Searched.digest("A")),
+    ]
+    assert [step.generation for step in found] == [0, 1, 2, 2]
+    parent = found[2].parent
+    assert parent is not None and parent.has_failed
 
 
 def test_generations_count_main_parents(told: list[Step]) -> None:

@@ -33,13 +33,18 @@ def test_held_out_tasks_are_left_out_and_counted(store: Store, tmp_path: Path):
     )
     assert [source.excluded for source in made.sources] == ["task is held out"] * 2 + [""]
     assert made.excluded == {"task is held out": 2}
+    first, second, last = (source.detail for source in made.sources)
+    assert (first, last) == ("same name as kernelbench:1/23", "")
+    assert re.fullmatch(r"same source as eval/softmax\.py \(sha256 [0-9a-f]{12}\)", second)
     assert made.rows == {"supervised": {"train": 1}}
     [near] = made.near_misses
     assert near["task"] == "other"
     assert 0 < near["distance"] < 0.6
     assert re.fullmatch(r"eval/softmax\.py \(sha256 [0-9a-f]{12}\)", near["name"])
     assert re.fullmatch(r"eval/ \(digest [0-9a-f]{12}\)", made.held_out[1])
-    assert "task is held out: 2" in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "task is held out: 2" in card
+    assert f"task is held out: {second} |" in card
 
 
 def test_a_held_out_task_with_other_names_of_variables_is_no_near_miss_but_the_same(

@@ -21,7 +21,7 @@ import yaml
 from evolve.core.errors import UsageError
 from evolve.core.evaluation import Status
 from evolve.core.measurement import Ratio
-from evolve.core.model import TokenTrace
+from evolve.core.model import ReplyStatus, TokenTrace
 from evolve.store import Store
 from evolve.trajectories.decontamination.exclusions import Rules
 from evolve.trajectories.decontamination.holdout import hold_out
@@ -326,6 +326,42 @@ def test_filters_that_remember_see_all_runs(told: Searched, tmp_path: Path):
     ids = {row["step_id"].partition(":")[0] for row in load_dataset(tmp_path / "out", "supervised")}
     assert ids == {"first"}
     assert made.removed["supervised"]["unique@1: the same program as in an earlier row"] >= 5
+
+
+def test_a_filter_that_remembers_asks_about_steps_that_become_rows_only(
+    search: Searched, tmp_path: Path
+):
+    code = source("A")
+    search.built_in("parent", verdict(1.0))
+    search.model("A", verdict(3.0), code=code, asked="closed")
+    search.model("A", verdict(1.0), ["parent"], code=f"# neither\n{code}", asked="open")
+    search.model("A", verdict(1.5), code=f"# first\n{code}", asked="open")
+    search.model("A", verdict(1.5), code=f"# again\n{code}", asked="open")
+    recipe, rules = "kto@1+unique@1", Rules(models=("open",))
+    made = exported(search, tmp_path / "out", "trl-kto", recipe, rules=rules)
+    assert steps(tmp_path / "out", "labelled") == [3]
+    assert made.removed["labelled"]["unique@1: the same program as in an earlier row"] == 1
+
+
+def test_the_prompt_of_a_task_is_kept_if_its_first_step_is_left_out(
+    search: Searched, tmp_path: Path
+):
+    search.model("A", verdict(3.0), asked="closed")
+    search.model("B", verdict(3.0), asked="open")
+    search.model("C", verdict(3.0), asked="open")
+    rules = Rules(models=("open",))
+    exported(search, tmp_path / "out", "trl-grpo", "autotriton_rl@1", rules=rules)
+    assert steps(tmp_path / "out", "prompt") == [1]
+
+
+def test_replies_without_a_program_are_the_same_if_their_texts_are(
+    search: Searched, tmp_path: Path
+):
+    for reply in ("I cannot.", "I do not know.", "I cannot."):
+        search.model(None, failure="no_code", reading=ReplyStatus.NO_CODE, reply=reply)
+    made = exported(search, tmp_path / "out", "trl-kto", "kto@1+unique@1")
+    assert steps(tmp_path / "out", "labelled") == [0, 1]
+    assert made.removed["labelled"]["unique@1: the same reply as in an earlier row"] == 1
 
 
 @pytest.mark.slow  # one within a long run is above

@@ -128,10 +128,18 @@ def test_one_operation_is_the_same_however_it_is_spelled(one: str, other: str):
         ("F.pad(x, (1, 1), mode='reflect')", "F.pad(x, (1, 1), mode='circular')"),
         ("x.sum(dim=1)", "x.mean(dim=1)"),
         ("x + x", "x * x"),
+        ("x * x * x", "x * x"),
+        ("relu(relu(relu(x)))", "relu(relu(x))"),
     ],
 )
 def test_another_operation_is_another_task(one: str, other: str):
     assert Similarity({"it": OPERATION.format(one)}).same(OPERATION.format(other)) is None
+
+
+def test_another_number_of_the_same_operations_is_at_some_distance():
+    likeness = Similarity({"it": OPERATION.format("relu(" * 3 + "x" + ")" * 3)})
+    [near] = likeness.nearest(OPERATION.format("relu(" * 10 + "x" + ")" * 10))
+    assert 0.2 < near.distance < 0.8
 
 
 def test_a_text_that_is_no_python_still_has_a_shape():

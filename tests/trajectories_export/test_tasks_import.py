@@ -145,6 +145,9 @@ def test_the_card_says_what_was_done(folder: Path, tmp_path: Path):
     (folder / "renamed.py").write_text(re.sub(r"\bx\b", "values", SOFTMAX))
     tasks_import.main(words)
     assert outcomes(tmp_path / "out")["renamed.py"] == "held out"
+    found = (tmp_path / "out" / "findings.jsonl").read_text().splitlines()
+    [renamed] = [one for one in map(json.loads, found) if one["path"] == "renamed.py"]
+    assert renamed["detail"].startswith("same source as ")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "FOLDER:NUMBER, a task of that folder" in card
     assert "graphs were not compared" in card

@@ -177,7 +177,8 @@ def _complete(connection: Connection, rows: Sequence[Row[Any]]) -> list[Step]:
             operator=row.operator,
             method=row.method,
             tuning=bool(row.tuning),
-            parents=parents.get((row.id, "used" if row.instance else "selected"), ()),
+            parents=parents.get((row.id, "used"))
+            or (() if row.instance else parents.get((row.id, "selected"), ())),
             program=row.digest,
             assignment=programs.decode_assignment(row.assignment or "{}"),
             fidelity=Fidelity(row.fidelity or Fidelity.SEARCH),

@@ -222,6 +222,7 @@ def propose(
         sample = requests.put(connection, row.run, asked.id, row.operator, len(rounds), outcome)
         return replace(asked, state=TicketState.ASKED, request=outcome, sample=sample)
     if isinstance(outcome, Failed):
+        _put_parents(connection, asked.id, used=outcome.parents)
         runs.count_proposal(connection, row.run, row.operator, tuning=bool(row.tuning))
         parent_stats.count_told(connection, row, failed=True, score=None)
         _moved(connection, _TOLD, asked, owner, TicketState(row.state), reason=outcome.reason)

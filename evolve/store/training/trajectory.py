@@ -219,7 +219,7 @@ class Reader:
         return _Page(rows, parents, asked, shown, found)
 
     def _prefixes(self, asked: conversations.Asked) -> set[str]:
-        messages = asked.exchanges[-1].request.messages if asked.exchanges else ()
+        messages = (message for one in asked.exchanges for message in one.request.messages)
         return {prefix for message in messages for prefix in self._mentions(message.content)}
 
     def _beginning(self, connection: Connection, prefix: str) -> tuple[int, ...]:
@@ -233,14 +233,14 @@ class Reader:
 
 
 def _parents(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, list[Row[Any]]]:
-    """The programs that each ticket used; those selected for it where nothing came of it."""
-    role = {row.id: "selected" if row.instance is None else "used" for row in rows}
-    found: dict[int, list[Row[Any]]] = {}
-    for part in bulk.in_parts(role):
+    """The programs that each ticket used; those selected if it failed and names none."""
+    found: dict[str, dict[int, list[Row[Any]]]] = {"selected": {}, "used": {}}
+    for part in bulk.in_parts([row.id for row in rows]):
         for row in connection.execute(_PARENTS, {"ids": part}).all():
-            if row.role == role[row.ticket]:
-                found.setdefault(row.ticket, []).append(row)
-    return found
+            found[row.role].setdefault(row.ticket, []).append(row)
+    failed = {row.id for row in rows if row.instance is None}
+    selected = {key: parents for key, parents in found["selected"].items() if key in failed}
+    return selected | found["used"]
 
 
 def _instance(

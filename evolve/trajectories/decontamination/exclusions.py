@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from evolve.core.evaluation import Status
 from evolve.core.task import Task
@@ -24,7 +25,17 @@ class Reason(StrEnum):
     CHEAT = "flagged as cheating"
     MODEL = "made by a model that is not allowed, or from a program of one"
     SHOWS_HELD_OUT = "prompt shows a held-out task"
+    SHOWS_EXCLUDED = "prompt shows findings of a run that is left out"
+    SHOWS_TEST = "prompt of a training row shows a task of the test split, or findings on it"
+    SHOWS_UNKNOWN = "prompt shows findings of a run that is not known"
     KEY = "text holds what looks like a key"
+
+
+class Excluded(NamedTuple):
+    """Why a task is left out; `detail` names the held-out task that it is."""
+
+    reason: Reason
+    detail: str = ""
 
 
 CHEATING = frozenset(
@@ -49,14 +60,14 @@ class Rules:
     licences: tuple[str, ...] = ()
     keys: tuple[str, ...] = field(default_factory=environment_keys)
 
-    def of_task(self, task: Task, tracer: Tracer | None = None) -> Reason | None:
+    def of_task(self, task: Task, tracer: Tracer | None = None) -> Excluded | None:
         """Why every step on a task is left out; None if it is not."""
-        if self.held_out.match(task, tracer) is not None:
-            return Reason.HELD_OUT
+        if (match := self.held_out.match(task, tracer)) is not None:
+            return Excluded(Reason.HELD_OUT, f"same {match.how} as {match.name}")
         if not allows_training(licence_of(task.source), self.licences):
-            return Reason.LICENCE_NOT_NAMED if self.licences else Reason.LICENCE
+            return Excluded(Reason.LICENCE_NOT_NAMED if self.licences else Reason.LICENCE)
         if holds_key(task.source, self.keys):
-            return Reason.KEY
+            return Excluded(Reason.KEY)
         return None
 
     def of_step(self, step: Step) -> Reason | None:

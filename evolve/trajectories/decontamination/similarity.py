@@ -25,9 +25,9 @@ class Shape:
 
     Attributes:
         digest: of the shingles; equal in every process.
-        shingles: of the models' tokens (`.tokens`), which hold neither names of
-            variables nor numbers, nor anything of the functions that make inputs, so that a size
-            is no difference.
+        shingles: of the models' tokens (`.tokens`), each with its number among equal ones. They
+            hold neither names of variables nor numbers, nor anything of the functions that make
+            inputs, so that a size is no difference.
         windows: of the lines of its model.
     """
 
@@ -46,7 +46,12 @@ def shape_of(source: str) -> Shape:
     except (SyntaxError, ValueError, RecursionError):
         tokens, model = source.split(), source
     last = max(0, len(tokens) - _SHINGLE)
-    shingles = {"\0".join(tokens[at : at + _SHINGLE]) for at in range(last + 1)}
+    seen: Counter[str] = Counter()
+    shingles = []
+    for at in range(last + 1):
+        shingle = "\0".join(tokens[at : at + _SHINGLE])
+        seen[shingle] += 1
+        shingles.append(f"{shingle}\0{seen[shingle]}")
     return Shape(
         digest=framed_digest("model", *sorted(shingles)),
         shingles=frozenset(map(hash, shingles)),

@@ -203,9 +203,9 @@ def by_rules(
         Reason.KEY: Outcome.KEY,
     }
     for candidate in candidates:
-        reason = rules.of_task(candidate.task, tracer)
-        if reason is not None:
-            yield Finding(candidate.path, candidate.task.revision, outcomes[reason])
+        if (found := rules.of_task(candidate.task, tracer)) is not None:
+            outcome, revision = outcomes[found.reason], candidate.task.revision
+            yield Finding(candidate.path, revision, outcome, found.detail)
 
 
 def count(findings: Iterable[Finding]) -> dict[Outcome, int]:

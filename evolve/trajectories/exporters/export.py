@@ -12,15 +12,17 @@ from evolve.core.digest import canonical_json, framed_digest
 from evolve.core.errors import UsageError
 from evolve.core.task import Task
 from evolve.store import RunRow, Store
-from evolve.trajectories.decontamination.exclusions import Reason, Rules
+from evolve.trajectories.decontamination.exclusions import Excluded, Reason, Rules
 from evolve.trajectories.decontamination.graphs import Tracer
 from evolve.trajectories.decontamination.licences import licence_of
 from evolve.trajectories.decontamination.splits import TEST, TRAIN, families_of, test_families
+from evolve.trajectories.exporters.admission import Admission
 from evolve.trajectories.exporters.extras import extras
 from evolve.trajectories.exporters.folder import building, publish
 from evolve.trajectories.exporters.formats import Format, Kind, Place, Shape
 from evolve.trajectories.exporters.manifest import Manifest, Source
 from evolve.trajectories.exporters.shards import SHARD_BYTES, Shards, require_pyarrow
+from evolve.trajectories.steps import begun_from, recalled_by
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views.recipes import Recipe
 from evolve.trajectories.views.rows import Example, Row
@@ -128,11 +130,11 @@ def export(
     if plan.parquet:
         require_pyarrow()
     with building(folder) as place:
-        sources = _sources(store, runs, plan)
+        sources, shown = _sources(store, runs, plan)
         kept = [run for run, source in zip(runs, sources, strict=True) if not source.excluded]
         identity = _identity(runs, sources, plan)
         with Shards(place, identity, columns, limit=plan.shard_bytes) as shards:
-            work = _Work(store, plan, shards, sources, tell)
+            work = _Work(store, plan, shards, sources, shown, tell)
             for kind in plan.kinds:
                 for unit in _units(kept, plan.recipe, kind):
                     work.write(unit, kind)
@@ -152,6 +154,7 @@ class _Work:
         plan: Plan,
         shards: Shards,
         sources: Sequence[Source],
+        shown: Sequence[Source],
         tell: Progress,
     ) -> None:
         kept = [source for source in sources if not source.excluded]
@@ -163,6 +166,12 @@ class _Work:
         self._uncommitted = 0
         self.shards = shards
         self.tested = test_families(self._families.values(), plan.test_share, plan.test_families)
+        everything = [*sources, *shown]
+        tasks = {run.name: run.task for run in store.runs()}
+        texts = {
+            one.task: tasks[one.name].source for one in everything if one.family in self.tested
+        }
+        self._admit = Admission(plan.rules, everything, self.tested, texts)
         self.counts = Counts.from_json(shards.facts)
 
     def write(self, runs: Sequence[RunRow], kind: Kind) -> None:
@@ -176,7 +185,7 @@ class _Work:
             [run.id for run in runs],
             kind,
             tally=tally,
-            admit=self._plan.rules.of_step,
+            admit=self._admit,
             follow_shown=bool(self._plan.rules.models),
             tell=partial(self._told, name, tally),
             after=self.shards.under_way.get(name, -1),
@@ -215,16 +224,16 @@ class _Work:
         self._uncommitted = 0
 
 
-def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> list[Source]:
-    """Facts of each run before any step is read."""
-    reasons: dict[str, str] = {}
+def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> tuple[list[Source], list[Source]]:
+    """Facts of each run before any step is read, and of others that prompts may show."""
+    reasons: dict[str, Excluded | None] = {}
+    others = _found_by(store, runs)
     with Tracer() as tracer:
-        for run in runs:
+        for run in (*runs, *others):
             if run.task.revision not in reasons:
-                reason = plan.rules.of_task(run.task, tracer)
-                reasons[run.task.revision] = "" if reason is None else reason.value
-        families = _families([run.task for run in runs], plan, tracer)
-    return [
+                reasons[run.task.revision] = plan.rules.of_task(run.task, tracer)
+        families = _families([run.task for run in runs], others, plan, tracer)
+    found = [
         Source(
             name=run.name,
             task=run.task.name,
@@ -233,24 +242,39 @@ def _sources(store: Store, runs: Sequence[RunRow], plan: Plan) -> list[Source]:
             licence=licence_of(run.task.source),
             steps=store.next_sequence(run.id),
             created=run.created,
-            excluded=_weakness(run) or reasons[run.task.revision],
+            **_excluded(run, reasons[run.task.revision]),
         )
-        for run in runs
+        for run in (*runs, *others)
     ]
+    return found[: len(runs)], found[len(runs) :]
 
 
-def _families(tasks: Sequence[Task], plan: Plan, tracer: Tracer) -> dict[str, str]:
+def _found_by(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
+    """The other runs that gave these findings or programs."""
+    names = {name for run in runs for finding in recalled_by(run) for name in finding.runs}
+    names |= {one.name for run in runs for one in begun_from(run, store)}
+    names -= {run.name for run in runs}
+    return [run for run in store.runs() if run.name in names]
+
+
+def _families(
+    tasks: Sequence[Task], others: Sequence[RunRow], plan: Plan, tracer: Tracer
+) -> dict[str, str]:
     """The family of each task; where some are for testing, tasks are also compared by graph."""
-    families = families_of(tasks)
-    if not test_families(families.values(), plan.test_share, plan.test_families):
+    every = [*tasks, *(run.task for run in others)]
+    families = families_of(every)
+    known = [families[task.revision] for task in tasks]
+    if not test_families(known, plan.test_share, plan.test_families):
         return families
-    unique = {task.revision: task for task in tasks}.values()
+    unique = {task.revision: task for task in every}.values()
     return families_of(unique, tracer.twins(unique))
 
 
-def _weakness(run: RunRow) -> str:
-    """Why nothing of a run may be learned from whose task failed its audit; else empty."""
-    return Reason.WEAK.value if run.config.get("audit") else ""
+def _excluded(run: RunRow, found: Excluded | None) -> dict[str, str]:
+    """Why nothing of a run may be learned from: its task failed its audit, or is left out."""
+    if run.config.get("audit"):
+        return {"excluded": Reason.WEAK.value}
+    return {} if found is None else {"excluded": found.reason.value, "detail": found.detail}
 
 
 def _identity(runs: Sequence[RunRow], sources: Sequence[Source], plan: Plan) -> str:

@@ -16,7 +16,10 @@ SEARCHES, TASKS = "searches", "tasks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One run (or folder of tasks) that rows were made of."""
+    """One run (or folder of tasks) that rows were made of.
+
+    `excluded` is the reason for which all of it is left out; `detail` names the held-out task.
+    """
 
     name: str
     task: str
@@ -26,6 +29,7 @@ class Source:
     steps: int
     created: str = ""
     excluded: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

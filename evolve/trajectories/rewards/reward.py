@@ -12,7 +12,7 @@ from evolve.core.model import ReplyStatus
 from evolve.trajectories.step import Made, Step
 
 _UNJUDGED = (Status.INFRA,)
-_HOLDS_NO_FAULT = (None, ReplyStatus.PROGRAM, ReplyStatus.STEP)
+_HOLDS_NO_FAULT = (None, ReplyStatus.PROGRAM, ReplyStatus.STEP, ReplyStatus.UNCHANGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,9 @@ class Grade(IntEnum):
 def grade(step: Step) -> Grade | None:
     """How far the step came; None if that is not known.
 
-    Not known: no verdict, our own fault, a duplicate, a call without an outcome, or a correct
-    program for which it is not known whether custom kernels made its outcome.
+    Not known: no verdict, our own fault, a duplicate of any program (its parent, too), a call
+    without an outcome, or a correct program for which it is not known whether custom kernels made
+    its outcome.
     """
     judged = step.evaluation
     if judged is None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from evolve.core.digest import framed_digest
 from evolve.core.evaluation import Fidelity
 from evolve.core.model import CallStatus
 from evolve.core.randomness import stream
@@ -39,6 +40,11 @@ class Filter:
     source: str
     start: Callable[[], Check]
     reads_texts: bool = False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its decision on a step depends on earlier ones."""
+        return self.start() is not self.start()
 
 
 def by_model(step: Step) -> str:
@@ -153,13 +159,17 @@ def verified(step: Step) -> str:
 
 
 def unique() -> Check:
-    """A check that keeps the first of steps whose programs differ in layout and values only."""
+    """A check that keeps the first of steps whose programs differ in layout and values only.
+
+    Steps without a program are compared by the texts of their replies.
+    """
     seen: set[int] = set()
 
     def check(step: Step) -> str:
-        key = int(normalised_digest(step.source)[:16], 16)
+        text = step.source or framed_digest("reply", "" if step.reply is None else step.reply.text)
+        key = int(normalised_digest(text)[:16], 16)
         if key in seen:
-            return "the same program as in an earlier row"
+            return f"the same {'program' if step.source else 'reply'} as in an earlier row"
         seen.add(key)
         return ""
 

@@ -12,14 +12,14 @@ from evolve.core.errors import UsageError
 from evolve.store import Store
 from evolve.trajectories.names import find
 from evolve.trajectories.step import Step
-from evolve.trajectories.steps import History
+from evolve.trajectories.steps import History, Origins
 from evolve.trajectories.tally import Tally
 from evolve.trajectories.views import autotriton, filters
 from evolve.trajectories.views.directions import Dead, summary
 from evolve.trajectories.views.filters import Check, Filter
 from evolve.trajectories.views.rows import Row
 from evolve.trajectories.views.siblings import Families, preference
-from evolve.trajectories.views.turns import conversation, labelled, prompt_only, supervised
+from evolve.trajectories.views.turns import conversation, labelled, prompt_only, supervised, wanted
 
 _AT_ONCE = 50
 
@@ -68,12 +68,19 @@ class Sieve:
     def whole(self, sequences: Iterable[int]) -> Iterator[Step | None]:
         """The steps of these numbers with their texts; None for one that is left out now."""
         for step in self.history.at(sequences):
-            passes = self._passes(step, reads_texts=True) and self._is_admitted(step)
+            passes = (
+                self._passes(step, reads_texts=True)
+                and self._is_admitted(step)
+                and self._passes(step, remembers=True)
+            )
             yield step if passes else None
 
-    def _passes(self, step: Step, *, reads_texts: bool) -> bool:
+    def _passes(self, step: Step, *, reads_texts: bool = True, remembers: bool = False) -> bool:
+        """Whether no such filter is against the step; those that remember any are asked last."""
         for one, check in self.checks:
-            if one.reads_texts == reads_texts and (reason := check(step)):
+            if one.remembers != remembers or (one.reads_texts != reads_texts and not remembers):
+                continue
+            if reason := check(step):
                 self.tally.remove(one.name, reason)
                 return False
         return True
@@ -100,7 +107,7 @@ class View:
     @property
     def remembers(self) -> bool:
         """Whether a filter's decision on a step depends on earlier ones, of other runs too."""
-        return any(one.start() is not one.start() for one in self.filters)
+        return any(one.remembers for one in self.filters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +149,7 @@ class Recipe:
             admit: exclusions that no recipe may override: held-out tasks, licences, models. Asked
                 last, with texts.
             follow_shown: whether `Step.models` has to name those behind all programs that a prompt
-                shows, not those of parents only; every prompt is read then.
+                shows, and its words, not those of parents only; every prompt is read then.
             tell: told how it goes on, by the tally.
             after: a number that `passed` was told for the first run, to go on from there with the
                 tally as it was then.
@@ -161,8 +168,9 @@ class Recipe:
         view = self.views[kind]
         checks = [(one, one.start()) for one in view.filters]
         told = _nothing if view.remembers else passed
+        origins = Origins(store)
         for run_id in run_ids:
-            history = History(store, run_id)
+            history = History(store, run_id, origins)
             sieve = Sieve(history, tally, checks, admit, follow_shown, tell, after, told)
             after = -1
             for row in view.make(sieve):
@@ -190,17 +198,14 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _each(build: Callable[[Step], Row | None]) -> Make:
+def _each(build: Callable[[Step], Row]) -> Make:
     """A row from each step that passes."""
 
     def make(sieve: Sieve) -> Iterator[Row]:
         for part in _parts(step.sequence for step in sieve.light()):
             for step in sieve.whole(part):
-                row = None if step is None else build(step)
-                if row is not None:
-                    yield row
-                elif step is not None:
-                    sieve.tally.remove("label", "neither wanted nor unwanted")
+                if step is not None:
+                    yield build(step)
             sieve.passed(part[-1])
 
     return make
@@ -271,6 +276,9 @@ def _parts(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield part
 
 
+_HAS_LABEL = filters.pinned(
+    "label", lambda step: "" if wanted(step) is not None else "neither wanted nor unwanted"
+)
 _BY_MODEL = (filters.BY_MODEL, filters.NEW_PROGRAM)
 _GOOD = (*_BY_MODEL, filters.JUDGED, filters.CORRECT)
 _TRITON = (filters.TIMED, filters.LAUNCHES_TRITON, filters.WHOLE_REPLY, autotriton.REASONED)
@@ -306,7 +314,10 @@ RECIPES = (
         source="KTO, arXiv 2402.01306",
         what="steps as wanted (gains, first correct versions, repairs) or not (failed or slower)",
         views={
-            LABELLED: View((filters.BY_MODEL, filters.JUDGED, filters.WHOLE_REPLY), _each(labelled))
+            LABELLED: View(
+                (filters.BY_MODEL, filters.JUDGED, _HAS_LABEL, filters.WHOLE_REPLY),
+                _each(labelled),
+            )
         },
     ),
     Recipe(

@@ -24,17 +24,14 @@ def supervised(step: Step) -> Example:
     )
 
 
-def labelled(step: Step) -> Example | None:
-    """The reply as wanted or not; None if that cannot be told."""
-    label = wanted(step)
-    if label is None:
-        return None
+def labelled(step: Step) -> Example:
+    """The reply as wanted or not, of a step for which that can be told."""
     return Example(
         steps=(step,),
         prompt=step.prompt,
         completion=completion(step),
         score=score_of(step),
-        label=label,
+        label=wanted(step),
     )
 
 

@@ -190,6 +190,9 @@ def _bar() -> "Progress":
 def _summary(made: "Manifest", folder: str) -> Iterator[str]:
     for reason, count in made.excluded.items():
         yield f"{count:,} steps left out: {reason}"
+    for source in made.sources:
+        if source.detail:
+            yield f"{source.name}: left out, {source.detail}"
     for view, reasons in made.removed.items():
         for reason, count in reasons.items():
             yield f"{view}: {count:,} left out by {reason}"
