@@ -121,7 +121,7 @@ def test_the_next_commands_survive_a_shell_whatever_a_folder_is_called(tmp_path,
     search, put_back = capture(folder / "tasks", "--select", "own", *words).splitlines()[-2:]
     task = str(folder / "tasks" / "own.py")
     evolve, run, *settings = shlex.split(search.removeprefix("Search: "))
-    assert (evolve, run, compose(settings).task) == ("evolve", "run", task)
+    assert (evolve, run, compose(settings)["task"]) == ("evolve", "run", task)
     expected = ["evolve", "apply", "--winner", f"{task}=RUN", *words]
     assert shlex.split(put_back.removeprefix("Put the winner back: ")) == expected
 
