@@ -88,7 +88,7 @@ async def with_compiled(
         task: whose reference is compiled.
         config: of the run.
         evaluator: the judge.
-        frontend: is told of each variant that there is not.
+        frontend: shows each variant that the compiler could not make.
         needs_start: whether a run without any program to start from is refused.
 
     Raises:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from evolve.store import Store
-from tests.trajectories.searched import Searched
+from tests.trajectories.searched import Searched, story
 
 
 @pytest.fixture
@@ -16,3 +16,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def search(store: Store) -> Searched:
     return Searched(store)
+
+
+@pytest.fixture
+def told(search: Searched) -> Searched:
+    story(search)
+    return search

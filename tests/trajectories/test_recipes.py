@@ -6,8 +6,6 @@
 3. The same runs give the same rows in the same order.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,35 +14,11 @@ from evolve.core.errors import UsageError
 from evolve.core.evaluation import Fidelity, Status
 from evolve.core.measurement import Ratio
 from evolve.core.model import CallStatus
-from evolve.store import Store
 from evolve.trajectories.step import Outcome, Step
-from evolve.trajectories.tally import Tally
 from evolve.trajectories.views.recipes import RECIPES, find_recipe
-from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly, Row
-from tests.trajectories.searched import Searched, story, verdict
-
-
-def rows(search: Searched, name: str, kind: str, admit=lambda _: None) -> tuple[list[Row], Tally]:
-    tally = Tally()
-    made = find_recipe(name).rows(search.store, [search.run.id], kind, tally=tally, admit=admit)
-    return list(made), tally
-
-
-def numbers(found: Sequence[Row]) -> list[int]:
-    return [row.step.sequence for row in found]
-
-
-def removed(tally: Tally) -> dict[str, int]:
-    flat: Counter[str] = Counter()
-    for reasons in tally.removed.values():
-        flat.update(reasons)
-    return dict(flat)
-
-
-@pytest.fixture
-def told(search: Searched) -> Searched:
-    story(search)
-    return search
+from evolve.trajectories.views.rows import Conversation, Example, Preference, PromptOnly
+from tests.trajectories.rows import numbers, removed, rows
+from tests.trajectories.searched import Searched, verdict
 
 
 def test_kernel_smith_keeps_correct_translations_and_gains(told: Searched) -> None:
@@ -420,42 +394,6 @@ def test_a_path_with_a_step_left_out_is_no_conversation(told: Searched) -> None:
     )
     assert found == []
     assert removed(tally)["another step of its path was left out"] == 3
-
-
-def test_filters_are_added_after_a_plus_sign(told: Searched) -> None:
-    found, tally = rows(told, "kernel_smith@2+not_shown_faster@1", "supervised")
-    assert numbers(found) == [1, 5, 7, 9]
-    assert list(tally.removed)[-1] == "not_shown_faster@1"
-    assert rows(told, "kernel_smith@2+verified@1", "supervised")[0] == []  # the tuned one was
-
-
-def test_lazy_kernels_are_rejected_by_their_share_of_device_time(search: Searched) -> None:
-    search.model("A", verdict(1.0, descriptors={"coverage": 0.9}))  # kept: above 0.4
-    search.model("B", verdict(1.0, descriptors={"coverage": 0.2}))  # never: below 0.3
-    search.model("C", verdict(1.0))
-    search.model("D", verdict(status=Status.COMPILE_ERROR))  # wrong turns are always kept
-    for number in range(40):  # half of them: (0.35 - 0.3) / 0.1
-        search.model(f"E{number}", verdict(1.0, descriptors={"coverage": 0.35}))
-    found, tally = rows(search, "kto@1+prs@1", "labelled")
-    assert numbers(found)[:2] == [0, 3]
-    assert 10 < len(found) - 2 < 30
-    small = removed(tally)["too small a share of device time in its own kernels"]
-    assert small == 1 + 40 - (len(found) - 2)
-    assert removed(tally)["no profile of it"] == 1
-    assert numbers(rows(search, "kto@1+prs@1", "labelled")[0]) == numbers(found)
-
-
-def test_unique_programs_are_unique_over_runs(store: Store) -> None:
-    searches = [Searched(store, name) for name in ("one", "two")]
-    for search in searches:
-        search.built_in("A", verdict(1.0))
-        search.model("B", verdict(2.0), "A")
-    tally = Tally()
-    ids = [search.run.id for search in searches]
-    recipe = find_recipe("kernel_smith@2+unique@1")
-    found = list(recipe.rows(store, ids, "supervised", tally=tally))
-    assert [row.step.id for row in found] == ["one:1"]
-    assert removed(tally)["the same program as in an earlier row"] == 1
 
 
 def test_cut_and_lost_replies_are_not_learned_from(search: Searched) -> None:
